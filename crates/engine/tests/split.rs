@@ -596,6 +596,7 @@ fn a_commit_that_goes_wrong() {
         // Numbers of jobs are reserved by the first one, so that the faults are those of the job's row or of the split.
         let one = fixture.engine.catalog().create_container("db", &json(&other), None).expect("created");
         fixture.engine.split_partition(&one, "0").expect("split");
+        wait_for_jobs(&fixture);
         storage.script_commits(passes.into_iter().chain(faults));
         let outcome = fixture.engine.split_partition(&fixture.container, "0");
         check_sound(&fixture);
@@ -609,7 +610,7 @@ fn a_commit_that_goes_wrong() {
         let parts = fixture.engine.catalog().container("db", "c").expect("there").partitions().len();
         match outcome {
             Ok(_) => assert_eq!(parts, 2, "{told}"),
-            Err(EngineError::Unresolved) => wait_for_partitions(&fixture, 2),
+            Err(EngineError::Unresolved) => wait_for_partitions(&fixture, 2, &told),
             Err(error) => assert_eq!(parts, 1, "{told}: {error}"),
         }
     }
@@ -619,11 +620,20 @@ fn statistic(fixture: &Fixture, name: &str) -> u64 {
     fixture.engine.statistics().iter().find(|(found, _)| *found == name).expect("known").1
 }
 
-fn wait_for_partitions(fixture: &Fixture, count: usize) {
+fn wait_for_partitions(fixture: &Fixture, count: usize, told: &str) {
     let started = Instant::now();
     while fixture.engine.catalog().container("db", "c").expect("there").partitions().len() < count {
-        assert!(started.elapsed() < Duration::from_secs(60), "never split");
+        assert!(started.elapsed() < Duration::from_secs(60), "never split: {told}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A request is answered before its job's last row is written.
+fn wait_for_jobs(fixture: &Fixture) {
+    let started = Instant::now();
+    while fixture.engine.jobs().expect("read").iter().any(|job| !job.state.is_finished()) {
+        assert!(started.elapsed() < Duration::from_secs(60), "never finished");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -666,6 +676,6 @@ fn what_cannot_be_split_is_not_tried_all_the_time() {
     assert_eq!(statistic(&fixture, "automatic_split_tries"), 2);
     // Another logical partition makes it possible.
     (0..50).for_each(|n| drop(fixture.upsert(&item(n, 2, n)).expect("written")));
-    wait_for_partitions(&fixture, 2);
+    wait_for_partitions(&fixture, 2, "by itself");
     fixture.engine.split_partitions_above(1 << 40);
 }

@@ -10,7 +10,7 @@ mod support;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quire_server::{Keys, OidcConfig, WELL_KNOWN_KEY};
 use quire_storage::Storage;
@@ -406,6 +406,25 @@ impl World {
         (self.commits(), self.echoes.load(Ordering::Relaxed))
     }
 
+    /// Deleted keys become jobs, and a split is answered before its job's last row is written.
+    fn wait_for_jobs(&self) {
+        let started = Instant::now();
+        while self.has_jobs() {
+            assert!(started.elapsed() < Duration::from_secs(60), "jobs do not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The marks are looked at first: one that is gone has a job that ends after it.
+    fn has_jobs(&self) -> bool {
+        let metrics = self.server.call("GET", "/_quire/metrics", &[], "").text();
+        let waiting = metrics.lines().find(|line| line.starts_with("quire_partition_key_deletes_waiting "));
+        let jobs = self.server.call("GET", "/_quire/jobs", &[], "");
+        let jobs: Value = serde_json::from_slice(&jobs.body).unwrap();
+        let is_open = |job: &Value| job["finished"].is_null();
+        !waiting.unwrap().ends_with(" 0") || jobs["jobs"].as_array().unwrap().iter().any(is_open)
+    }
+
     fn send(&mut self, principal: usize, try_: &Try<'_>, harmless: bool) -> Reply {
         let path = try_.path.replace("/offers/o", &format!("/offers/{}", self.offer));
         self.counter += 1;
@@ -560,7 +579,7 @@ fn problem(world: &mut World, stated: &Stated, principal: usize, try_: &Try<'_>)
         None => is_refusal(&reply),
     };
     if allowed == Some(true) {
-        restore(world, try_);
+        settle(world, try_);
     }
     let is_changed = allowed != Some(true) && world.effects() != before;
     let text: String = reply.text().chars().take(150).collect();
@@ -572,17 +591,17 @@ fn problem(world: &mut World, stated: &Stated, principal: usize, try_: &Try<'_>)
     }
 }
 
-/// Deleting the items of a key is the one allowed request that cannot be made harmless.
-fn restore(world: &World, try_: &Try<'_>) {
-    let Some(container) = try_.path.strip_suffix("/operations/partitionkeydelete") else { return };
-    let (mut seen, mut quiet) = (world.commits(), 0);
-    while quiet < 10 {
-        std::thread::sleep(Duration::from_millis(50)); // the items are deleted in the background
-        quiet = if world.commits() == seen { quiet + 1 } else { 0 };
-        seen = world.commits();
+/// Requests that start jobs: what these commit is not a change by a later request. Deleting the items of a key is the one
+/// allowed request that cannot be made harmless.
+fn settle(world: &World, try_: &Try<'_>) {
+    let deleted_in = try_.path.strip_suffix("/operations/partitionkeydelete");
+    if deleted_in.is_some() || try_.path.starts_with("/_quire/") && try_.verb != "GET" {
+        world.wait_for_jobs();
     }
-    let upsert = [("x-ms-documentdb-is-upsert", "true")];
-    world.server.call("POST", &format!("{container}/docs"), &upsert, ITEM);
+    if let Some(container) = deleted_in {
+        let upsert = [("x-ms-documentdb-is-upsert", "true")];
+        world.server.call("POST", &format!("{container}/docs"), &upsert, ITEM);
+    }
 }
 
 fn try_all(flag_sets: &[FlagSet], verbs: &[&'static str], only: Option<&[&str]>) {

@@ -26,10 +26,11 @@ impl Sequence {
         Sequence { id, state: Mutex::default() }
     }
 
-    /// Durable when it returns `Ok`; `Unresolved` when nobody knows.
+    /// Durable when it returns `Ok`; `Unresolved` when nobody knows. Behind an earlier commit of an unknown outcome it is
+    /// refused: nobody has to find out about a commit that was not sent.
     pub fn commit(&self, storage: &dyn Storage, ops: Vec<Op>) -> Result<(), EngineError> {
         let mut state = self.state.lock();
-        state.settle(storage)?;
+        state.settle(storage).map_err(not_sent)?;
         let position = match state.position {
             Some(position) => position,
             None => storage.position(self.id)?.unwrap_or(Position { epoch: 0, lsn: 0 }),
@@ -67,5 +68,40 @@ impl SequenceState {
         };
         self.unresolved = Some(commit);
         result
+    }
+}
+
+fn not_sent(error: EngineError) -> EngineError {
+    match error {
+        EngineError::Unresolved => EngineError::Overloaded,
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_storage::fault::{CommitFault, FaultStorage};
+    use quire_storage::memory::MemoryStorage;
+
+    use super::*;
+    use crate::store::keys::CATALOG;
+
+    fn put(key: u8) -> Vec<Op> {
+        vec![Op::Put { space: CATALOG, key: vec![key], value: vec![key] }]
+    }
+
+    #[test]
+    fn a_commit_behind_an_unknown_one_is_refused_and_does_not_happen() {
+        for (fault, times) in [(CommitFault::UnknownDone, 12), (CommitFault::UnknownNotDone, 12)] {
+            let storage = FaultStorage::new(MemoryStorage::new());
+            let sequence = Sequence::new(PartitionId(77));
+            storage.script_commits(vec![fault; times]);
+            assert!(matches!(sequence.commit(&storage, put(1)), Err(EngineError::Unresolved)));
+            assert!(matches!(sequence.commit(&storage, put(2)), Err(EngineError::Overloaded)));
+            storage.stop_faults();
+            sequence.commit(&storage, put(3)).unwrap();
+            let stored = |key: u8| storage.snapshot().unwrap().get(CATALOG, &[key]).unwrap().is_some();
+            assert_eq!([1, 2, 3].map(stored), [true, false, true]);
+        }
     }
 }
