@@ -7,6 +7,7 @@ use quire_resource::PartitionKey;
 use super::Engine;
 use crate::api::{Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem, charge};
 use crate::catalog::Container;
+use crate::query::follow::{Missing, read_ready};
 use crate::{items, maintain, query, scripts};
 
 impl Engine {
@@ -42,8 +43,21 @@ impl Engine {
         follow: &FollowRequest,
     ) -> Answer<(ItemRead, u64)> {
         self.on_current(container, |container| {
-            query::follow::read_item_followed(&self.shared, &self.catalog, container, read, follow)
+            let ready = read_ready(&self.shared, &self.catalog, container, read, follow, Missing::Read);
+            ready.unwrap_or_else(|| {
+                query::follow::read_item_followed(&self.shared, &self.catalog, container, read, follow)
+            })
         })
+    }
+
+    /// The same answer when it certainly needs no disk; `None` otherwise.
+    pub fn read_item_followed_cached(
+        &self,
+        container: &Arc<Container>,
+        read: &ReadItem<'_>,
+        follow: &FollowRequest,
+    ) -> Option<Answer<(ItemRead, u64)>> {
+        read_ready(&self.shared, &self.catalog, container, read, follow, Missing::Wait)
     }
 
     /// The same answer when it certainly needs no disk (a hit in the item cache); `None` otherwise.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use quire_resource::PartitionKey;
 
 use super::body::Links;
 use super::etag_matches;
@@ -38,6 +39,17 @@ pub(crate) fn read_item_cached(
     let is_gone = container.is_gone_by((item.ttl, item.written), &item.partition_key, item.lsn, &moment);
     let visible = item.partition_key == place.key && !is_gone;
     visible.then(|| answer(read, Ok(item), Some(position)))
+}
+
+/// An item, which is in the cache then unless something is in the way.
+pub(crate) fn find_item(
+    shared: &Shared,
+    container: &Container,
+    id: &str,
+    partition_key: &PartitionKey,
+) -> Option<Arc<CachedItem>> {
+    let read = ReadItem { id, partition_key, if_none_match: None, session: None };
+    find(shared, container, &read, &mut None).ok()
 }
 
 fn find(

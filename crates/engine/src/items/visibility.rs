@@ -19,6 +19,10 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
+    pub fn new(seconds: i64, deleted: Arc<DeletedKeys>) -> Moment {
+        Moment { seconds, deleted }
+    }
+
     /// Whether items of deleted partition keys may still have rows.
     pub fn hides_keys(&self) -> bool {
         !self.deleted.is_empty()

@@ -79,8 +79,18 @@ impl ItemCache {
         ItemCache { entries, entry_bytes_max: bytes_max / SHARE_MAX, shards, hasher: RandomState::default() }
     }
 
+    pub fn is_off(&self) -> bool {
+        self.entries.is_none()
+    }
+
     pub fn get(&self, key: &[u8]) -> Option<Arc<CachedItem>> {
         self.entries.as_ref()?.get(key)
+    }
+
+    /// Whether this very answer is there: no write of the item has become visible since it was put there.
+    pub fn has(&self, key: &[u8], item: &Arc<CachedItem>) -> bool {
+        let kept = self.entries.as_ref().and_then(|entries| entries.peek(key));
+        kept.is_some_and(|kept| Arc::ptr_eq(&kept, item))
     }
 
     /// To be called before the snapshot whose result is to be inserted.

@@ -64,10 +64,15 @@ async fn read_followed(
     (id, partition_key): (&str, &PartitionKey),
     follow: FollowRequest,
 ) -> HandlerResult {
+    let if_none_match = call.text(&IF_NONE_MATCH)?;
+    let session = call.session()?;
+    let read = ReadItem { id, partition_key, if_none_match, session: session.as_ref() };
+    if let Some(answer) = call.state.engine.read_item_followed_cached(container, &read, &follow) {
+        return Ok(followed_reply(container, answer));
+    }
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let (id, partition_key) = (id.to_owned(), partition_key.clone());
-    let if_none_match = call.text(&IF_NONE_MATCH)?.map(str::to_owned);
-    let session = call.session()?;
+    let if_none_match = if_none_match.map(str::to_owned);
     let answer = call
         .run(move || {
             let read = ReadItem {
@@ -79,16 +84,20 @@ async fn read_followed(
             engine.read_item_followed(&source, &read, &follow)
         })
         .await?;
+    Ok(followed_reply(container, answer))
+}
+
+fn followed_reply(container: &Container, answer: Answer<(ItemRead, u64)>) -> Reply {
     let mut count = None;
     let result = answer.result.map(|(read, followed)| {
         count = Some(followed);
         read
     });
     let reply = read_reply(container, Answer { charge: answer.charge, position: answer.position, result });
-    Ok(match count {
+    match count {
         Some(count) => reply.with(FOLLOWED, HeaderValue::from(count)),
         None => reply,
-    })
+    }
 }
 
 fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {

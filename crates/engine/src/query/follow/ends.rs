@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use quire_resource::ResourceId;
+
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::items::body::Links;
@@ -32,14 +34,13 @@ pub(crate) struct End {
 pub(crate) struct Ends(HashMap<String, End>);
 
 impl ExpectedEnds {
-    pub fn of(catalog: &Catalog, model: &DatabaseModel) -> ExpectedEnds {
+    pub fn of(catalog: &Catalog, database: &ResourceId, model: &DatabaseModel) -> ExpectedEnds {
         let state = catalog.state();
-        let numbers: HashMap<u32, &String> =
-            model.containers.iter().map(|(name, number)| (*number, name)).collect();
-        let ends = state.containers().filter_map(|container| {
-            let name = numbers.get(&container.number)?;
+        let containers = state.databases.get(database).map(|database| &database.containers);
+        let ends = model.containers.iter().filter_map(|(name, number)| {
+            let container = containers?.named(name).filter(|container| container.number == *number)?;
             let deleted = container.partitions.deleted_keys();
-            Some(((*name).clone(), Expected { container: Arc::clone(container), deleted }))
+            Some((name.clone(), Expected { container: Arc::clone(container), deleted }))
         });
         ExpectedEnds(ends.collect())
     }

@@ -11,6 +11,7 @@ mod member; // the member of items that says what follows from them
 mod page_links; // what a page follows
 mod point; // point reads
 mod read; // from lookups to items
+mod ready; // point reads, made of answers that are kept
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests;
@@ -18,6 +19,7 @@ mod tests;
 pub(crate) use member::followed_in;
 pub(crate) use page_links::PageLinks;
 pub(crate) use point::read_item_followed;
+pub(crate) use ready::{Missing, read_ready};
 
 /// Items that one answer follows at most, and their JSON.
 pub(crate) const ITEMS_MAX: u64 = 1_000;

@@ -130,7 +130,8 @@ impl<'a> PageLinks<'a> {
             let message = "Links cannot be followed by stored procedures and triggers.".to_owned();
             return Err(EngineError::BadRequest { message });
         };
-        self.expected.get_or_init(|| ExpectedEnds::of(catalog, &model.database));
+        self.expected
+            .get_or_init(|| ExpectedEnds::of(catalog, &self.container.database.rid, &model.database));
         Ok(())
     }
 

@@ -42,7 +42,7 @@ impl Bench {
         let options = Options {
             clock: clock.clone(),
             partitions,
-            cache_bytes: 1 << 20,
+            cache_bytes: 64 << 20,
             scripts: Default::default(),
             query_memory: Default::default(),
             query_temp: None,

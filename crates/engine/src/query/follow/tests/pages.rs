@@ -1,6 +1,7 @@
 //! What a page that follows costs, where it ends, and what it sees.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use quire_value::Value;
 
@@ -153,6 +154,61 @@ fn a_page_is_one_snapshot() {
             ahead(&row, row.get("_follow").unwrap().get("book-authors").unwrap().at(0).unwrap());
         }
     });
+}
+
+/// The same of point reads, most of which are made of answers that are kept.
+#[test]
+fn a_point_read_is_of_one_moment() {
+    let bench = Bench::new(5, CONTAINERS, LIBRARY);
+    let put = |round: u64| {
+        bench.upsert("authors", &format!(r#"{{"id":"a0","n":{round}}}"#));
+        bench.upsert("books", &format!(r#"{{"id":"b0","n":{round},"authors":[{{"id":"a0"}}]}}"#));
+        if round % 4 == 0 {
+            std::thread::sleep(Duration::from_micros(200)); // for what is read to be kept
+        }
+    };
+    put(0);
+    let (is_over, follow) = (AtomicBool::new(false), FollowRequest::parse("book-authors").unwrap());
+    let key = quire_resource::PartitionKey::from_header(r#"["b0"]"#).unwrap();
+    let read = ReadItem { id: "b0", partition_key: &key, if_none_match: None, session: None };
+    let ahead = |answer: Answer<(ItemRead, u64)>| {
+        let (ItemRead::Found { body, .. }, 1) = answer.result.unwrap() else { panic!("one follows") };
+        let row = super::bench::json(std::str::from_utf8(&body).unwrap());
+        let author = row.get("_follow").unwrap().get("book-authors").unwrap().at(0).unwrap();
+        author.get("n").unwrap().as_i64().unwrap() - row.get("n").unwrap().as_i64().unwrap()
+    };
+    std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&is_over);
+        scope.spawn(|| (1..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(put));
+        let books = bench.container("books");
+        for _ in 0..20_000 {
+            let read_now = ahead(bench.engine.read_item_followed(&books, &read, &follow));
+            let kept = bench.engine.read_item_followed_cached(&books, &read, &follow).map(ahead);
+            for ahead in kept.into_iter().chain([read_now]) {
+                assert!((0..=1).contains(&ahead), "{ahead}");
+            }
+        }
+    });
+    // Without writers the answer is made of what is kept, and is the same.
+    let books = bench.container("books");
+    let kept = |read: &ReadItem<'_>| bench.engine.read_item_followed_cached(&books, read, &follow).unwrap();
+    let fresh = bench.engine.read_item_followed(&books, &read, &follow);
+    let snapshot = super::super::read_item_followed(
+        &bench.engine.shared,
+        bench.engine.catalog(),
+        &books,
+        &read,
+        &follow,
+    );
+    assert!((fresh.charge - snapshot.charge).abs() < 1e-9, "{} {}", fresh.charge, snapshot.charge);
+    let ((ItemRead::Found { body, etag, .. }, 1), (ItemRead::Found { body: other, .. }, 1)) =
+        (kept(&read).result.unwrap(), snapshot.result.unwrap())
+    else {
+        panic!("one follows")
+    };
+    assert_eq!(body, other);
+    let unchanged = kept(&ReadItem { if_none_match: Some(&etag), ..read });
+    assert!(matches!(unchanged.result, Ok((ItemRead::NotModified { .. }, 0))));
 }
 
 /// Also ends the writer when the reader fails.
