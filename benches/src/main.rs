@@ -36,14 +36,14 @@ fn main() -> Result<()> {
         ["scripts", binary, "small"] => scripts::run(Path::new(binary), scripts::SMALL),
         ["feed", binary] => feed::run(Path::new(binary), feed::FULL),
         ["feed", binary, "small"] => feed::run(Path::new(binary), feed::SMALL),
-        ["model", binary] => model::run(Path::new(binary), model::FULL),
-        ["model", binary, "small"] => model::run(Path::new(binary), model::SMALL),
+        ["model", binary, "small"] => model::run(Path::new(binary), model::SMALL, &[]),
+        ["model", binary, parts @ ..] => model::run(Path::new(binary), model::FULL, parts),
         ["floor", "plain"] => floor::serve(floor::Kind::Plain),
         ["floor", "signed"] => floor::serve(floor::Kind::Signed),
         ["floor", "durable"] => floor::serve(floor::Kind::Durable),
         _ => bail!(
             "usage: benches base QUIRE_BINARY | query QUIRE_BINARY [COSMOSDB_SERVER_PACKAGE] | growth QUIRE_BINARY | \
-             space QUIRE_BINARY | scripts QUIRE_BINARY [small] | feed QUIRE_BINARY [small] | model QUIRE_BINARY [small] | fill PORT | floor plain|signed|durable"
+             space QUIRE_BINARY | scripts QUIRE_BINARY [small] | feed QUIRE_BINARY [small] | model QUIRE_BINARY [small|PART...] | fill PORT | floor plain|signed|durable"
         ),
     }
 }

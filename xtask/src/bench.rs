@@ -40,9 +40,12 @@ pub fn scripts() -> Result<()> {
     run("scripts", |_| tools::postgres())
 }
 
-/// Links, copies and counts, against PostgreSQL with a foreign key and a trigger.
-pub fn model() -> Result<()> {
-    run("model", |_| tools::postgres())
+/// Links, copies and counts, against PostgreSQL with a foreign key and a trigger; all parts, or those that are named.
+pub fn model(parts: &[&str]) -> Result<()> {
+    run("model", |command| {
+        command.args(parts);
+        tools::postgres()
+    })
 }
 
 /// Recall and CPU of vector search; takes how many vectors and which data.

@@ -51,7 +51,7 @@ fn main() -> Result<()> {
         ["bench", "space"] => bench::space(),
         ["bench", "scripts"] => bench::scripts(),
         ["bench", "feed"] => bench::feed(),
-        ["bench", "model"] => bench::model(),
+        ["bench", "model", parts @ ..] => bench::model(parts),
         ["bench", "vectors", arguments @ ..] => bench::vectors(arguments),
         _ => {
             bail!(

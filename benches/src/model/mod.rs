@@ -40,14 +40,28 @@ const CONNECTIONS: usize = 16;
 const IN_A_BATCH: u64 = 100;
 const JOB_WAIT: Duration = Duration::from_secs(1800);
 
-pub fn run(binary: &Path, size: Size) -> Result<()> {
+const PARTS: [&str; 4] = ["creates", "reads", "rename", "builds"];
+
+/// All parts, or those that are named.
+pub fn run(binary: &Path, size: Size, parts: &[&str]) -> Result<()> {
+    let unknown = parts.iter().find(|part| !PARTS.contains(part));
+    ensure!(unknown.is_none(), "no such part; there are {}", PARTS.join(", "));
+    let is_asked = |part: &str| parts.is_empty() || parts.contains(&part);
     let folder = tempfile::tempdir()?;
     let quire = Live::quire(binary, &folder.path().join("data"), &[])?;
     let mut table = Table::default();
-    creates::run(&quire, size, &mut table)?;
-    reads::run(&quire, size, &mut table)?;
-    rename::run(&quire, size, &mut table)?;
-    builds::run(&quire, size, &mut table)?;
+    if is_asked("creates") {
+        creates::run(&quire, size, &mut table)?;
+    }
+    if is_asked("reads") {
+        reads::run(&quire, size, &mut table)?;
+    }
+    if is_asked("rename") {
+        rename::run(&quire, size, &mut table)?;
+    }
+    if is_asked("builds") {
+        builds::run(&quire, size, &mut table)?;
+    }
     table.print();
     Ok(())
 }

@@ -164,8 +164,12 @@ impl SystemProperties for Stamped<'_> {
     }
 
     fn set_members(&self, object: &mut Object) {
-        for name in ["_rid", "_self", "_etag", "_attachments", "_ts"] {
-            object.set(name, self.get(name));
-        }
+        let rid = self.links.rid(self.child);
+        let link = [&self.links.docs, rid.as_str(), "/"].concat();
+        object.set("_rid", rid);
+        object.set("_self", link);
+        object.set("_etag", self.stamp.etag());
+        object.set("_attachments", ATTACHMENTS);
+        object.set("_ts", self.stamp.ts);
     }
 }

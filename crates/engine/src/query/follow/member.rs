@@ -79,7 +79,7 @@ impl PageLinks<'_> {
             let end = reader.ends.get(container)?;
             let lookup = self.lookup_referrers(branch.link, kind, node, &end.container)?;
             return Ok(Value::Array(match lookup {
-                Some(lookup) => self.items(branch, &lookup, tally)?,
+                Some(lookup) => self.items(branch, lookup, tally)?,
                 None => Vec::new(),
             }));
         }
@@ -87,18 +87,18 @@ impl PageLinks<'_> {
         let mut values = Vec::with_capacity(references.len());
         for reference in references {
             let lookup = Lookup { link: branch.link, kind: LookupKind::Target, target: reference.target };
-            values.push(self.items(branch, &lookup, tally)?.pop().unwrap_or(Value::Null));
+            values.push(self.items(branch, lookup, tally)?.pop().unwrap_or(Value::Null));
         }
         let is_array = rules.link.from.path.each_count() > 0;
         Ok(if is_array { Value::Array(values) } else { values.pop().unwrap_or(Value::Null) })
     }
 
-    fn items(&self, branch: &Branch, lookup: &Lookup, tally: &mut Tally) -> Result<Vec<Value>, EngineError> {
+    fn items(&self, branch: &Branch, lookup: Lookup, tally: &mut Tally) -> Result<Vec<Value>, EngineError> {
+        let end = self.reader()?.end_of(&lookup)?;
         let Some(known) = self.find(lookup)? else {
             tally.is_pending = true;
             return Ok(Vec::new());
         };
-        let end = self.reader()?.end_of(lookup)?;
         let mut values = Vec::with_capacity(known.found.items.len());
         for item in &known.found.items {
             tally.add(item)?;
@@ -115,7 +115,7 @@ impl PageLinks<'_> {
         item: &FollowedItem,
         tally: &mut Tally,
     ) -> Result<Value, EngineError> {
-        let mut value = (*item.value(end)?).clone();
+        let mut value = item.value(end)?;
         if !branch.then.is_empty()
             && let Value::Object(object) = &mut value
         {

@@ -43,10 +43,12 @@ pub(crate) struct PageLinks<'a> {
     reader: OnceCell<LinkReader>,
     memory: RefCell<Option<Reservation>>,
     allowance: Allowance,
-    known: RefCell<HashMap<Lookup, Rc<Known>>>,
+    known: RefCell<HashMap<Rc<Lookup>, Rc<Known>>>,
     /// Lookups that the items of a block need, while they are collected.
     wanted: RefCell<Wanted>,
     is_collecting: Cell<bool>,
+    /// Calls of the query that follow links.
+    calls: Cell<usize>,
     /// Why links could not be followed, as the query language cannot say it.
     failure: RefCell<Option<EngineError>>,
     counts: FollowCounts,
@@ -60,8 +62,8 @@ pub(super) struct Known {
 
 #[derive(Default)]
 struct Wanted {
-    list: Vec<Lookup>,
-    all: HashSet<Lookup>,
+    list: Vec<Rc<Lookup>>,
+    all: HashSet<Rc<Lookup>>,
 }
 
 /// What a page has followed.
@@ -98,6 +100,7 @@ impl<'a> PageLinks<'a> {
             known: RefCell::default(),
             wanted: RefCell::default(),
             is_collecting: Cell::new(false),
+            calls: Cell::new(0),
             failure: RefCell::default(),
             counts: FollowCounts::default(),
         }
@@ -177,7 +180,7 @@ impl<'a> PageLinks<'a> {
     /// Reads what the items that `look` shows need, all together.
     pub fn foresee(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
         self.forget_if_large()?;
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..self.rounds() {
             self.is_collecting.set(true);
             let looked = look();
             self.is_collecting.set(false);
@@ -192,6 +195,12 @@ impl<'a> PageLinks<'a> {
         Ok(())
     }
 
+    /// In which everything is known that can be foreseen: what a call or a link of a chain leads to is known one round later.
+    /// Looking at the items once more only to find nothing new would cost as much as the rows themselves.
+    fn rounds(&self) -> usize {
+        (self.calls.get() + depth(&self.branches)).min(ROUNDS_MAX)
+    }
+
     fn forget_if_large(&self) -> Result<(), EngineError> {
         let mut memory = self.memory.borrow_mut();
         let Some(memory) = memory.as_mut().filter(|memory| memory.bytes() > KEPT_BYTES_MAX) else {
@@ -202,7 +211,7 @@ impl<'a> PageLinks<'a> {
         Ok(())
     }
 
-    fn read(&self, lookups: &[Lookup]) -> Result<(), EngineError> {
+    fn read(&self, lookups: &[Rc<Lookup>]) -> Result<(), EngineError> {
         self.allowance.check_cancelled()?;
         let all = self.reader()?.read(lookups)?;
         self.counts.keys.set(self.counts.keys.get() + lookups.len() as u64);
@@ -210,7 +219,7 @@ impl<'a> PageLinks<'a> {
         for (lookup, found) in lookups.iter().zip(all) {
             self.counts.items.set(self.counts.items.get() + found.items.len() as u64);
             self.keep(found.items.iter().map(|item| item.memory_bytes()).sum())?;
-            known.insert(lookup.clone(), Rc::new(Known { found, is_used: Cell::new(false) }));
+            known.insert(Rc::clone(lookup), Rc::new(Known { found, is_used: Cell::new(false) }));
         }
         Ok(())
     }
@@ -224,23 +233,24 @@ impl<'a> PageLinks<'a> {
     }
 
     /// `None` while lookups are collected: it is not known yet.
-    pub(super) fn find(&self, lookup: &Lookup) -> Result<Option<Rc<Known>>, EngineError> {
-        let known = self.known.borrow().get(lookup).cloned();
+    pub(super) fn find(&self, lookup: Lookup) -> Result<Option<Rc<Known>>, EngineError> {
+        let known = self.known.borrow().get(&lookup).cloned();
         match known {
             Some(known) => {
                 self.count(&known);
                 Ok(Some(known))
             }
             None if self.is_collecting.get() => {
-                let mut wanted = self.wanted.borrow_mut();
-                if wanted.all.insert(lookup.clone()) {
-                    wanted.list.push(lookup.clone());
+                let (mut wanted, lookup) = (self.wanted.borrow_mut(), Rc::new(lookup));
+                if wanted.all.insert(Rc::clone(&lookup)) {
+                    wanted.list.push(lookup);
                 }
                 Ok(None)
             }
             None => {
-                self.read(std::slice::from_ref(lookup))?;
-                let known = self.known.borrow().get(lookup).cloned();
+                let lookup = Rc::new(lookup);
+                self.read(std::slice::from_ref(&lookup))?;
+                let known = self.known.borrow().get(&lookup).cloned();
                 if let Some(known) = &known {
                     self.count(known);
                 }
@@ -352,13 +362,23 @@ impl<'a> PageLinks<'a> {
 
     fn values(&self, call: &FollowCall<'_>) -> Result<Option<Vec<Arc<Value>>>, EngineError> {
         let lookups = self.lookups(call)?;
+        let Some(first) = lookups.first() else { return Ok(Some(Vec::new())) };
+        let reader = self.reader()?;
+        let end = reader.end_of(first)?;
+        // Those of an array are copied into it, unless nobody else has them.
+        let is_shared = !reader.is_array(first);
         let (mut values, mut is_known) = (Vec::with_capacity(lookups.len()), true);
-        for lookup in &lookups {
+        for lookup in lookups {
             match self.find(lookup)? {
+                // Only to see what else is needed.
+                Some(_) if self.is_collecting.get() && self.rounds() == 1 => is_known = false,
                 Some(known) => {
-                    let end = self.reader()?.end_of(lookup)?;
                     for item in &known.found.items {
-                        values.push(item.value(end)?);
+                        values.push(if is_shared {
+                            item.shared_value(end)?
+                        } else {
+                            Arc::new(item.value(end)?)
+                        });
                     }
                 }
                 None => is_known = false,
@@ -366,6 +386,10 @@ impl<'a> PageLinks<'a> {
         }
         Ok(is_known.then_some(values))
     }
+}
+
+fn depth(branches: &[Branch]) -> usize {
+    branches.iter().map(|branch| 1 + depth(&branch.then)).max().unwrap_or(0)
 }
 
 /// More references than an item may have: it was written before the link was declared.
@@ -382,6 +406,7 @@ impl Links for PageLinks<'_> {
         };
         let rules = &model.database.rules.links;
         let number = own.iter().copied().find(|number| rules[*number].link.name == name)?;
+        self.calls.set(self.calls.get() + 1);
         if let Err(error) = self.expect() {
             self.failure.replace(Some(error));
         }

@@ -11,6 +11,7 @@ use quire_value::Value;
 use super::ends::{End, Ends};
 use crate::api::{EngineError, charge, corrupt};
 use crate::items::body::Stamped;
+use crate::items::logical_partition::LogicalPartition;
 use crate::links::{Referrers, TargetHash, TargetRoute};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
 use crate::query::view::View;
@@ -49,6 +50,13 @@ pub(crate) struct FollowedItem {
     value: OnceCell<Arc<Value>>,
 }
 
+/// The row by which a target is found.
+struct Name<'a> {
+    key: Vec<u8>,
+    /// Where the link says it.
+    home: Option<LogicalPartition<'a>>,
+}
+
 /// Reads in one snapshot.
 pub(crate) struct LinkReader {
     pub model: Arc<DatabaseModel>,
@@ -73,13 +81,18 @@ impl FollowedItem {
     }
 
     /// The whole item, with system properties.
-    pub fn value(&self, end: &End) -> Result<Arc<Value>, EngineError> {
+    pub fn value(&self, end: &End) -> Result<Value, EngineError> {
+        let row = self.row()?;
+        let system = Stamped { links: &end.links, child: self.rid, stamp: row.stamp };
+        Ok(Item::stored(row.node()?, &system).to_value())
+    }
+
+    /// The same, made once.
+    pub fn shared_value(&self, end: &End) -> Result<Arc<Value>, EngineError> {
         if let Some(value) = self.value.get() {
             return Ok(Arc::clone(value));
         }
-        let row = self.row()?;
-        let system = Stamped { links: &end.links, child: self.rid, stamp: row.stamp };
-        let value = Arc::new(Item::stored(row.node()?, &system).to_value());
+        let value = Arc::new(self.value(end)?);
         Ok(Arc::clone(self.value.get_or_init(|| value)))
     }
 }
@@ -94,10 +107,19 @@ impl LinkReader {
         }
     }
 
+    /// Whether a lookup is one of several of its item.
+    pub fn is_array(&self, lookup: &Lookup) -> bool {
+        let link = &self.model.rules.links[lookup.link].link;
+        lookup.kind != LookupKind::Target || link.from.path.each_count() > 0
+    }
+
     /// What each lookup finds, in their order.
-    pub fn read(&self, lookups: &[Lookup]) -> Result<Vec<Found>, EngineError> {
-        let targets: Vec<&Lookup> =
-            lookups.iter().filter(|lookup| lookup.kind == LookupKind::Target).collect();
+    pub fn read(&self, lookups: &[Rc<Lookup>]) -> Result<Vec<Found>, EngineError> {
+        let targets: Vec<&Lookup> = lookups
+            .iter()
+            .map(|lookup| &**lookup)
+            .filter(|lookup| lookup.kind == LookupKind::Target)
+            .collect();
         let mut targets = self.targets(&targets)?.into_iter();
         let mut found = Vec::with_capacity(lookups.len());
         for lookup in lookups {
@@ -110,12 +132,12 @@ impl LinkReader {
     }
 
     fn targets(&self, lookups: &[&Lookup]) -> Result<Vec<Option<Rc<FollowedItem>>>, EngineError> {
-        let keys = lookups.iter().map(|lookup| self.key_of(lookup)).collect::<Result<Vec<_>, _>>()?;
-        let asked: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
+        let names = lookups.iter().map(|lookup| self.name_of(lookup)).collect::<Result<Vec<_>, _>>()?;
+        let asked: Vec<&[u8]> = names.iter().flatten().map(|name| name.key.as_slice()).collect();
         let mut rids = self.view.snapshot.multi_get(keys::LOOKUPS, &asked)?.into_iter();
         let mut places = Vec::with_capacity(lookups.len());
-        for (lookup, key) in lookups.iter().zip(&keys) {
-            let rid = match key {
+        for (lookup, name) in lookups.iter().zip(&names) {
+            let rid = match name {
                 Some(_) => rids.next().flatten(),
                 None => None,
             };
@@ -126,13 +148,13 @@ impl LinkReader {
         let asked: Vec<&[u8]> = places.iter().flatten().map(|(_, key)| key.as_slice()).collect();
         let mut rows = self.view.snapshot.multi_get(keys::ITEMS, &asked)?.into_iter();
         let mut found = Vec::with_capacity(lookups.len());
-        for (lookup, place) in lookups.iter().zip(&places) {
-            found.push(match place {
-                Some((rid, _)) => {
+        for ((lookup, name), place) in lookups.iter().zip(&names).zip(&places) {
+            found.push(match (name, place) {
+                (Some(name), Some((rid, _))) => {
                     let row = rows.next().flatten().ok_or_else(|| corrupt("id row without an item"))?;
-                    self.visible_target(lookup, *rid, row)?
+                    self.visible_target(lookup, name, *rid, row)?
                 }
-                None => None,
+                _ => None,
             });
         }
         Ok(found)
@@ -147,29 +169,30 @@ impl LinkReader {
     }
 
     /// The row that names the item; `None`: no item can be there.
-    fn key_of(&self, lookup: &Lookup) -> Result<Option<Vec<u8>>, EngineError> {
+    fn name_of(&self, lookup: &Lookup) -> Result<Option<Name<'_>>, EngineError> {
         let route = self.route(lookup)?;
         if route.link.link.has_key_index() {
             self.check_built(lookup.link)?;
-            return Ok(Some(route.rows().link_key(&TargetHash::of(&lookup.target).0)));
+            let key = route.rows().link_key(&TargetHash::of(&lookup.target).0);
+            return Ok(Some(Name { key, home: None }));
         }
-        Ok(route.place_of(&lookup.target).map(|(_, id_key)| id_key))
+        Ok(route.place_of(&lookup.target).map(|(home, key)| Name { key, home: Some(home) }))
     }
 
     /// Hashes collide, and items expire.
     fn visible_target(
         &self,
         lookup: &Lookup,
+        name: &Name<'_>,
         rid: u64,
         bytes: Vec<u8>,
     ) -> Result<Option<Rc<FollowedItem>>, EngineError> {
         let end = self.end_of(lookup)?;
         let row = Row::parse(&bytes)?;
-        let route = self.route(lookup)?;
-        let is_named = match route.place_of(&lookup.target) {
-            Some((home, _)) => home.has(&row)?,
+        let is_named = match &name.home {
+            Some(home) => home.has(&row)?,
             None => {
-                let key = route.link.target_key(row.node()?, &row.partition_key()?);
+                let key = self.route(lookup)?.link.target_key(row.node()?, &row.partition_key()?);
                 key.as_ref() == Some(&lookup.target)
             }
         };
