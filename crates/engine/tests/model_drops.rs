@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use quire_engine::{CheckModel, Engine, EngineError, JobState, ModelCondition, WriteKind, verify};
@@ -129,17 +129,21 @@ fn rows_of_a_commit_under_way_go_with_their_declaration() {
 fn marks_of_a_build_go_with_their_declaration() {
     let library = library(Arc::new(MemoryStorage::new()));
     (0..150).for_each(|number| library.write_book(number));
-    let (scans, is_free) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let (counted, free) = (Arc::clone(&scans), Arc::clone(&is_free));
-    library.calls.set_hook(move |call| {
-        let is_scan = matches!(call, Call::Visit(scan) if scan.space == Space(1));
+    let [is_counted, is_met, is_free] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+    let (counted, met, free) = (is_counted, Arc::clone(&is_met), Arc::clone(&is_free));
+    library.calls.set_hook(move |call| match call {
+        Call::Commit(_) if is_thread("quire-jobs") => counted.store(true, Ordering::SeqCst),
         // Behind the items of the first commit.
-        if is_scan && is_thread("quire-jobs") && counted.fetch_add(1, Ordering::SeqCst) > 0 {
-            wait_until("the build may go on", || free.load(Ordering::SeqCst));
+        Call::Visit(scan) if is_thread("quire-jobs") && scan.space == Space(1) => {
+            if counted.load(Ordering::SeqCst) {
+                met.store(true, Ordering::SeqCst);
+                wait_until("the build may go on", || free.load(Ordering::SeqCst));
+            }
         }
+        _ => {}
     });
     library.put_model().unwrap();
-    wait_until("items are counted", || scans.load(Ordering::SeqCst) > 1);
+    wait_until("items are counted", || is_met.load(Ordering::SeqCst));
     assert!(library.declaration_rows().contains_key(&BUILT_MARK), "nothing is marked");
     library.engine.catalog().delete_model("d", &ANY).unwrap();
     is_free.store(true, Ordering::SeqCst);

@@ -165,7 +165,8 @@ impl Repair<'_> {
             *advance.borrow_mut() = Some(moved);
             Ok(vec![op])
         };
-        let visited = visit_items(self.shared, &VisitOrder { container, rids, work, also: &also })?;
+        let visited =
+            visit_items(self.shared, &VisitOrder { container, rids, rows: &[], work, also: &also })?;
         match (visited, advance.into_inner()) {
             (Visited::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
             (Visited::Done { is_committed: false, .. }, Some(advance)) => {

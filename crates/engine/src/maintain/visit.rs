@@ -1,7 +1,8 @@
 //! Items that jobs visit: counted for what is being built, written with what declarations say of them now, or written because
 //! their target has changed or gone. How far the job is moves in the same commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::time::Duration;
 
 use quire_model::{ItemError, TargetKey};
@@ -13,13 +14,13 @@ use super::windows::Rebuild;
 use super::{Ground, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::links::TargetRoute;
+use crate::links::{TargetHash, TargetRoute};
 use crate::model::DatabaseModel;
 use crate::partition::sequencer::Refused;
 use crate::runtime::Shared;
 use crate::runtime::locks::{Held, LockSet};
 use crate::store::item_row::Row;
-use crate::store::keys;
+use crate::store::{keys, scan};
 use crate::sync::sleep;
 
 /// A commit whose ground moved, or that needs further locks, is made again this often.
@@ -32,6 +33,8 @@ pub(crate) type OtherRows<'a> = dyn Fn(&dyn Snapshot, &VisitFigures) -> Result<V
 pub(crate) struct VisitOrder<'a> {
     pub container: &'a Container,
     pub rids: &'a [u64],
+    /// Their rows as they were before anything was locked, if these are all items from the first rid to the last; or none.
+    pub rows: &'a [Vec<u8>],
     pub work: VisitWork<'a>,
     /// Part of the commit.
     pub also: &'a OtherRows<'a>,
@@ -114,7 +117,11 @@ fn attempt(
     locks: &LockSet,
 ) -> Result<Attempt, EngineError> {
     let mut unit = Unit::new(ground, ground.model.model().fan_out_max as usize);
-    add_slots(&mut unit, order)?;
+    // Without locks it is only found out which are needed.
+    let is_first = locks.is_empty() && !order.rows.is_empty();
+    let rows =
+        if is_first { order.rows.iter().cloned().map(Some).collect() } else { read_rows(ground, order)? };
+    add_slots(&mut unit, order, rows)?;
     match order.work {
         VisitWork::FanOut { link, target } => unit.apply_to_slots(link, target)?,
         VisitWork::RemoveDangling { links } => unit.remove_dangling(links)?,
@@ -142,7 +149,7 @@ fn attempt(
     if !is_counting {
         unit.settle()?;
     }
-    let figures = unit.figures()?;
+    let figures = unit.figures(is_counting)?;
     let also = (order.also)(&*ground.snapshot, &figures)?;
     let commit = unit.into_visit(is_counting, also)?;
     let Some(commit) = commit else {
@@ -155,14 +162,42 @@ fn attempt(
     }
 }
 
+/// The rows of the items as the snapshot has them.
+fn read_rows(ground: &Ground<'_>, order: &VisitOrder<'_>) -> Result<Vec<Option<Vec<u8>>>, EngineError> {
+    let number = order.container.number;
+    let (Some(first), Some(last), false) = (order.rids.first(), order.rids.last(), order.rows.is_empty())
+    else {
+        let keys: Vec<Vec<u8>> = order.rids.iter().map(|rid| keys::item(number, *rid)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        return Ok(ground.snapshot.multi_get(keys::ITEMS, &keys)?);
+    };
+    let mut range = keys::items_from(number, *first);
+    range.end = Bound::Included(keys::item(number, *last));
+    let mut rows = HashMap::with_capacity(order.rids.len());
+    loop {
+        let page = ground.snapshot.scan(&scan(keys::ITEMS, range.clone()))?;
+        let next = page.rows.last().filter(|_| page.more).map(|(key, _)| Bound::Excluded(key.clone()));
+        let found = page.rows.into_iter().filter_map(|(key, row)| Some((keys::rid_of_item_key(&key)?, row)));
+        rows.extend(found);
+        match next {
+            Some(next) => range.start = next,
+            None => break,
+        }
+    }
+    Ok(order.rids.iter().map(|rid| rows.remove(rid)).collect())
+}
+
 /// Items that are still there, visible or not.
-fn add_slots<'a>(unit: &mut Unit<'a>, order: &VisitOrder<'_>) -> Result<(), EngineError> {
+fn add_slots<'a>(
+    unit: &mut Unit<'a>,
+    order: &VisitOrder<'_>,
+    rows: Vec<Option<Vec<u8>>>,
+) -> Result<(), EngineError> {
     let ground = unit.ground;
     let site = &ground.sites[0];
     let mut gone = Vec::new();
-    for rid in order.rids {
-        let key = keys::item(site.container.number, *rid);
-        let Some(bytes) = ground.snapshot.get(keys::ITEMS, &key)? else { continue };
+    for (rid, bytes) in order.rids.iter().zip(rows) {
+        let Some(bytes) = bytes else { continue };
         let is_live = !site.container.is_gone(&Row::parse(&bytes)?, &site.moment);
         // What nobody sees counts until the sweep removes it; its values do not matter any more.
         if is_live || matches!(order.work, VisitWork::Count) {
@@ -198,17 +233,20 @@ impl Unit<'_> {
         self.ground.link(link).link.has_key_index() && self.ground.link_declaration(link).state.is_counting()
     }
 
-    /// What the items of the unit have, by declaration.
-    fn figures(&self) -> Result<VisitFigures, EngineError> {
+    /// What the items of the unit have, by declaration; while items are counted, only of links that are.
+    fn figures(&self, is_counting: bool) -> Result<VisitFigures, EngineError> {
         let mut figures = VisitFigures::default();
+        let mut targets = HashMap::new();
         let model = &self.ground.model;
         for (at, slot) in self.slots.iter().enumerate() {
             let Some(own) = self.ground.sites[slot.site].model() else { continue };
             if slot.live().is_none() || slot.after.is_none() {
                 continue;
             }
-            for link in &own.links_from {
-                let (references, dangling) = self.references_of(slot, *link)?;
+            let is_asked =
+                |link: &&usize| !is_counting || self.ground.link_declaration(**link).state.is_counting();
+            for link in own.links_from.iter().filter(is_asked) {
+                let (references, dangling) = self.references_of(slot, *link, &mut targets)?;
                 let copies = own.owned_copies.iter().filter(|copy| model.rules.copies[**copy].link == *link);
                 let names = copies.map(|copy| &model.declarations.copies[*copy].name);
                 for name in names.chain([&model.declarations.links[*link].name]) {
@@ -238,12 +276,23 @@ impl Unit<'_> {
     }
 
     /// How many references of a link an item has, and how many of them have no target.
-    fn references_of(&self, slot: &Slot<'_>, link: usize) -> Result<(u64, u64), EngineError> {
+    fn references_of(
+        &self,
+        slot: &Slot<'_>,
+        link: usize,
+        targets: &mut HashMap<(usize, TargetHash), bool>,
+    ) -> Result<(u64, u64), EngineError> {
         let own = slot.references_after.iter().filter(|(own, _)| *own == link).flat_map(|(_, own)| own);
         let (mut count, mut dangling) = (0, 0);
         for reference in own {
             count += 1;
-            dangling += u64::from(self.target(link, &reference.target)?.is_none());
+            let name = (link, TargetHash::of(&reference.target));
+            let is_there = match targets.get(&name) {
+                Some(is_there) => *is_there,
+                None => self.target(link, &reference.target)?.is_some(),
+            };
+            targets.insert(name, is_there);
+            dangling += u64::from(!is_there);
         }
         Ok((count, dangling))
     }

@@ -63,6 +63,10 @@ pub(crate) struct LockSet(SmallVec<[(u64, Mode); 4]>);
 
 impl LockSet {
     /// Whether who holds this set holds the other one.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn covers(&self, other: &LockSet) -> bool {
         other.0.iter().all(|(key, mode)| self.mode_of(*key).is_some_and(|own| own >= *mode))
     }

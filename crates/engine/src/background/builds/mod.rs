@@ -3,7 +3,8 @@
 //! A build goes over the containers twice. First every item is counted: its rows in the link's index, and what it adds to
 //! totals and mirrors, with a mark that it was counted. Writers do the same for what they write, so builder and writers may
 //! come in any order. Then the declarations change to their second phase, in which every write stores the right values, and
-//! every item is written whose values are not right. Then they are active.
+//! every item is written whose values are not right. Then they are active. Which references of a link dangle is counted in the
+//! first pass, where the link finds its targets without an index of its own.
 //!
 //! Where the build is stands in its checkpoint, which moves in the commits that do the work: a kill repeats nothing.
 //! A declaration that cannot be built fails, with those that depend on it; the others go on.
@@ -21,7 +22,10 @@ use quire_storage::{KeyRange, Op, Scan, Snapshot};
 use quire_value::{Object, Value};
 
 use self::place::{BuildPlace, BuildStage};
-use self::scope::{containers_to_count, containers_to_write, dependents, own_names};
+use self::scope::{
+    containers_to_count, containers_to_fill, containers_to_write, dependents, links_counted_at_once,
+    own_names,
+};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::models::BUILD;
 use crate::catalog::{Catalog, Container};
@@ -38,7 +42,7 @@ use crate::sync::chunk;
 use crate::sync::races::{Race, is_put_back};
 
 /// Items of one commit, and their bytes: writers of these items wait for it.
-const CHUNK: usize = 500;
+const CHUNK: usize = 1_000;
 const CHUNK_BYTES: usize = 1 << 20;
 /// So often nothing is written before the checkpoint moves by itself.
 const UNWRITTEN_CHUNKS: usize = 20;
@@ -154,7 +158,7 @@ impl Build<'_> {
                 None => self.begin_values(claim, place),
             },
             BuildStage::Marks => self.remove_marks(claim, place),
-            BuildStage::Write => match next(containers_to_write(&self.model, &own), &place) {
+            BuildStage::Write => match next(containers_to_fill(&self.model, &own), &place) {
                 Some(number) => self.chunk(claim, place, number, VisitWork::Write),
                 None => self.move_to(claim, place.at(BuildStage::Ended)),
             },
@@ -184,11 +188,11 @@ impl Build<'_> {
         let from = claim.done();
         let mut done = from;
         for _ in 0..UNWRITTEN_CHUNKS {
-            let rids = self.rids(&container, place.rid)?;
+            let (rids, rows) = self.page(&container, place.rid)?;
             let Some(last) = rids.last().copied() else {
                 return self.keep(claim, &place.past_container(), done);
             };
-            match self.visit(claim, &container, &rids, &place, (work, done))? {
+            match self.visit(claim, &container, (&rids, &rows), &place, (work, done))? {
                 BuildVisit::Committed => return Ok(Step::More),
                 BuildVisit::Nothing(next) => (place, done) = (next, done + rids.len() as u64),
                 // One by one, to find which of them it is.
@@ -214,7 +218,7 @@ impl Build<'_> {
     ) -> Result<Step, EngineError> {
         for rid in rids {
             let done = claim.done();
-            match self.visit(claim, container, &[*rid], &place, (work, done))? {
+            match self.visit(claim, container, (&[*rid], &[]), &place, (work, done))? {
                 BuildVisit::Committed => place = BuildPlace::decode(claim.position())?,
                 BuildVisit::Nothing(next) => {
                     self.keep(claim, &next, done + 1)?;
@@ -227,12 +231,13 @@ impl Build<'_> {
         Ok(Step::More)
     }
 
-    fn rids(&self, container: &Container, from: u64) -> Result<Vec<u64>, EngineError> {
+    /// The next items, and their rows as they are now.
+    fn page(&self, container: &Container, from: u64) -> Result<(Vec<u64>, Vec<Vec<u8>>), EngineError> {
         let range = keys::items_from(container.number, from);
         let page = Scan { rows_max: chunk(CHUNK), bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
         let page = container.snapshot(self.shared)?.scan(&page)?;
-        let rid = |(key, _): &(Vec<u8>, Vec<u8>)| keys::rid_of_item_key(key);
-        page.rows.iter().map(|row| rid(row).ok_or_else(|| corrupt("key of an item"))).collect()
+        let rid = |key: &[u8]| keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"));
+        page.rows.into_iter().map(|(key, row)| Ok((rid(&key)?, row))).collect()
     }
 
     /// Visits items. Where something is written, the checkpoint behind the last of them is in the commit. `done` items were
@@ -241,23 +246,27 @@ impl Build<'_> {
         &self,
         claim: &mut Claim<'_>,
         container: &Container,
-        rids: &[u64],
+        (rids, rows): (&[u64], &[Vec<u8>]),
         place: &BuildPlace,
         (work, done): (VisitWork<'_>, u64),
     ) -> Result<BuildVisit, EngineError> {
         let own = own_names(&self.model, claim.id);
+        let at_once = links_counted_at_once(&self.model, &own);
+        let counted: Vec<String> = match work {
+            VisitWork::Count => at_once,
+            _ => own.iter().filter(|name| !at_once.contains(name)).cloned().collect(),
+        };
         let (total, done) = (self.total(&own), done + rids.len() as u64);
         let behind = rids.last().map_or(0, |rid| rid + 1);
         let advance = RefCell::new(None);
         let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
-            let figures = matches!(work, VisitWork::Write).then_some(figures);
-            let next = place.behind(container.number, behind, figures, &own);
+            let next = place.behind(container.number, behind, Some(figures), &counted);
             let moved = claim.advance(next.encode(), done, Some(total));
             let op = moved.op(snapshot)?;
             *advance.borrow_mut() = Some((moved, next));
             Ok(vec![op])
         };
-        let order = VisitOrder { container, rids, work, also: &also };
+        let order = VisitOrder { container, rids, rows, work, also: &also };
         let visited = visit_items(self.shared, &order)?;
         Ok(match (visited, advance.into_inner()) {
             (Visited::Done { is_committed: true, .. }, Some((advance, _))) => {
@@ -275,7 +284,7 @@ impl Build<'_> {
 
     /// Items of both passes.
     fn total(&self, own: &[String]) -> u64 {
-        let (count, write) = (containers_to_count(&self.model, own), containers_to_write(&self.model, own));
+        let (count, write) = (containers_to_count(&self.model, own), containers_to_fill(&self.model, own));
         let state = self.catalog.state();
         let items = |number: &u32| {
             state.containers().find(|own| own.number == *number).map_or(0, |own| own.usage().0)

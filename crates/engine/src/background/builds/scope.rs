@@ -45,6 +45,20 @@ pub(in crate::background) fn containers_to_write(model: &DatabaseModel, own: &[S
     numbers(model, names)
 }
 
+/// The same for a build, which counts what dangles together with the rows of a link.
+pub(super) fn containers_to_fill(model: &DatabaseModel, own: &[String]) -> BTreeSet<u32> {
+    let counted = links_counted_at_once(model, own);
+    let rest: Vec<String> = own.iter().filter(|name| !counted.contains(name)).cloned().collect();
+    containers_to_write(model, &rest)
+}
+
+/// Links that find their targets without an index of their own: it is known from the first pass what dangles.
+pub(super) fn links_counted_at_once(model: &DatabaseModel, own: &[String]) -> Vec<String> {
+    let links = model.rules.links.iter().map(|rules| &rules.link);
+    let own = links.filter(|link| own.contains(&link.name) && !link.has_key_index());
+    own.map(|link| link.name.clone()).collect()
+}
+
 /// Whose items refer by some links.
 pub(in crate::background) fn referrer_containers(model: &DatabaseModel, links: &[&str]) -> BTreeSet<u32> {
     let own = model.model().links.iter().filter(|link| links.contains(&link.name.as_str()));
