@@ -10,6 +10,7 @@ mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
 mod random_windows; // random windows and writes of all kinds
 mod refusals; // every refusal, with its message
+mod storm; // writers on a storage that fails; broken engines
 mod values; // owned values, answers, charges
 mod visits; // items that jobs visit
 mod window_paths; // windows by every path that changes items
