@@ -6,6 +6,7 @@ mod hot; // many writers of one target
 mod link_keys; // keys that are being indexed, or of items that nobody sees
 #[path = "../../../tests/support/moody.rs"]
 mod moody;
+mod older; // a store from before there were models
 mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
 mod random_windows; // random windows and writes of all kinds
