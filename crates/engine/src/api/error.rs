@@ -121,7 +121,7 @@ pub enum EngineError {
     NotSupported { feature: String },
     #[error("forbidden: {reason}")]
     Forbidden { reason: String },
-    /// too many writers wait for one lock: retry
+    /// too many writers wait for one lock, or a key is not indexed yet: retry
     #[error("too many concurrent writers")]
     Contended,
     /// another operation of the same batch or transaction failed: nothing was done

@@ -202,6 +202,10 @@ impl<'a> Rows<'a> {
     fn put(&mut self, rid: u64, old: Option<&Row<'_>>, version: NewVersion<'_>) -> Result<(), EngineError> {
         let NewVersion { id_key, body, indexed, own_etag, maintained, .. } = version;
         let (maintained_by, client) = maintained.map_or((None, None), |own| (Some(own.by), own.client));
+        let own_etag = match &client {
+            Some(client) => Some(client.next_etag()?),
+            None => own_etag,
+        };
         self.touched.push(id_key.to_vec());
         let ttl = self.ttl_of(body);
         let draft = Draft {

@@ -1,5 +1,7 @@
 //! From a reference to its target.
 
+use std::ops::Bound;
+
 use quire_model::{LinkRules, TargetKey};
 use quire_storage::Snapshot;
 
@@ -8,7 +10,9 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::items::logical_partition::{LogicalPartition, Stored};
 use crate::items::visibility::Moment;
+use crate::store::item_row::Row;
 use crate::store::keys::{self, DeclarationKeys, LOOKUPS};
+use crate::store::scan;
 
 /// A link, and where its targets are.
 #[derive(Clone, Copy)]
@@ -86,4 +90,41 @@ fn find_by_key<'a>(
     let id_key = home.id_key(row.id()?);
     let is_gone = route.container.is_gone(&row, moment);
     Ok(Some(FoundTarget { home, id_key, stored, is_gone }))
+}
+
+/// Whether there is an item with a key, as its items say.
+pub(crate) enum ScannedKey {
+    /// With the bytes of its JSON.
+    Found(usize),
+    Missing,
+    /// There are more items than were looked at.
+    Unknown,
+}
+
+/// Looks for a key in the items themselves, up to so many of them: where the keys of a link are still being indexed.
+pub(crate) fn scan_for_key(
+    snapshot: &dyn Snapshot,
+    route: TargetRoute<'_>,
+    target: &TargetKey,
+    moment: &Moment,
+    items_max: usize,
+) -> Result<ScannedKey, EngineError> {
+    let (container, mut range, mut left) =
+        (route.container, keys::items_from(route.container.number, 0), items_max);
+    loop {
+        let page = snapshot.scan(&scan(keys::ITEMS, range.clone()))?;
+        for (_, bytes) in page.rows.iter().take(left) {
+            let row = Row::parse(bytes)?;
+            let key = route.link.target_key(row.node()?, &row.partition_key()?);
+            if key.as_ref() == Some(target) && !container.is_gone(&row, moment) {
+                return Ok(ScannedKey::Found(row.json_bytes as usize));
+            }
+        }
+        let Some(rest) = left.checked_sub(page.rows.len()) else { return Ok(ScannedKey::Unknown) };
+        left = rest;
+        match page.rows.into_iter().next_back() {
+            Some((last, _)) if page.more => range.start = Bound::Excluded(last),
+            _ => return Ok(ScannedKey::Missing),
+        }
+    }
 }

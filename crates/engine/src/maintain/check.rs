@@ -9,6 +9,7 @@ use super::unit::Target;
 use crate::api::{EngineError, charge};
 use crate::catalog::Container;
 use crate::items::logical_partition::Stored;
+use crate::links::{ScannedKey, TargetHash, scan_for_key};
 use crate::store::item_row::Row;
 use crate::store::keys::LOOKUPS;
 
@@ -17,6 +18,8 @@ const REFERRERS_COUNTED_MAX: usize = 1_001;
 /// Items beside those that clients write, and their JSON, of one commit.
 pub(super) const ITEMS_MAX: usize = 10_000;
 pub(super) const BYTES_MAX: usize = 16 << 20;
+/// Items that are looked at for a key that is not indexed yet. Where there are more, the write is to be sent again.
+const SCANNED_MAX: usize = if cfg!(test) { 20 } else { 10_000 };
 
 impl Unit<'_> {
     pub fn check(&mut self) -> Result<(), EngineError> {
@@ -36,15 +39,33 @@ impl Unit<'_> {
                     continue;
                 }
                 for reference in added_references(live_references(slot, *link), references) {
-                    match self.target(*link, &reference.target)? {
-                        Some(target) => read += self.charge_of(&target)?,
-                        None => return Err(self.target_missing(*link, reference).into()),
-                    }
+                    read += match self.target(*link, &reference.target)? {
+                        Some(target) => self.charge_of(&target)?,
+                        None => self.check_unindexed(*link, reference)?,
+                    };
                 }
             }
         }
         self.charge += read;
         Ok(())
+    }
+
+    /// While the keys of a link are being indexed, a target that is not found by its key may be there all the same. What it
+    /// costs to read it.
+    fn check_unindexed(&self, link: usize, reference: &Reference) -> Result<f64, EngineError> {
+        let missing = || Err(self.target_missing(link, reference).into());
+        let is_known = self.holder(link, TargetHash::of(&reference.target)).is_some();
+        let is_indexed = !self.ground.link_declaration(link).state.is_counting();
+        if is_known || is_indexed || !self.ground.link(link).link.has_key_index() {
+            return missing();
+        }
+        let (route, site) = (self.ground.route(link), self.ground.target_site(link));
+        let (snapshot, moment) = (&*self.ground.snapshot, &self.ground.sites[site].moment);
+        match scan_for_key(snapshot, route, &reference.target, moment, SCANNED_MAX)? {
+            ScannedKey::Found(bytes) => Ok(charge::read(bytes)),
+            ScannedKey::Missing => missing(),
+            ScannedKey::Unknown => Err(EngineError::Contended),
+        }
     }
 
     fn charge_of(&self, target: &Target) -> Result<f64, EngineError> {

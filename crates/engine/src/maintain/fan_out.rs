@@ -145,6 +145,8 @@ impl Unit<'_> {
                         is_deletion: own.is_deletion,
                         since_lsn: own.since_lsn,
                     };
+                    #[cfg(test)]
+                    let ops = if self.is_job_late() { &mut Vec::new() } else { &mut ops };
                     ops.push(job.op());
                     jobs.push(job);
                     row
@@ -153,6 +155,11 @@ impl Unit<'_> {
             ops.push(Op::Put { space: LOOKUPS, key, value: row.encode() });
         }
         Ok((ops, jobs))
+    }
+
+    #[cfg(test)]
+    fn is_job_late(&self) -> bool {
+        self.ground.shared.broken.is(crate::runtime::broken::Broken::JobRowInSecondCommit)
     }
 
     /// The row of a job that has not ended: its last commit may have been in doubt when the unit's snapshot was taken.

@@ -22,6 +22,8 @@ use crate::links::{FoundTarget, TargetHash, TargetRoute, find_target};
 use crate::model::DatabaseModel;
 use crate::partition::sequencer::{BuiltTargets, Differences, Refused, Sequencer};
 use crate::runtime::Shared;
+#[cfg(test)]
+use crate::runtime::broken::Broken;
 use crate::store::item_row::Row;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
@@ -186,6 +188,10 @@ impl<'a> Builder<'a> {
                         merged.difference.merge(target);
                         #[cfg(feature = "schedules")]
                         if is_put_back(Race::DifferenceTwice) {
+                            merged.difference.merge(target);
+                        }
+                        #[cfg(test)]
+                        if self.shared.broken.is(Broken::DifferenceTwice) {
                             merged.difference.merge(target);
                         }
                         merged.works.push(*work);

@@ -18,6 +18,8 @@ use crate::model::ContainerModel;
 use crate::partition::Partition;
 use crate::partition::sequencer::{Refused, Written};
 use crate::runtime::Shared;
+#[cfg(test)]
+use crate::runtime::broken::Broken;
 use crate::runtime::locks::LockSet;
 use crate::sync::sleep;
 
@@ -121,6 +123,10 @@ fn guess(
     locks: &mut LockSet,
 ) {
     let Some(body) = request.body() else { return };
+    #[cfg(test)]
+    if shared.broken.is(Broken::TargetNotLocked) {
+        return;
+    }
     let database = &model.database;
     for link in model.links_from.iter().filter(|link| needs_target(&database.rules, **link)) {
         let (rules, declaration) = (&database.rules.links[*link], database.declarations.links[*link].number);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use quire_model::{Database, ModelRules, OnDelete, Operation, RollupTotals, TargetKey};
-use quire_resource::ContainerDefinition;
+use quire_resource::{ContainerDefinition, expires_at};
 use quire_storage::Op;
 use quire_value::Node;
 
@@ -19,6 +19,7 @@ use crate::links::{
 };
 use crate::maintenance::derived::DerivedRow;
 use crate::model::{Declaration, Declarations};
+use crate::partition::deleted_keys::DeletedKeys;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, DeclarationKeys, INDEX, LOOKUPS, LinkKeys};
 
@@ -31,8 +32,27 @@ pub(crate) struct ModelRows {
     containers: HashMap<String, u32>,
     totals: HashMap<Name, RollupTotals>,
     extremes: HashMap<Name, BTreeMap<Vec<u8>, i64>>,
-    /// Whoever was written last has a key; the other one is not seen any more.
-    link_keys: HashMap<Name, (i64, u64, u64)>,
+    /// Whoever expires last has a key; the others are not seen any more.
+    link_keys: HashMap<Name, Holder>,
+    /// Default times to live of containers, and keys that were deleted.
+    default_ttls: HashMap<u32, Option<i32>>,
+    deleted_keys: HashMap<u32, DeletedKeys>,
+}
+
+/// An item with a key of a link. Of several the greatest has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Holder {
+    expires_at: i64,
+    ts: i64,
+    lsn: u64,
+    rid: u64,
+}
+
+impl Holder {
+    /// It was or may be gone before its rows are: the build of a link that finds it so leaves its key alone.
+    fn is_passing(&self) -> bool {
+        self.expires_at < i64::MAX
+    }
 }
 
 /// Where a target is found, and what says that its referrers are being rewritten.
@@ -51,8 +71,25 @@ impl ModelRows {
         let names = row.model.containers();
         let named = definitions.iter().filter(|(_, definition)| names.contains(&definition.id.as_str()));
         let containers = named.map(|(number, definition)| (definition.id.clone(), *number)).collect();
-        let (totals, extremes, link_keys) = Default::default();
-        Ok(ModelRows { rules, declarations: row.declarations, containers, totals, extremes, link_keys })
+        let default_ttls =
+            definitions.iter().map(|(number, definition)| (*number, definition.default_ttl)).collect();
+        let (totals, extremes, link_keys, deleted_keys) = Default::default();
+        let declarations = row.declarations;
+        Ok(ModelRows {
+            rules,
+            declarations,
+            containers,
+            totals,
+            extremes,
+            link_keys,
+            default_ttls,
+            deleted_keys,
+        })
+    }
+
+    /// Before items of the container are taken in: partition keys whose items nobody sees any more.
+    pub fn set_deleted_keys(&mut self, container: u32, deleted: DeletedKeys) {
+        self.deleted_keys.insert(container, deleted);
     }
 
     /// Indexes of links in a container, and whether they are complete.
@@ -108,10 +145,21 @@ impl ModelRows {
             return Ok(());
         };
         let name = self.name(container, &self.declarations.links[link], &key);
-        let holder = (row.stamp.ts, row.stamp.lsn, rid);
+        let holder = self.holder(container, rid, row);
         let entry = self.link_keys.entry(name).or_insert(holder);
         *entry = holder.max(*entry);
         Ok(())
+    }
+
+    fn holder(&self, container: u32, rid: u64, row: &Row<'_>) -> Holder {
+        let default_ttl = self.default_ttls.get(&container).copied().flatten();
+        let deleted = self.deleted_keys.get(&container);
+        let is_deleted = deleted.is_some_and(|keys| keys.covers(row.encoded_partition_key(), row.stamp.lsn));
+        let expires_at = match expires_at(default_ttl, row.ttl, row.written()) {
+            _ if is_deleted => i64::MIN,
+            at => at.unwrap_or(i64::MAX),
+        };
+        Holder { expires_at, ts: row.stamp.ts, lsn: row.stamp.lsn, rid }
     }
 
     fn add_rollup(&mut self, container: u32, number: usize, node: Node<'_>) -> Result<(), EngineError> {
@@ -164,6 +212,27 @@ impl ModelRows {
 
     /// Rows that follow from all items that were taken in.
     pub fn rest(&self) -> Vec<DerivedRow> {
+        let mut rows = self.totals_and_extremes();
+        rows.extend(self.link_key_rows(|_| true));
+        rows
+    }
+
+    /// The same, in two parts: those that are there, and those that need not be.
+    pub fn rest_for_certain(&self) -> (Vec<DerivedRow>, Vec<DerivedRow>) {
+        let mut rows = self.totals_and_extremes();
+        rows.extend(self.link_key_rows(|holder| !holder.is_passing()));
+        (rows, self.link_key_rows(Holder::is_passing))
+    }
+
+    fn link_key_rows(&self, is_asked: impl Fn(&Holder) -> bool) -> Vec<DerivedRow> {
+        let row = |((rows, target), holder): (&Name, &Holder)| {
+            let (key, value) = (rows.link_key(&target.0), keys::number_value(holder.rid));
+            DerivedRow { space: LOOKUPS, key, value }
+        };
+        self.link_keys.iter().filter(|(_, holder)| is_asked(holder)).map(row).collect()
+    }
+
+    fn totals_and_extremes(&self) -> Vec<DerivedRow> {
         let lookup = |key, value| DerivedRow { space: LOOKUPS, key, value };
         let totals = self.totals.iter().filter_map(|((rows, target), totals)| {
             match totals_op(*rows, *target, totals) {
@@ -177,11 +246,7 @@ impl ModelRows {
                 lookup(key, value)
             })
         });
-        let link_keys = self
-            .link_keys
-            .iter()
-            .map(|((rows, target), (.., rid))| lookup(rows.link_key(&target.0), keys::number_value(*rid)));
-        totals.chain(extremes).chain(link_keys).collect()
+        totals.chain(extremes).collect()
     }
 
     /// The rows of a target of a link; `None` where there is no such link.

@@ -30,6 +30,7 @@ use crate::maintenance::backup::repeated::Repeated;
 use crate::maintenance::derived::{Derived, DerivedRow, derived_rows};
 use crate::maintenance::model_rows::ModelRows;
 use crate::maintenance::verify::{check_files, check_row, for_each_item};
+use crate::partition::deleted_keys::marks_in;
 use crate::store::item_row::{self, Row};
 use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
 use crate::store::{PartitionLayout, Sent, fill_random, guarded_commit, send};
@@ -168,11 +169,20 @@ impl Restore<'_> {
     }
 
     /// The models, ready to say which rows there must be.
-    fn model_rows(&self, definitions: &HashMap<u32, Defined>) -> Result<Vec<(u32, ModelRows)>, EngineError> {
+    fn model_rows(
+        &mut self,
+        definitions: &HashMap<u32, Defined>,
+    ) -> Result<Vec<(u32, ModelRows)>, EngineError> {
+        self.loader.flush()?;
+        let snapshot = self.loader.storage.snapshot()?;
         let rows = |(database, row): &(u32, ModelRow)| {
             let own = definitions.iter().filter(|(_, defined)| defined.database == *database);
             let own: Vec<_> = own.map(|(number, defined)| (*number, &defined.definition)).collect();
-            Ok((*database, ModelRows::new(row.clone(), &own)?))
+            let mut rows = ModelRows::new(row.clone(), &own)?;
+            for (number, _) in own {
+                rows.set_deleted_keys(number, marks_in(&*snapshot, number)?);
+            }
+            Ok((*database, rows))
         };
         self.models.iter().map(rows).collect()
     }

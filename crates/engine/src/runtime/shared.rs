@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     /// Woken by the catalog, and by queries that ask for rows of missing values.
     pub workers: CatalogWorkers,
     pub options: Options,
+    #[cfg(test)]
+    pub broken: super::broken::BrokenRule,
     continuation_key: hmac::Key,
     watch: Mutex<ClockWatch>,
 }
@@ -94,6 +96,8 @@ impl Shared {
             statistics: Statistics::default(),
             workers: CatalogWorkers::default(),
             options,
+            #[cfg(test)]
+            broken: Default::default(),
             continuation_key: hmac::Key::new(hmac::HMAC_SHA256, continuation_key.as_ref()),
             watch: Mutex::new(watch),
         })

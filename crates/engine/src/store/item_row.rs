@@ -22,11 +22,13 @@
 //! by the clock: see [`Row::written`]. Numbers are big-endian. LSN, ordinal, `_ts` and CRC are slots that the sequencer fills ([`stamp`]).
 //! The ETag is made of the stamp (incarnation, partition, LSN, ordinal, `_ts`), so it is new with every write, also
 //! after a restore, and is not stored. Scripts show ETags before the commit decides the stamp: what they write has one
-//! of its own (engine format 3), 16 random bytes but for the bit that no ordinal has set.
+//! of its own (engine format 3), 16 random bytes but for the bit that no ordinal has set. So has a version with a client's version:
+//! its first 8 bytes are a hash of that version's ETag.
 
 use quire_resource::{ItemTtl, PartitionKey};
 use quire_storage::Token;
 use quire_value::Node;
+use ring::digest;
 
 use super::keys::Counts;
 use crate::api::{EngineError, IndexingDirective, corrupt};
@@ -105,6 +107,20 @@ pub(crate) struct Row<'a> {
     partition_key: &'a [u8],
     item: &'a [u8],
     bytes: &'a [u8],
+}
+
+impl ClientVersion {
+    /// The ETag of a version that maintenance writes after this one: it names this one, so that a client who has read any of them
+    /// is known, and no version of another item has it.
+    pub fn next_etag(&self) -> Result<u128, EngineError> {
+        Ok(self.name() << 64 | random_etag()? & u128::from(u64::MAX))
+    }
+
+    /// The first 64 bits of SHA-256 of its ETag.
+    fn name(&self) -> u128 {
+        let hash = digest::digest(&digest::SHA256, &self.etag.to_be_bytes());
+        u128::from(u64::from_be_bytes(array(hash.as_ref(), 0)))
+    }
 }
 
 impl Draft<'_> {
@@ -265,12 +281,11 @@ impl<'a> Row<'a> {
         self.client.or_else(own)
     }
 
-    /// Whether an ETag is that of a version since a client last wrote the item, other than this one.
+    /// Whether an ETag is that of a version since a client last wrote the item.
     pub fn is_since_client(&self, etag: &str) -> bool {
         let Some((client, etag)) = self.client.zip(etag_number(etag)) else { return false };
-        let lsn = u64::from((etag & 0xFFFF) as u16) << 32 | u64::from((etag >> 96) as u32);
-        let is_of_stamp = etag & OWN_ETAG_MARK == 0 && (etag >> 64) as u16 == self.stamp.incarnation as u16;
-        etag == client.etag || (is_of_stamp && lsn > client.lsn && lsn < self.stamp.lsn)
+        let is_maintained = etag & OWN_ETAG_MARK != 0 && etag >> 64 == client.name();
+        etag == client.etag || is_maintained
     }
 
     pub fn node(&self) -> Result<Node<'a>, EngineError> {
@@ -435,7 +450,12 @@ mod tests {
             assert_eq!((row.written(), row.item()), (written, &[0xCC, 0xDD][..]));
             assert_eq!(row.client_version(), Some(ClientVersion { etag: client_etag, lsn: 5 }));
             let since: Vec<u64> = (0..10).filter(|lsn| row.is_since_client(&stamp_at(*lsn).etag())).collect();
-            assert_eq!(since, [5, 6, 7], "of this one the ETag is exact");
+            assert_eq!(since, [5], "others are of other items");
+            let client = ClientVersion { etag: client_etag, lsn: 5 };
+            let next = [client.next_etag().expect("there is chance"), client.next_etag().expect("chance")];
+            assert!(next[0] != next[1] && next.iter().all(|etag| row.is_since_client(&own_etag_text(*etag))));
+            let other = ClientVersion { etag: client_etag + 1, lsn: 5 }.next_etag().expect("there is chance");
+            assert!(!row.is_since_client(&own_etag_text(other)), "of another item");
             assert!(!row.is_since_client("") && !row.is_since_client("*") && !row.is_since_client("\"x\""));
         }
         let plain = sample();

@@ -18,6 +18,7 @@ use expect_test::Expect;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use quire_engine::{Clock, Engine, Options};
 use quire_server::{Keys, Server, ServerConfig, ServerError, WELL_KNOWN_KEY};
+use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use ring::hmac;
 use tokio::sync::oneshot;
@@ -79,6 +80,14 @@ impl Client {
     }
 
     pub fn start_with(partitions: u32, configure: impl FnOnce(&mut ServerConfig)) -> Client {
+        Client::start_on(Arc::new(MemoryStorage::new()), partitions, configure)
+    }
+
+    pub fn start_on(
+        storage: Arc<dyn Storage>,
+        partitions: u32,
+        configure: impl FnOnce(&mut ServerConfig),
+    ) -> Client {
         let clock: Arc<dyn Clock> = Arc::new(FrozenClock);
         let options = Options {
             clock: clock.clone(),
@@ -88,7 +97,7 @@ impl Client {
             query_memory: Default::default(),
             query_temp: None,
         };
-        let engine = Arc::new(Engine::open(Arc::new(MemoryStorage::new()), options).expect("opens"));
+        let engine = Arc::new(Engine::open(storage, options).expect("opens"));
         let listen = "127.0.0.1:0".parse().expect("an address");
         let mut config = ServerConfig::new(listen, Keys::well_known(), clock);
         configure(&mut config);

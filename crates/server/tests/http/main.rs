@@ -16,6 +16,7 @@ mod items;
 mod jobs;
 mod merged_groups;
 mod model;
+mod model_pending;
 mod not_supported;
 mod offers;
 mod partition_key_ranges;

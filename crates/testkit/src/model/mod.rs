@@ -8,6 +8,7 @@ mod owned; // which places are owned, and what must be there
 mod paths; // pointers with `*`
 pub mod random; // random models and items
 mod references; // who refers to whom
+mod rows; // an item with those that it refers to, or that refer to it
 mod sums; // exact sums by fractions
 mod windows; // windows and their pages
 
@@ -82,7 +83,10 @@ impl Oracle {
     }
 
     fn is_judged(&self, declaration: &Json) -> bool {
-        let name = text(declaration, "name");
+        self.is_judged_by_name(text(declaration, "name"))
+    }
+
+    pub fn is_judged_by_name(&self, name: &str) -> bool {
         self.judged.as_ref().is_none_or(|names| names.iter().any(|own| own == name))
     }
 

@@ -7,7 +7,7 @@ use super::{Expected, Items, Oracle, exact_sum, id_of, number_or, paths, text, t
 use crate::interpreter::{Json, Maybe, total_order};
 
 /// A referrer of a target, and its references to it.
-type Referrer<'i> = (&'i Json, Vec<Found>);
+pub(super) type Referrer<'i> = (&'i Json, Vec<Found>);
 
 impl Oracle {
     /// All owned places with what must be there and what is; places whose parent is no object must be empty.
@@ -63,21 +63,33 @@ impl Oracle {
 
     fn expect_copy(&self, copy: &Json, items: &Items, expected: &mut Vec<Expected>) {
         let link = self.link(text(copy, "link"));
-        for (container, item) in self.referrers(link, items) {
-            for found in self.references(link, item) {
-                let target = self.target(link, items, &found);
-                if target.is_none() && text_or(copy, "onMissing", "remove") == "keep" {
-                    continue;
-                }
-                let to = link.get("to").map_or("", |to| text(to, "container"));
-                let target = target.map(|target| self.written(to, target));
-                for (field, expression) in copy.get("fields").and_then(Json::as_object).unwrap_or_default() {
-                    let path = format!("{}/{field}", paths::parent(&found.path));
-                    let value = target.as_ref().and_then(|target| {
-                        self.evaluate(expression.as_str().unwrap_or(""), &[("t", Some(target.clone()))])
-                    });
-                    expected.push(expectation(copy, container, item, path, value));
-                }
+        for referrer in self.referrers(link, items) {
+            self.expect_copy_on(copy, referrer, items, expected);
+        }
+    }
+
+    /// `items` has the targets.
+    pub(super) fn expect_copy_on(
+        &self,
+        copy: &Json,
+        (container, item): (&str, &Json),
+        items: &Items,
+        expected: &mut Vec<Expected>,
+    ) {
+        let link = self.link(text(copy, "link"));
+        for found in self.references(link, item) {
+            let target = self.target(link, items, &found);
+            if target.is_none() && text_or(copy, "onMissing", "remove") == "keep" {
+                continue;
+            }
+            let to = link.get("to").map_or("", |to| text(to, "container"));
+            let target = target.map(|target| self.written(to, target));
+            for (field, expression) in copy.get("fields").and_then(Json::as_object).unwrap_or_default() {
+                let path = format!("{}/{field}", paths::parent(&found.path));
+                let value = target.as_ref().and_then(|target| {
+                    self.evaluate(expression.as_str().unwrap_or(""), &[("t", Some(target.clone()))])
+                });
+                expected.push(expectation(copy, container, item, path, value));
             }
         }
     }
@@ -90,21 +102,33 @@ impl Oracle {
         value: fn(&Oracle, &Json, &[Referrer<'_>]) -> Maybe,
     ) {
         let link = self.link(text(owner, "link"));
-        for (container, target) in self.targets(link, items) {
-            let mut referrers = Vec::new();
-            for (_, item) in self.referrers(link, items) {
-                let mut found = self.references(link, item);
-                found.retain(|found| self.is_named(link, found, target));
-                if !found.is_empty() {
-                    referrers.push((item, found));
-                }
-            }
-            let into = text(owner, "into").to_owned();
-            expected.push(expectation(owner, container, target, into, value(self, owner, &referrers)));
+        for target in self.targets(link, items) {
+            expected.push(self.expect_on_target(owner, target, items, value));
         }
     }
 
-    fn mirror(&self, mirror: &Json, referrers: &[Referrer<'_>]) -> Maybe {
+    /// `items` has the referrers.
+    pub(super) fn expect_on_target(
+        &self,
+        owner: &Json,
+        (container, target): (&str, &Json),
+        items: &Items,
+        value: fn(&Oracle, &Json, &[Referrer<'_>]) -> Maybe,
+    ) -> Expected {
+        let link = self.link(text(owner, "link"));
+        let mut referrers = Vec::new();
+        for (_, item) in self.referrers(link, items) {
+            let mut found = self.references(link, item);
+            found.retain(|found| self.is_named(link, found, target));
+            if !found.is_empty() {
+                referrers.push((item, found));
+            }
+        }
+        let into = text(owner, "into").to_owned();
+        expectation(owner, container, target, into, value(self, owner, &referrers))
+    }
+
+    pub(super) fn mirror(&self, mirror: &Json, referrers: &[Referrer<'_>]) -> Maybe {
         let from = self.link(text(mirror, "link")).get("from").map_or("", |from| text(from, "container"));
         let mut ordered: Vec<&Json> = referrers.iter().map(|(item, _)| *item).collect();
         ordered.sort_by(|one, other| {
@@ -123,7 +147,7 @@ impl Oracle {
         Some(Json::Array(values.collect()))
     }
 
-    fn rollup(&self, rollup: &Json, referrers: &[Referrer<'_>]) -> Maybe {
+    pub(super) fn rollup(&self, rollup: &Json, referrers: &[Referrer<'_>]) -> Maybe {
         let from = self.link(text(rollup, "link")).get("from").map_or("", |from| text(from, "container"));
         let of_items = text_or(rollup, "of", "items") == "items";
         let (mut count, mut values) = (0, Vec::new());

@@ -29,6 +29,32 @@ impl Oracle {
         dangling
     }
 
+    /// References of some links, each as text, and whether it has a target.
+    pub fn references_of(&self, items: &Items, links: &[&str]) -> Vec<(String, bool)> {
+        let mut all = Vec::new();
+        for link in self.list("links").iter().filter(|link| links.contains(&text(link, "name"))) {
+            for (container, item) in self.referrers(link, items) {
+                for found in self.references(link, item) {
+                    let name = self.reference_name(link, (container, item), &found);
+                    all.push((name, self.target(link, items, &found).is_some()));
+                }
+            }
+        }
+        all
+    }
+
+    /// A reference as text, wherever it is in its item.
+    pub(super) fn reference_name(
+        &self,
+        link: &Json,
+        (container, item): (&str, &Json),
+        found: &Found,
+    ) -> String {
+        let (link, id, key) = (text(link, "name"), id_of(item), self.partition_key(container, item));
+        let Found { value, partition_key, .. } = found;
+        format!("{link} of {container} {id} {key:?} to {value} {partition_key:?}")
+    }
+
     /// All items that may have references.
     pub(super) fn referrers<'i>(&self, link: &Json, items: &'i Items) -> Vec<(&'i str, &'i Json)> {
         of_container(items, container(link, "from"))

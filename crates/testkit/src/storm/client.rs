@@ -29,12 +29,15 @@ pub struct Client<'a> {
     connection: Option<(u16, Connection)>,
     pub requests: u64,
     pub cut: u64,
+    /// The next request is left without waiting for its answer.
+    pub leave_next: bool,
+    pub left: u64,
 }
 
 impl<'a> Client<'a> {
     pub fn new(shared: &'a Shared) -> Client<'a> {
         let signer = (Instant::now(), Signer::well_known());
-        Client { shared, signer, connection: None, requests: 0, cut: 0 }
+        Client { shared, signer, connection: None, requests: 0, cut: 0, leave_next: false, left: 0 }
     }
 
     pub fn is_stopped(&self) -> bool {
@@ -60,6 +63,11 @@ impl<'a> Client<'a> {
         }
         self.requests += 1;
         let request = self.signer.1.request(verb, path, signed, headers, body.as_bytes());
+        if std::mem::take(&mut self.leave_next) {
+            self.left += 1;
+            connection.send(&request).ok();
+            return None;
+        }
         match connection.exchange(&request) {
             Ok(answer) => {
                 self.connection = Some((port, connection));

@@ -3,12 +3,15 @@
 mod deletes; // what becomes of referrers
 mod doubt; // commits of unknown outcome
 mod hot; // many writers of one target
+mod link_keys; // keys that are being indexed, or of items that nobody sees
 #[path = "../../../tests/support/moody.rs"]
 mod moody;
+mod older; // a store from before there were models
 mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
 mod random_windows; // random windows and writes of all kinds
 mod refusals; // every refusal, with its message
+mod storm; // writers on a storage that fails; broken engines
 mod values; // owned values, answers, charges
 mod visits; // items that jobs visit
 mod window_paths; // windows by every path that changes items
@@ -28,6 +31,7 @@ use quire_value::{Limits, Object, Value, text};
 use crate::api::*;
 use crate::catalog::Container;
 use crate::engine::Engine;
+use crate::jobs::JobStatus;
 use crate::model::DeclarationState;
 use crate::store::SYSTEM_PROPERTIES;
 
@@ -94,9 +98,10 @@ impl Bench {
         self.set_states(&DeclarationState::Active);
     }
 
-    /// No job commits anything from now on.
+    /// No job commits anything from now on, but deletes of keys, which wait for the sweep.
     pub fn wait_for_jobs(&self) {
-        while !self.engine.jobs().unwrap().iter().all(|job| job.state.is_finished()) {
+        let is_done = |job: &JobStatus| job.state.is_finished() || job.kind == "key-delete";
+        while !self.engine.jobs().unwrap().iter().all(is_done) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }

@@ -34,15 +34,31 @@ pub fn operation(verb: BatchVerb, body: &str) -> BatchOperation {
 
 impl Bench {
     pub fn batch(&self, container: &str, key: &str, operations: &[BatchOperation]) -> Vec<OperationResult> {
+        self.try_batch(container, key, operations).unwrap()
+    }
+
+    pub fn try_batch(
+        &self,
+        container: &str,
+        key: &str,
+        operations: &[BatchOperation],
+    ) -> Result<Vec<OperationResult>, EngineError> {
         let key = PartitionKey::from_header(key).unwrap();
         let container = self.container(container, 0);
-        self.engine.write_batch(&container, &key, operations, None, &Cancel::default()).result.unwrap()
+        self.engine.write_batch(&container, &key, operations, None, &Cancel::default()).result
     }
 
     pub fn transact(
         &self,
         operations: &[(&str, TransactionVerb, &str, &str)],
     ) -> Vec<Result<Value, EngineError>> {
+        self.try_transact(operations).unwrap()
+    }
+
+    pub fn try_transact(
+        &self,
+        operations: &[(&str, TransactionVerb, &str, &str)],
+    ) -> Result<Vec<Result<Value, EngineError>>, EngineError> {
         let operation =
             |(container, verb, key, body): &(&str, TransactionVerb, &str, &str)| TransactionOperation {
                 container: (*container).to_owned(),
@@ -55,12 +71,12 @@ impl Bench {
                 want_body: true,
             };
         let operations = operations.iter().map(operation).collect();
-        let answer = self.engine.transact("d", operations, &Cancel::default()).unwrap();
+        let answer = self.engine.transact("d", operations, &Cancel::default())?;
         let shown = |body: &[u8]| match body.is_empty() {
             true => Value::Null,
             false => stripped(json(std::str::from_utf8(body).unwrap())),
         };
-        answer.results.into_iter().map(|result| result.map(|done| shown(&done.body))).collect()
+        Ok(answer.results.into_iter().map(|result| result.map(|done| shown(&done.body))).collect())
     }
 }
 

@@ -14,7 +14,7 @@ use super::*;
 use crate::transactions::TransactionVerb;
 use crate::transactions::batch::BatchVerb;
 
-fn model_of(seed: u64) -> String {
+pub(super) fn model_of(seed: u64) -> String {
     let definition = |(id, keys): &(&str, &[&str])| {
         let kind = if keys.len() > 1 { "MultiHash" } else { "Hash" };
         let body =
@@ -28,12 +28,14 @@ fn model_of(seed: u64) -> String {
 
 /// What came of writes.
 #[derive(Default)]
-struct Tally {
-    accepted: usize,
-    refused: BTreeSet<u16>,
+pub(super) struct Tally {
+    pub accepted: usize,
+    pub refused: BTreeSet<u16>,
     /// Elements of windows so far, and arrays that were compared.
-    elements: i64,
-    windows: usize,
+    pub elements: i64,
+    pub windows: usize,
+    /// The storage fails: writes may.
+    pub can_fail: bool,
 }
 
 impl Tally {
@@ -43,12 +45,14 @@ impl Tally {
             Err(EngineError::RefusedByModel(error)) => _ = self.refused.insert(error.status().1),
             Err(EngineError::ItemNotFound { .. } | EngineError::ItemExists { .. }) => {}
             Err(EngineError::TransactionConflict | EngineError::Contended) => {}
+            Err(EngineError::Corrupt { what }) => panic!("{what}"),
+            Err(_) if self.can_fail => {}
             Err(error) => panic!("{error:?}"),
         }
     }
 }
 
-fn step(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
+pub(super) fn step(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
     let container = *chance.pick(&["a", "a", "b", "b", "c"]);
     let body = random_item(chance, container);
     let key = bench.key_of(container, &body);
@@ -149,7 +153,10 @@ fn transact(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
         .iter()
         .map(|(container, verb, key, body)| (*container, verb.clone(), key.as_str(), body.as_str()))
         .collect();
-    let results = bench.transact(&operations);
+    let results = match bench.try_transact(&operations) {
+        Ok(results) => results,
+        Err(error) => return tally.note::<()>(Err(error)),
+    };
     let all: Result<Vec<Value>, EngineError> =
         results.into_iter().filter(|result| !matches!(result, Err(EngineError::FailedDependency))).collect();
     tally.note(all);
@@ -175,7 +182,10 @@ fn batch(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
     if operations.is_empty() {
         return;
     }
-    let results = bench.batch("b", &key.to_header(), &operations);
+    let results = match bench.try_batch("b", &key.to_header(), &operations) {
+        Ok(results) => results,
+        Err(error) => return tally.note::<()>(Err(error)),
+    };
     let failed = results.into_iter().map(|result| result.result);
     let all: Result<Vec<_>, EngineError> =
         failed.filter(|result| !matches!(result, Err(EngineError::FailedDependency))).collect();

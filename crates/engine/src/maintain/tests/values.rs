@@ -192,6 +192,25 @@ fn if_match_of_clients() {
     }
 }
 
+/// The LSN of a version of another item of the partition lies between those of a client's and of the stored version.
+#[test]
+fn if_match_of_clients_is_of_one_item() {
+    let model = r#"{"version":1,"ifMatch":"client","links":[{"name":"l","from":{"container":"books","path":"/author"},
+        "to":{"container":"authors"}}],"rollups":[{"name":"n","link":"l","op":"count","into":"/n"}]}"#;
+    let bench = Bench::new(1, LIBRARY, model);
+    bench.create("authors", r#"{"id":"a1"}"#).unwrap();
+    bench.create("authors", r#"{"id":"a2"}"#).unwrap();
+    let created = bench.etag("authors", "a2");
+    bench.create("books", r#"{"id":"b2","author":"a2"}"#).unwrap();
+    let counted = bench.etag("authors", "a2");
+    bench.create("books", r#"{"id":"b1","author":"a1"}"#).unwrap();
+    for other in [&created, &counted] {
+        assert!(!bench.upsert_if("authors", r#"{"id":"a1"}"#, other), "{other}");
+    }
+    assert!(bench.upsert_if("authors", r#"{"id":"a2"}"#, &created));
+    bench.check("after all");
+}
+
 #[test]
 fn all_versions_say_who_maintained_them() {
     let model = r#"{"version":1,"links":[{"name":"l","from":{"container":"books","path":"/author"},"to":{"container":"authors"}}],

@@ -9,6 +9,7 @@ use crate::catalog::state::Job;
 use crate::indexes::IndexId;
 use crate::maintenance::derived::DerivedRow;
 use crate::maintenance::model_rows::ModelRows;
+use crate::partition::deleted_keys::DeletedKeys;
 use crate::store::for_each_row;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, INDEX, LOOKUPS, LinkKeys};
@@ -38,6 +39,14 @@ impl ModelCheck {
         let rows = model.add(container, rid, &Row::parse(value)?)?;
         self.note(&rows);
         Ok(rows)
+    }
+
+    /// Before the items of a container are taken in.
+    pub fn set_deleted_keys(&mut self, database: u32, container: u32, deleted: DeletedKeys) {
+        let model = self.models.iter_mut().find(|(own, _)| *own == database);
+        if let Some((_, model)) = model {
+            model.set_deleted_keys(container, deleted);
+        }
     }
 
     pub fn expected_links(&self, container: u32) -> u64 {
@@ -85,7 +94,16 @@ impl Verifier<'_> {
         &mut self,
         containers: impl Iterator<Item = &'c u32>,
     ) -> Result<(), EngineError> {
-        let rest: Vec<DerivedRow> = self.models.models.iter().flat_map(|(_, model)| model.rest()).collect();
+        let mut rest = Vec::new();
+        for (_, model) in &self.models.models {
+            let (certain, others) = model.rest_for_certain();
+            rest.extend(certain);
+            for row in others {
+                if self.snapshot.get(row.space, &row.key)?.is_some() {
+                    rest.push(row);
+                }
+            }
+        }
         self.models.note(&rest);
         for row in &rest {
             let container = row.key.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));

@@ -19,6 +19,7 @@ use crate::indexes::{CountedIndexes, IndexId, Indexes, parse_row};
 use crate::maintenance::backup::counts;
 use crate::maintenance::backup::file::hex;
 use crate::maintenance::derived::{Derived, DerivedRow};
+use crate::partition::deleted_keys::marks_in;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
 use crate::store::version_row::Version;
@@ -76,6 +77,8 @@ impl Verifier<'_> {
 
     fn verify_container(&mut self, container: u32, checked: &CheckedContainer) -> Result<(), EngineError> {
         self.report.containers += 1;
+        let deleted = marks_in(self.snapshot, container)?;
+        self.models.set_deleted_keys(checked.database, container, deleted);
         let layout = checked.layout.as_slice();
         let mut expected = Expected::default();
         let mut range = KeyRange::prefix(&keys::container_prefix(container));

@@ -1,0 +1,28 @@
+//! An engine that does what it must not: for the tests of what has to find that out. There is none of it outside of tests.
+
+use parking_lot::Mutex;
+
+/// A rule that the engine breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// A write does not lock the targets of its references.
+    TargetNotLocked,
+    /// The row of a fan-out job comes after the commit that makes the job necessary.
+    JobRowInSecondCommit,
+    /// What a write changes of a target that others of its commit change, too, is applied once more.
+    DifferenceTwice,
+}
+
+/// The one that is broken, if any.
+#[derive(Default)]
+pub(crate) struct BrokenRule(Mutex<Option<Broken>>);
+
+impl BrokenRule {
+    pub fn set(&self, rule: Option<Broken>) {
+        *self.0.lock() = rule;
+    }
+
+    pub fn is(&self, rule: Broken) -> bool {
+        *self.0.lock() == Some(rule)
+    }
+}

@@ -1,0 +1,121 @@
+//! A server that is killed, whose syncs fail and whose answers are lost.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use super::super::client::{Client, Shared, shown};
+use super::{ModelFigures, ModelPlan};
+use crate::live::Live;
+use crate::model::random::Chance;
+
+/// Every so many starts the disk of the server fails.
+const STARTS_PER_FAILURE: u32 = 3;
+/// A thread's sync that fails: not one of those that opening takes.
+const FAILING_SYNC: (usize, usize) = (40, 60);
+/// Of writes.
+const LOST_ANSWERS: f64 = 0.02;
+/// For a server under writers to meet its failing sync.
+const FAILURE_WAIT: Duration = Duration::from_secs(60);
+
+pub struct Server<'a> {
+    pub shared: &'a Shared,
+    pub chance: Chance,
+    live: Option<Live>,
+    plan: ModelPlan,
+    data: PathBuf,
+    starts: u32,
+    /// One of its syncs fails.
+    is_failing: bool,
+}
+
+impl<'a> Server<'a> {
+    pub fn start(plan: &ModelPlan, data: &Path, shared: &'a Shared, seed: u64) -> Result<Server<'a>> {
+        let (plan, data) = (plan.clone(), data.to_owned());
+        let chance = Chance(seed);
+        let mut server = Server { shared, chance, live: None, plan, data, starts: 0, is_failing: false };
+        server.start_again()?;
+        Ok(server)
+    }
+
+    fn start_again(&mut self) -> Result<()> {
+        self.starts += 1;
+        // The first one sets everything up.
+        self.is_failing = self.starts % STARTS_PER_FAILURE == 2;
+        let arguments = ["--partitions", "2", "--enable-transactions", "--enable-faults"];
+        let live = match self.is_failing {
+            false => Live::quire(&self.plan.program, &self.data, &arguments)?,
+            true => {
+                let failing = FAILING_SYNC.0 + self.chance.below(FAILING_SYNC.1);
+                Live::quire_with_failing_sync(&self.plan.program, &self.data, &arguments, failing)?
+            }
+        };
+        let own = Shared::default();
+        own.port.store(live.port, Ordering::SeqCst);
+        self.lose_answers(&mut Client::new(&own))?;
+        self.shared.port.store(live.port, Ordering::SeqCst);
+        self.live = Some(live);
+        Ok(())
+    }
+
+    /// Some writes are done, and their connections closed without an answer.
+    fn lose_answers(&mut self, client: &mut Client<'_>) -> Result<()> {
+        let operations = ["create", "upsert", "replace", "patch", "delete", "batch"];
+        let seed = self.chance.below(1 << 30);
+        let rule = json!({ "operations": operations, "resourceType": "docs", "rate": LOST_ANSWERS,
+            "seed": seed, "after": true, "cut": true });
+        let link = "_quire/faults";
+        let made = client.send("POST", &format!("/{link}"), ("_quire", link), "", &rule.to_string());
+        let made = made.context("no answer")?;
+        ensure!(made.status < 300, "a fault rule: {}", shown(&made));
+        Ok(())
+    }
+
+    /// For some time, with kills in between.
+    pub fn serve(&mut self, time: Duration, figures: &mut ModelFigures) -> Result<()> {
+        let end = Instant::now() + time;
+        loop {
+            let most = self.plan.between_kills.as_millis() as usize;
+            let pause = Duration::from_millis((most / 2 + self.chance.below(most.max(1))) as u64);
+            let left = end.saturating_duration_since(Instant::now());
+            if pause >= left && !self.is_failing {
+                std::thread::sleep(left);
+                return Ok(());
+            }
+            if self.is_failing {
+                figures.failed_syncs += u32::from(self.wait_for_failure());
+            }
+            std::thread::sleep(pause.min(left));
+            self.kill()?;
+            figures.kills += 1;
+            self.start_again()?;
+        }
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        self.shared.port.store(0, Ordering::SeqCst);
+        self.live.take().map_or(Ok(()), Live::kill)
+    }
+
+    /// Whether the server has stopped to take writes.
+    fn wait_for_failure(&self) -> bool {
+        let mut client = Client::new(self.shared);
+        let end = Instant::now() + FAILURE_WAIT;
+        while Instant::now() < end {
+            let answer = client.send("GET", "/_quire/ready", ("_quire", "_quire/ready"), "", "");
+            if answer.is_some_and(|answer| answer.status == 503) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+
+    /// One that can write: jobs are to end.
+    pub fn stop(&mut self) -> Result<()> {
+        self.live.take().map_or(Ok(()), Live::stop)
+    }
+}
