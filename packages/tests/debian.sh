@@ -1,13 +1,16 @@
 #!/bin/sh
-# usage: debian.sh PACKAGE SCRATCH        (as root)
-# In a copy of this machine that is thrown away: the package is installed, serves as its own user with keys of its own, is
-# installed again over changed settings, removed and purged.
+# usage: debian.sh PACKAGE PYTHON NODE_MODULES SCRATCH        (as root)
+# In a copy of this machine that is thrown away: the package is installed, its command runs the first programs of README.md, it
+# serves as its own user with keys of its own, is installed again over changed settings, removed and purged.
 set -eu
 package=$(realpath "$1")
-scratch=$2
+python=$2
+modules=$3
+scratch=$4
 if [ -z "${COPY:-}" ]; then
-    COPY=1 exec unshare --mount --net --pid --fork --kill-child "$0" "$package" "$scratch"
+    COPY=1 exec unshare --mount --net --pid --fork --kill-child "$0" "$package" "$python" "$modules" "$scratch"
 fi
+repository=$(realpath "$(dirname "$0")/../..")
 ip link set lo up
 mount -t tmpfs tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
@@ -16,8 +19,11 @@ mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
 mount -t tmpfs tmpfs "$root/run"
+# It may lie on another file system, which the copy has not.
+mkdir -p "$root$repository" "$root/run/first-use"
+mount --bind "$repository" "$root$repository"
 cp "$package" "$root/run/quire.deb"
-paths=PATH=/usr/sbin:/usr/bin:/sbin:/bin
+paths=PATH=$(dirname "$(command -v node)"):/usr/sbin:/usr/bin:/sbin:/bin
 inside() {
     chroot "$root" env -i $paths "$@"
 }
@@ -30,6 +36,8 @@ test "$(inside stat -c '%U %a' /etc/quire/keys)" = 'quire 600'
 test "$(inside stat -c '%U %a' /var/lib/quire)" = 'quire 700'
 inside man --where quire-serve >/dev/null 2>&1 || test -s "$root/usr/share/man/man1/quire-serve.1.gz"
 inside systemd-analyze verify --man=no /usr/lib/systemd/system/quire.service
+
+inside ALONE=1 "$repository/packages/tests/first_use.sh" /usr/bin/quire "$python" "$modules" /run/first-use
 
 start() {
     # As the unit says, without systemd: user, directory, command.

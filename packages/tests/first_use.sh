@@ -1,14 +1,17 @@
 #!/bin/sh
 # usage: first_use.sh PROGRAM PYTHON NODE_MODULES SCRATCH
-# The first programs of README.md, as they stand there, on a machine of their own: against `quire`, against `quire emulator`,
-# over https with the certificate that it gives away, and with the emulators' own connection string.
+# The first programs of README.md, as they stand there, on a network of their own and with an empty environment (no Rust
+# toolchain, no settings): against `quire`, against `quire emulator`, over https with the certificate that it gives away, and
+# with the emulators' own connection string.
 set -eu
 program=$(realpath -s "$1")
 python=$2
 modules=$3
 readme=$(dirname "$(realpath "$0")")/../../README.md
 if [ -z "${ALONE:-}" ]; then
-    ALONE=1 exec unshare --map-root-user --net --pid --fork --kill-child "$0" "$program" "$python" "$modules" "$4"
+    paths=$(dirname "$(command -v node)"):/usr/sbin:/usr/bin:/sbin:/bin
+    exec unshare --map-root-user --net --pid --fork --kill-child \
+        env -i ALONE=1 PATH="$paths" "$0" "$program" "$python" "$modules" "$4"
 fi
 ip link set lo up
 cd "$4"

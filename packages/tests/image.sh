@@ -29,8 +29,12 @@ mount -o remount,bind,ro "$root"
 exec env -i $ENVIRONMENT "$chroot" --userspec="$USER_ID" "$root" $ENTRYPOINT "$@"'
 export root scratch here chroot
 
+first=
+# A process that has changed its user does not end with the one that started it.
+trap 'test -z "$first" || kill -KILL "$first" 2>/dev/null || true' EXIT
 start() {
-    unshare --mount --net --pid --fork --kill-child sh -c "$inside" sh "$@" &
+    # With the priority of a background service.
+    nice -n 10 unshare --mount --net --pid --fork --kill-child sh -c "$inside" sh "$@" &
     container=$!
     first=
     until [ -n "$first" ] && within $HEALTH 2>/dev/null; do
@@ -50,6 +54,7 @@ query() {
 stop() {
     kill -TERM "$first"
     wait $container
+    first=
 }
 
 test "${USER_ID%:*}" != 0

@@ -52,11 +52,12 @@ fn main() -> Result<()> {
         ["bench", "scripts"] => bench::scripts(),
         ["bench", "feed"] => bench::feed(),
         ["bench", "model", parts @ ..] => bench::model(parts),
+        ["bench", "start"] => dist::times(),
         ["bench", "vectors", arguments @ ..] => bench::vectors(arguments),
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | schedules [--schedules N [NAME]] | fuzz [TARGET] [--seconds N] | crash KILLS | \
-                 isolation --minutes MINUTES | storm [--model] --minutes MINUTES | bench base|query|growth|space|scripts|feed|model|vectors"
+                 isolation --minutes MINUTES | storm [--model] --minutes MINUTES | bench base|query|growth|space|scripts|feed|model|start|vectors"
             )
         }
     }

@@ -9,6 +9,8 @@ use super::archive::Compression;
 use crate::command::{cargo, check, target_dir};
 use crate::tools;
 
+const PROFILE: &str = "distribution";
+
 pub struct Built {
     pub program: PathBuf,
     /// The target of a static program; `None` for one that needs the C library of this machine.
@@ -35,8 +37,8 @@ pub fn for_distribution() -> Result<Built> {
     need_target(target)?;
     // The C code (scripts, allocator, cryptography) is compiled against the same C library.
     tools::need("musl-gcc", "musl-tools")?;
-    check(cargo().args(["build", "--profile", "dist", "--package", "quire-cli", "--target", target]))?;
-    let program = target_dir().join(target).join("dist").join("quire");
+    check(cargo().args(["build", "--profile", PROFILE, "--package", "quire-cli", "--target", target]))?;
+    let program = target_dir().join(target).join(PROFILE).join("quire");
     Ok(Built { program, target: Some(target), compression: Compression::best() })
 }
 

@@ -29,8 +29,9 @@ const CHECKS: &[Check] = &[
     Check { name: "image", as_root: true, run: image_runs },
     Check { name: "python", as_root: false, run: python },
     Check { name: "npm", as_root: false, run: npm },
-    // Last: it uses what those before have installed.
+    // It uses what those before have installed.
     Check { name: "first_use", as_root: false, run: first_use },
+    Check { name: "documents", as_root: false, run: documents },
 ];
 
 /// What is left out when root does not run it.
@@ -54,7 +55,7 @@ pub fn run(packed: &Packed) -> Result<Tally> {
     Ok(tally)
 }
 
-fn scratch(name: &str) -> Result<PathBuf> {
+pub fn scratch(name: &str) -> Result<PathBuf> {
     let folder = target_dir().join("dist-check").join(name);
     if folder.exists() {
         std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
@@ -79,7 +80,8 @@ fn tarball(packed: &Packed, scratch: &Path) -> Result<Tally> {
 
 fn debian(packed: &Packed, scratch: &Path) -> Result<Tally> {
     tools::need("systemd-analyze", "systemd")?;
-    passes(script("debian.sh").arg(&packed.debian).arg(scratch))
+    let (python, modules) = (tools::python()?, tools::node()?.join("node_modules"));
+    passes(script("debian.sh").arg(&packed.debian).arg(python).arg(modules).arg(scratch))
 }
 
 /// Its parts are what their names say, and its files are enough.
@@ -181,6 +183,15 @@ fn copy_libraries(files: &Path) -> Result<()> {
 
 /// An environment that has nothing but the wheel; the SDK and pytest are lent to it.
 fn python(packed: &Packed, scratch: &Path) -> Result<Tally> {
+    let python = install_wheel(packed, scratch)?;
+    let mut tests = Command::new(&python);
+    tests.args(["-m", "pytest", "-q", "-rpfE", "-p", "no:cacheprovider", "packages/python/tests"]);
+    tests.current_dir(root()).env("PYTHONDONTWRITEBYTECODE", "1").env("XDG_STATE_HOME", scratch);
+    command::counted(&mut tests, command::pytest_line)
+}
+
+/// Returns the environment's Python.
+pub fn install_wheel(packed: &Packed, scratch: &Path) -> Result<PathBuf> {
     let sdk = tools::python()?;
     let home = scratch.join("environment");
     command::check(Command::new(&sdk).args(["-m", "venv", "--without-pip"]).arg(&home))?;
@@ -189,10 +200,7 @@ fn python(packed: &Packed, scratch: &Path) -> Result<Tally> {
     install.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "--python"]).arg(&python);
     command::check(install.args(["install", "--no-index", "--no-deps"]).arg(&packed.wheel))?;
     lend_packages(&sdk, &python)?;
-    let mut tests = Command::new(&python);
-    tests.args(["-m", "pytest", "-q", "-rpfE", "-p", "no:cacheprovider", "packages/python/tests"]);
-    tests.current_dir(root()).env("PYTHONDONTWRITEBYTECODE", "1").env("XDG_STATE_HOME", scratch);
-    command::counted(&mut tests, command::pytest_line)
+    Ok(python)
 }
 
 /// A file that makes the packages of one environment visible in another.
@@ -209,10 +217,7 @@ fn lend_packages(from: &Path, to: &Path) -> Result<()> {
 /// A folder that has nothing but the package; the SDK is lent to it.
 fn npm(packed: &Packed, scratch: &Path) -> Result<Tally> {
     let sdk = tools::node()?;
-    std::fs::write(scratch.join("package.json"), "{\"private\":true}\n")?;
-    let mut install = Command::new("npm");
-    install.args(["install", "--offline", "--no-audit", "--no-fund", "--loglevel=error"]).arg(&packed.npm);
-    command::check(install.current_dir(scratch))?;
+    install_npm(packed, scratch)?;
     for file in std::fs::read_dir(root().join("packages/npm/tests"))? {
         let path = file?.path();
         std::fs::copy(&path, scratch.join(path.file_name().context("a file name")?))?;
@@ -227,6 +232,13 @@ fn npm(packed: &Packed, scratch: &Path) -> Result<Tally> {
     tests.args(["--test", "--test-reporter=spec", "package.test.mjs"]).current_dir(scratch);
     tests.env("XDG_STATE_HOME", scratch).env("QUIRE_README", root().join("README.md"));
     command::counted(&mut tests, command::node_line)
+}
+
+pub fn install_npm(packed: &Packed, scratch: &Path) -> Result<()> {
+    std::fs::write(scratch.join("package.json"), "{\"private\":true}\n")?;
+    let mut install = Command::new("npm");
+    install.args(["install", "--offline", "--no-audit", "--no-fund", "--loglevel=error"]).arg(&packed.npm);
+    command::check(install.current_dir(scratch))
 }
 
 /// The programs of the README against the `quire` of every package.
@@ -251,6 +263,15 @@ fn first_use(packed: &Packed, scratch: &Path) -> Result<Tally> {
         tally.add(passes(run.arg(program).arg(&python).arg(&modules).arg(&folder))?);
     }
     Ok(tally)
+}
+
+/// The commands of README, docs/troubleshooting.md and docs/migrating.md, as they are written there.
+fn documents(packed: &Packed, scratch: &Path) -> Result<Tally> {
+    let packages = packed.tarball.parent().context("a package lies in a folder")?;
+    let modules = tools::node()?.join("node_modules");
+    let mut run = Command::new("python3");
+    run.arg(root().join("packages/tests/documents.py")).arg(packages).arg(tools::python()?);
+    passes(run.arg(modules).arg(scratch))
 }
 
 fn lend_folder(from: &Path, to: &Path, name: &str) -> Result<()> {

@@ -13,6 +13,7 @@ mod licences; // what the program is made of
 mod npm; // a package for Node.js
 mod python; // a wheel
 mod tarball; // binary, manual pages, completions
+mod times; // how long it takes to be ready
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,6 +70,13 @@ pub fn run() -> Result<Tally> {
     }
     check_sizes(&packed)?;
     check::run(&packed)
+}
+
+/// Builds and packs, and measures starts and memory.
+pub fn times() -> Result<()> {
+    let built = build::for_distribution()?;
+    let packed = pack(Product::new(&built)?, &target_dir().join("dist"))?;
+    times::run(&built.program, &packed)
 }
 
 fn check_sizes(packed: &Packed) -> Result<()> {

@@ -33,12 +33,13 @@ impl Confinement {
 /// Confines this process permanently. It must have one thread.
 #[cfg(unix)]
 pub fn confine() -> io::Result<Confinement> {
-    use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
+    use rustix::process::{Resource, Rlimit, getpriority_process, setpriority_process, setrlimit};
     let at_most = |most| Rlimit { current: Some(most), maximum: Some(most) };
     setrlimit(Resource::Core, at_most(0))?;
     setrlimit(Resource::Fsize, at_most(0))?;
     setrlimit(Resource::As, at_most(ADDRESS_SPACE_BYTES))?;
-    setpriority_process(None, PRIORITY)?;
+    // Of a server whose own priority is lower still, only root may raise it.
+    setpriority_process(None, PRIORITY.max(getpriority_process(None)?))?;
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Signal, set_parent_process_death_signal};
