@@ -100,6 +100,8 @@ impl Drops {
                 let prefixes = catalog_keys::DATABASE_CHILDREN.into_iter();
                 let prefixes = prefixes.map(|kind| catalog_keys::children_prefix(kind, database));
                 ranges.extend(prefixes.map(|prefix| DroppedRange::Catalog { prefix }));
+                let observed = [keys::advice_prefix(database), keys::workload_prefix(database)];
+                ranges.extend(observed.map(|prefix| DroppedRange::Catalog { prefix }));
             }
             Job::User { database, user } => {
                 let prefix = catalog_keys::permissions_prefix(database, user);
@@ -172,7 +174,8 @@ impl Drops {
             Ok(())
         })?;
         let partitions = partitions.into_iter().map(|partition| keys::partition_id(container, partition));
-        let others = [keys::vector_sequence(container), keys::rid_sequence(container)];
+        let others = [keys::vector_sequence, keys::rid_sequence, keys::profile_sequence];
+        let others = others.map(|sequence| sequence(container));
         for sequence in partitions.chain(others) {
             let epoch = storage.position(sequence)?.map_or(0, |position| position.epoch);
             storage.fence(sequence, epoch + 1)?;

@@ -179,6 +179,7 @@ impl Attempt<'_> {
         if let (None, Some(body)) = (&unit.slots[own].after, request.body()) {
             json = body.json.clone(); // a page that was emptied, and is gone
         }
+        request.note_item(planned.rid);
         let commit = unit.into_commit()?;
         match commit.submit(self.shared, self.container.partitions.commit_queue()) {
             Ok(done) => {

@@ -16,6 +16,7 @@ use crate::memory::answers::ItemCache;
 use crate::memory::budget::{CacheBudget, SharedPart};
 use crate::memory::results::HeldResults;
 use crate::memory::row_spans::Stretches;
+use crate::recording::Recorder;
 use crate::runtime::locks::LockTable;
 use crate::runtime::scripting::Scripting;
 use crate::runtime::signals::CatalogWorkers;
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub stretches: Stretches,
     pub locks: LockTable,
     pub jobs: Arc<Jobs>,
+    pub recorder: Recorder,
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
     pub results: HeldResults,
@@ -81,6 +83,7 @@ impl Shared {
             stretches: Stretches::new(budget.scans),
             locks: LockTable::new(),
             jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
+            recorder: Recorder::new(&secret),
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             results: HeldResults::new(options.query_temp.as_ref()),

@@ -300,6 +300,7 @@ impl Verifier<'_> {
             keys::index_build(0)[0],
             keys::view_progress(0)[0],
             keys::vector_index(0, 0)[0],
+            keys::profile(0)[0],
         ];
         for tag in counters {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {
