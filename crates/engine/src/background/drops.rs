@@ -97,6 +97,7 @@ impl Drops {
                     self.add_container(container, &mut ranges)?;
                     containers += 1;
                 }
+                self.pass_observers()?;
                 let prefixes = catalog_keys::DATABASE_CHILDREN.into_iter();
                 let prefixes = prefixes.map(|kind| catalog_keys::children_prefix(kind, database));
                 ranges.extend(prefixes.map(|prefix| DroppedRange::Catalog { prefix }));
@@ -114,6 +115,14 @@ impl Drops {
         let plan = Plan { ranges: ranges.into(), next: 0, containers };
         self.plans.lock().insert(job, plan.clone());
         Ok(plan)
+    }
+
+    /// Returns when nothing about advice or recorded requests is stored any more of a database that is gone.
+    fn pass_observers(&self) -> Result<(), EngineError> {
+        self.catalog.pass_publication();
+        let storage = &*self.shared.storage;
+        self.shared.advice.settle(storage)?;
+        self.shared.recorder.settle(storage)
     }
 
     fn containers_of(&self, database: u32) -> Result<Vec<u32>, EngineError> {

@@ -72,7 +72,7 @@ impl Engine {
         };
         let splits = Splits::start(splitter)?;
         let recording = Recording::start(&shared, &catalog)?;
-        let profiles = Arc::new(Profiles::new(Arc::clone(&shared)));
+        let profiles = Arc::new(Profiles::new(Arc::clone(&shared), Arc::clone(&catalog)));
         let [profile, advice] = ProfileJobs::kinds(&shared, &catalog, &profiles);
         let kinds: Vec<Arc<dyn JobKind>> = vec![
             Arc::<Drops>::clone(&drops),

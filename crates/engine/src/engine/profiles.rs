@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    fn profiled_containers(&self, database: &str) -> Result<Vec<Arc<Container>>, EngineError> {
+    pub(super) fn profiled_containers(&self, database: &str) -> Result<Vec<Arc<Container>>, EngineError> {
         let state = self.catalog.state();
         let entry = state
             .databases
@@ -144,4 +144,54 @@ fn decided(finding: &Value, decisions: &Object) -> Value {
         }
     }
     finding
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+    use std::thread;
+    use std::time::Duration;
+
+    use quire_storage::memory::MemoryStorage;
+    use quire_value::{Limits, text};
+
+    use super::*;
+    use crate::api::{Clock, Options, Precondition};
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now_ms(&self) -> i64 {
+            1_700_000_000_000
+        }
+    }
+
+    /// A decision may come in while the database is deleted, and after its rows were removed.
+    #[test]
+    fn nothing_is_decided_about_a_database_that_is_gone() {
+        let storage = MemoryStorage::new();
+        let options = Options {
+            clock: Arc::new(Still),
+            partitions: 1,
+            cache_bytes: 1 << 20,
+            scripts: Default::default(),
+            query_memory: Default::default(),
+            query_temp: None,
+        };
+        let engine = Engine::open(Arc::new(storage.reopen()), options).unwrap();
+        let database = text::parse(br#"{"id":"d"}"#, Limits::default()).unwrap();
+        engine.catalog().create_database(&database, None).unwrap();
+        let (owner, _) = engine.database_owner("d").unwrap();
+        let decide = || engine.profiles.decide(owner.number, "a-1", Some(Object::new()));
+        decide().unwrap();
+        engine.catalog().delete_database("d", &Precondition { if_match: None }).unwrap();
+        while !engine.catalog().state().jobs.is_empty() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert!(matches!(decide(), Err(EngineError::ResourceNotFound { kind: "database", .. })));
+        engine.close().unwrap();
+        let report = crate::verify(&storage.reopen()).unwrap();
+        assert!(report.is_sound(), "{:#?}", report.problems);
+    }
 }

@@ -54,9 +54,11 @@ impl Engine {
         Ok(lines.collect())
     }
 
-    /// Forgets what was recorded of a database.
+    /// Forgets what was recorded of a database and what was made of it: the last list of advice, and parts of profiles. Decisions
+    /// about findings stay.
     pub fn forget_workload(&self, database: &str) -> Result<(), EngineError> {
         let (owner, _) = self.database_owner(database)?;
-        self.shared.recorder.forget(&*self.shared.storage, owner.number)
+        self.shared.recorder.forget(&*self.shared.storage, owner.number)?;
+        self.profiles.forget_record(owner.number, &self.profiled_containers(database)?)
     }
 }

@@ -26,7 +26,7 @@ use crate::items::prepare::{Indexed, NewVersion, Rows};
 use crate::items::visibility::Moment;
 use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused, Written};
-use crate::recording::{note_read, note_write};
+use crate::recording::note_write;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::{Row, Stamp};
@@ -436,7 +436,7 @@ impl<'a> Request<'a> {
         live: Option<(u64, Row<'_>)>,
         rid: u64,
     ) -> Result<Plan, EngineError> {
-        self.note(live.as_ref().map(|(_, row)| row), rid)?;
+        self.note(live.as_ref().map(|(_, row)| row), self.body.as_ref(), rid)?;
         let (charge, created) = match (live, &self.body) {
             (Some((rid, row)), None) => {
                 let values = rows.delete(rid, &row, &self.id_key)?;
@@ -462,15 +462,10 @@ impl<'a> Request<'a> {
         Ok(Plan { prepared: rows.finish(), planned: Planned { rid, created, charge } })
     }
 
-    /// For the record of requests: which item it is, where what a model maintains is no change of the client's.
-    pub fn note_item(&self, rid: u64) {
-        note_read(rid, &self.id, &self.home.place.key);
-    }
-
-    /// For the record of requests.
-    fn note(&self, before: Option<&Row<'_>>, rid: u64) -> Result<(), EngineError> {
+    /// For the record of requests: the item as it was, and as it is stored.
+    pub fn note(&self, before: Option<&Row<'_>>, after: Option<&Body>, rid: u64) -> Result<(), EngineError> {
         let before = before.map(|row| Ok::<_, EngineError>((row.node()?, u64::from(row.json_bytes))));
-        let after = self.body.as_ref().map(|body| (body.item.root(), u64::from(body.json_bytes)));
+        let after = after.map(|body| (body.item.root(), u64::from(body.json_bytes)));
         note_write(rid, &self.id, &self.home.place.key, before.transpose()?, after);
         Ok(())
     }

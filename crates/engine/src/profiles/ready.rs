@@ -5,32 +5,30 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use quire_model::Model;
-use quire_profile::{ContainerProfile, DatabaseProfile, ItemExample, ItemReader, Workload};
+use quire_profile::{ContainerProfile, DatabaseProfile, ItemExample, ItemReader, Workload, forget_record};
 use quire_resource::ContainerDefinition;
 use quire_value::{Item, Node, Object, Value, iso_date};
 
 use super::build::{BuiltProfile, CurrentItems, MadeOf, SCAN_MAX_DEFAULT};
 use super::rows::{self, StoredAdvice};
 use crate::api::{AdviceInput, Advisor, EngineError};
-use crate::catalog::Container;
+use crate::catalog::{Catalog, Container};
 use crate::runtime::Shared;
-use crate::store::Sequence;
-use crate::store::keys::ADVICE_SEQUENCE;
 
 pub(crate) struct Profiles {
     shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
     /// By number of the database.
     built: Mutex<HashMap<u32, Arc<BuiltProfile>>>,
     advisor: OnceLock<Arc<dyn Advisor>>,
-    sequence: Sequence,
     /// One change of the decisions about findings at a time.
     deciding: Mutex<()>,
 }
 
 impl Profiles {
-    pub fn new(shared: Arc<Shared>) -> Profiles {
+    pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Profiles {
         let (built, advisor, deciding) = Default::default();
-        Profiles { shared, built, advisor, sequence: Sequence::new(ADVICE_SEQUENCE), deciding }
+        Profiles { shared, catalog, built, advisor, deciding }
     }
 
     /// The rules; the first one that is set stays.
@@ -133,8 +131,21 @@ impl Profiles {
             revision,
             item: &item,
         })?;
-        rows::put_list(&self.shared, &self.sequence, database, &list)?;
+        rows::put_list(&self.shared, &self.catalog, database, &list)?;
         Ok(list)
+    }
+
+    /// Forgets what was made of recorded requests.
+    pub fn forget_record(&self, database: u32, containers: &[Arc<Container>]) -> Result<(), EngineError> {
+        rows::remove_list(&self.shared, database)?;
+        let snapshot = self.shared.storage.snapshot()?;
+        for container in containers {
+            let Some(text) = rows::profile_text(&*snapshot, container)? else { continue };
+            let mut profile = rows::parse(&text)?;
+            forget_record(&mut profile);
+            rows::put_profile(&self.shared, container, &profile)?;
+        }
+        Ok(())
     }
 
     /// The stored text of a container's profile.
@@ -154,7 +165,7 @@ impl Profiles {
             Some(decision) => decisions.set(finding, decision),
             None => drop(decisions.remove(finding)),
         }
-        rows::put_decisions(&self.shared, &self.sequence, database, decisions)
+        rows::put_decisions(&self.shared, &self.catalog, database, decisions)
     }
 }
 

@@ -7,10 +7,10 @@ use quire_storage::{CommitError, Op, Position, Snapshot};
 use quire_value::{Limits, Object, Value, text};
 
 use crate::api::{EngineError, corrupt};
-use crate::catalog::Container;
+use crate::catalog::{Catalog, Container};
 use crate::runtime::Shared;
 use crate::store::keys::{self, CATALOG};
-use crate::store::{Sequence, guarded_commit, sealed};
+use crate::store::{guarded_commit, sealed};
 
 /// JSON of the engine's own, which is not deep.
 const LIMITS: Limits = Limits { depth_max: 256 };
@@ -68,25 +68,45 @@ pub(super) fn advice(snapshot: &dyn Snapshot, database: u32) -> Result<StoredAdv
 
 pub(super) fn put_list(
     shared: &Shared,
-    sequence: &Sequence,
+    catalog: &Catalog,
     database: u32,
     list: &Value,
 ) -> Result<(), EngineError> {
-    put(shared, sequence, keys::advice_list(database), list)
+    put(shared, catalog, database, (keys::advice_list(database), list))
+}
+
+/// Only where there is one: nothing is committed otherwise.
+pub(super) fn remove_list(shared: &Shared, database: u32) -> Result<(), EngineError> {
+    let key = keys::advice_list(database);
+    if shared.storage.snapshot()?.get(CATALOG, &key)?.is_none() {
+        return Ok(());
+    }
+    shared.advice.commit(&*shared.storage, vec![Op::Delete { space: CATALOG, key }])
 }
 
 pub(super) fn put_decisions(
     shared: &Shared,
-    sequence: &Sequence,
+    catalog: &Catalog,
     database: u32,
     decisions: Object,
 ) -> Result<(), EngineError> {
-    put(shared, sequence, keys::advice_decisions(database), &Value::Object(decisions))
+    put(shared, catalog, database, (keys::advice_decisions(database), &Value::Object(decisions)))
 }
 
-fn put(shared: &Shared, sequence: &Sequence, key: Vec<u8>, json: &Value) -> Result<(), EngineError> {
+/// A database that is gone has no rows.
+fn put(
+    shared: &Shared,
+    catalog: &Catalog,
+    database: u32,
+    (key, json): (Vec<u8>, &Value),
+) -> Result<(), EngineError> {
     let value = encode(&key, json);
-    sequence.commit(&*shared.storage, vec![Op::Put { space: CATALOG, key, value }])
+    let exists = || catalog.state().database(database).is_some();
+    let ops = vec![Op::Put { space: CATALOG, key, value }];
+    match shared.advice.commit_while(&*shared.storage, &exists, ops)? {
+        true => Ok(()),
+        false => Err(EngineError::ResourceNotFound { kind: "database", id: database.to_string() }),
+    }
 }
 
 fn encode(key: &[u8], json: &Value) -> Vec<u8> {

@@ -278,13 +278,18 @@ impl Recorder {
                 std::mem::take(&mut record.is_changed).then(|| record.workload.to_bytes())
             };
             if let Some(bytes) = bytes
-                && let Err(error) = rows::put(storage, &self.sequence, database, &bytes)
+                && let Err(error) = rows::put(storage, &self.sequence, (database, exists), &bytes)
             {
                 record.lock().is_changed = true;
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// What was stored before a database was seen to be gone is there when it returns; nothing comes after it.
+    pub fn settle(&self, storage: &dyn Storage) -> Result<(), EngineError> {
+        self.sequence.settle(storage)
     }
 }
 

@@ -33,12 +33,13 @@ pub(super) fn load(storage: &dyn Storage, database: u32) -> Result<Workload, Eng
     }
 }
 
+/// False where the database is gone.
 pub(super) fn put(
     storage: &dyn Storage,
     sequence: &Sequence,
-    database: u32,
+    (database, exists): (u32, &dyn Fn(u32) -> bool),
     bytes: &[u8],
-) -> Result<(), EngineError> {
+) -> Result<bool, EngineError> {
     let mut ops = Vec::new();
     for (number, part) in bytes.chunks(ROW_BYTES).enumerate() {
         let key = keys::workload(database, number as u32);
@@ -54,7 +55,7 @@ pub(super) fn put(
             .filter(|key| *key >= keys::workload(database, count))
             .map(delete),
     );
-    sequence.commit(storage, ops)
+    sequence.commit_while(storage, &|| exists(database), ops)
 }
 
 pub(super) fn remove(storage: &dyn Storage, sequence: &Sequence, database: u32) -> Result<(), EngineError> {

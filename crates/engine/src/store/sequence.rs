@@ -28,8 +28,22 @@ impl Sequence {
 
     /// Durable when it returns `Ok`; `Unresolved` when nobody knows.
     pub fn commit(&self, storage: &dyn Storage, ops: Vec<Op>) -> Result<(), EngineError> {
+        self.commit_while(storage, &|| true, ops).map(drop)
+    }
+
+    /// The same for rows of something that may be gone: false, and nothing is written, where it is. Whoever makes it go calls
+    /// [`Sequence::settle`] before the rows are removed: none comes after it.
+    pub fn commit_while(
+        &self,
+        storage: &dyn Storage,
+        exists: &dyn Fn() -> bool,
+        ops: Vec<Op>,
+    ) -> Result<bool, EngineError> {
         let mut state = self.state.lock();
         state.settle(storage)?;
+        if !exists() {
+            return Ok(false);
+        }
         let position = match state.position {
             Some(position) => position,
             None => storage.position(self.id)?.unwrap_or(Position { epoch: 0, lsn: 0 }),
@@ -39,7 +53,7 @@ impl Sequence {
         match send(storage, &commit) {
             Sent::Done => {
                 state.position = Some(Position { lsn: position.lsn + 1, ..position });
-                Ok(())
+                Ok(true)
             }
             Sent::Failed(error) => Err(error),
             Sent::Unknown => {

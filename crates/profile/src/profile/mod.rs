@@ -2,7 +2,10 @@
 //!
 //! Only part of it is in the JSON (`json`); the rest is for the advisor.
 
+mod forget; // without what was recorded
 mod json; // the profile as JSON
+
+pub use forget::forget_record;
 
 use quire_resource::{ContainerDefinition, PartitionKey};
 

@@ -8,7 +8,7 @@ use quire_value::{Limits, Object, Value, text};
 
 use crate::admin::profile::{bad, container_names};
 use crate::admin::{AdminCall, AdminReply, AdminResult, jobs};
-use crate::wire::status::HandlerError;
+use crate::wire::status::{HandlerError, RequestError};
 
 const BODY_BYTES_MAX: usize = 1 << 20;
 const REASON_BYTES_MAX: usize = 4_096;
@@ -55,11 +55,15 @@ pub(crate) async fn reopen(call: &AdminCall<'_>, database: &str, id: &str) -> Ad
     Ok(AdminReply::json(StatusCode::OK, finding.await?))
 }
 
-/// A finding that is not there is not found; others cannot be applied yet.
+/// A finding that is not there is not found, and steps are for people; others cannot be applied yet.
 pub(crate) async fn apply(call: &AdminCall<'_>, database: &str, id: &str) -> AdminResult {
-    let (database, id) = (database.to_owned(), id.to_owned());
-    call.run(move |engine| engine.finding(&database, &id)).await?;
-    not_supported("Applying a finding")
+    let (database, owned) = (database.to_owned(), id.to_owned());
+    let finding = call.run(move |engine| engine.finding(&database, &owned)).await?;
+    let kind = finding.get("apply").and_then(|apply| apply.get("kind")?.as_str()).unwrap_or_default();
+    match kind {
+        "steps" => Err(RequestError::NothingToApply { id: id.to_owned() }.into()),
+        kind => not_supported(&format!("Applying a finding of the kind '{kind}'")),
+    }
 }
 
 pub(crate) fn not_supported(feature: &str) -> AdminResult {

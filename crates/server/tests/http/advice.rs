@@ -105,6 +105,8 @@ fn advice_finds_what_is_wrong_and_remembers_what_was_decided() {
     let (id, example) = (finding["id"].as_str().expect("an id"), &finding["evidence"]["examples"][0]);
     assert_eq!(finding["before"]["id"], example["id"]);
     assert!(finding["before"]["customerId"].as_str().is_some_and(|id| id.starts_with("gone-")), "{finding}");
+    let refused = client.must(400, "POST", &format!("{ADVICE}/{id}/apply"), &[], "");
+    assert!(refused.body.contains("Applying a finding of the kind 'model'"), "{}", refused.body);
     let dismiss = format!("{ADVICE}/{id}/dismiss");
     client.must(400, "POST", &dismiss, &[], "{}");
     let dismissed = body(&client.must(200, "POST", &dismiss, &[], r#"{"reason":"kept for the record"}"#));

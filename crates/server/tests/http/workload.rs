@@ -88,7 +88,36 @@ fn requests_are_counted_and_forgotten() {
     assert!(!profile.to_string().contains("hidden") && !profile.to_string().contains("secret"), "{profile}");
     client.must(204, "DELETE", WORKLOAD, &[], "");
     assert_eq!(workload(&client)["operations"], json!({}));
+    let profile = body(&client.must(200, "GET", "/_quire/dbs/d/colls/posts/profile", &[], ""));
+    assert_eq!((&profile["recorded"]["operations"], &profile["revision"]), (&json!(0), &json!(1)));
+    assert_eq!((&profile["shapes"], &profile["operations"]), (&json!([]), &json!({})));
+    assert_eq!(profile["change"], json!({"writes": 0, "paths": []}));
     client.must(404, "GET", "/_quire/dbs/other/workload", &[], "");
+}
+
+/// What a model maintains in the item is part of it; what it changes in others is not.
+#[test]
+fn writes_under_a_model_say_what_they_changed() {
+    let client = client();
+    let model = json!({"version": 1,
+        "links": [{"name": "post-post", "from": {"container": "posts", "path": "/next"}, "to": {"container": "posts"}}],
+        "rollups": [{"name": "count-of-referrers", "link": "post-post", "into": "/referrers", "op": "count"}]});
+    let put = client.send("PUT", "/_quire/dbs/d/model", &[], &model.to_string());
+    assert!(put.status < 300, "{}", put.body);
+    client.must(201, "POST", POSTS, &keyed(r#"["p1"]"#), r#"{"id":"p1","title":"hidden"}"#);
+    client.must(201, "POST", POSTS, &keyed(r#"["p2"]"#), r#"{"id":"p2","next":"p1"}"#);
+    let changed = r#"{"id":"p2","next":"p1","title":"hidden"}"#;
+    client.must(200, "PUT", &format!("{POSTS}/p2"), &keyed(r#"["p2"]"#), changed);
+    client.must(204, "DELETE", &format!("{POSTS}/p2"), &keyed(r#"["p2"]"#), "");
+    let lines = client.must(200, "GET", WORKLOAD, &[("accept", "application/x-ndjson")], "").body;
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a JSON value a line")).collect();
+    let change = |operation: &str| {
+        lines.iter().find(|line| line["operation"] == operation).expect(operation)["change"].clone()
+    };
+    assert_eq!(change("replace")["paths"], json!(["/title"]), "{lines:?}");
+    assert!(change("replace")["sizeBefore"].is_number() && change("delete")["sizeAfter"].is_null());
+    assert!(!json!(lines).to_string().contains("hidden"));
 }
 
 #[test]
@@ -115,6 +144,7 @@ fn an_array_that_grows_with_every_write_is_found() {
     assert_eq!(finding["after"][1]["container"], "posts-pages");
     // Without the record there is nothing to go by.
     client.must(204, "DELETE", WORKLOAD, &[], "");
+    assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"], json!([]));
     client.run_job(ADVICE, order);
     assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"], json!([]));
 }
