@@ -110,8 +110,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("storage", &[]),
     ("storage-local", &["storage"]),
     ("script", &["value"]),
-    ("engine", &["value", "resource", "sql", "model", "script", "storage"]),
-    ("server", &["engine", "resource", "value"]),
+    ("engine", &["value", "resource", "sql", "model", "profile", "script", "storage"]),
+    ("server", &["engine", "advisor", "profile", "resource", "value"]),
 ];
 
 fn arrows_point_up(problems: &mut Vec<String>) -> Result<()> {

@@ -23,5 +23,5 @@ pub use apply::{Apply, ApplyKind};
 pub use finding::{Advice, Candidate, Effect, Example, Finding, NotEnough, Severity, State};
 pub use list::{Input, advise, advise_without, conditions};
 pub use options::{Options, ThresholdError, Thresholds};
-pub use preview::{Preview, cut, preview};
+pub use preview::{Preview, cut, preview, preview_of};
 pub use rules::{Group, RULES, Rule};

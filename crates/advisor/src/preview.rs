@@ -28,14 +28,19 @@ pub fn cut(item: &Value) -> Value {
 
 /// What an item of the finding's container becomes; empty where the change is not to items.
 pub fn preview(finding: &Finding, item: &Value) -> Vec<Preview> {
-    let Some((_, _, body)) = &finding.candidate.apply.request else { return Vec::new() };
+    let request = finding.candidate.apply.request.as_ref();
+    request.map_or_else(Vec::new, |(_, _, body)| preview_of(&finding.container, body, item))
+}
+
+/// The same for a finding that is known as JSON: its container, and the body of the request that applies it.
+pub fn preview_of(container: &str, body: &Value, item: &Value) -> Vec<Preview> {
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let of = |container: &str, item: Value| Preview { container: container.to_owned(), item: cut(&item) };
     match text("kind") {
         "split-array" => {
-            split_array(finding, body, item).into_iter().map(|(to, item)| of(&to, item)).collect()
+            split_array(container, body, item).into_iter().map(|(to, item)| of(&to, item)).collect()
         }
-        "extract" => extract(finding, body, item).into_iter().map(|(to, item)| of(&to, item)).collect(),
+        "extract" => extract(container, body, item).into_iter().map(|(to, item)| of(&to, item)).collect(),
         "flip" => {
             let mut owner = item.clone();
             let ids = take(&mut owner, text("path"));
@@ -43,16 +48,16 @@ pub fn preview(finding: &Finding, item: &Value) -> Vec<Preview> {
             let id = item.get("id").cloned().unwrap_or(Value::Null);
             let name = text("into").trim_start_matches('/');
             let child = Value::from(Object::from_iter([("id", child), (name, id)]));
-            vec![of(&finding.container, owner), of(text("to"), child)]
+            vec![of(container, owner), of(text("to"), child)]
         }
         "rename" | "retype" | "embed" | "merge-join-items" | "rekey" => {
-            vec![of(&finding.container, item.clone())]
+            vec![of(container, item.clone())]
         }
         _ => Vec::new(),
     }
 }
 
-fn split_array(finding: &Finding, body: &Value, item: &Value) -> Vec<(String, Value)> {
+fn split_array(container: &str, body: &Value, item: &Value) -> Vec<(String, Value)> {
     let text =
         |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut window = item.clone();
@@ -66,10 +71,10 @@ fn split_array(finding: &Finding, body: &Value, item: &Value) -> Vec<(String, Va
     put(&mut page, &text(&pages, "parent"), item.get("id").cloned().unwrap_or(Value::Null));
     put(&mut page, &text(&pages, "number"), Value::from(0));
     put(&mut page, &text(&pages, "path"), Value::from(rest));
-    vec![(finding.container.clone(), window), (text(&pages, "container"), page)]
+    vec![(container.to_owned(), window), (text(&pages, "container"), page)]
 }
 
-fn extract(finding: &Finding, body: &Value, item: &Value) -> Vec<(String, Value)> {
+fn extract(container: &str, body: &Value, item: &Value) -> Vec<(String, Value)> {
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let mut owner = item.clone();
     let part = replace_parts(&mut owner, &names(text("path")), text("key"), text("reference"));
@@ -85,7 +90,7 @@ fn extract(finding: &Finding, body: &Value, item: &Value) -> Vec<(String, Value)
     if let Some(object) = target.as_object_mut() {
         object.set("id", id);
     }
-    vec![(finding.container.clone(), owner), (text("into").to_owned(), target)]
+    vec![(container.to_owned(), owner), (text("into").to_owned(), target)]
 }
 
 /// Puts a reference in the place of every part; the first part is given back.

@@ -124,6 +124,9 @@ pub struct Settings {
     /// Let clients change items of several partition keys and containers at once: /_quire/dbs/{db}/transaction
     #[arg(long, env = "QUIRE_ENABLE_TRANSACTIONS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = EXTENSIONS, hide_short_help = true)]
     enable_transactions: Option<bool>,
+    /// Record what kinds of requests there are, for advice: no value of any item [default: on]
+    #[arg(long, env = "QUIRE_RECORD", value_name = "WHETHER", help_heading = EXTENSIONS, hide_short_help = true)]
+    record: Option<Record>,
     /// Connections that may be open; fewer where the limit of open files demands it [default: 4096]
     #[arg(long, env = "QUIRE_MAX_CONNECTIONS", value_name = "COUNT", help_heading = CONNECTIONS, hide_short_help = true)]
     max_connections: Option<usize>,
@@ -143,6 +146,14 @@ pub struct Settings {
 pub enum LogFormat {
     Text,
     Json,
+}
+
+/// Whether requests are recorded.
+#[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    On,
+    Off,
 }
 
 #[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +203,7 @@ pub struct Config {
     pub accept_loss: bool,
     pub enable_faults: bool,
     pub enable_transactions: bool,
+    pub record: bool,
     pub enforce_throughput: bool,
     pub check_date: bool,
     pub log: String,
@@ -269,7 +281,7 @@ impl Settings {
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
             tls_key tls_only oidc_issuer oidc_audience metrics_listen backup_dir cache_mb query_memory_mb query_memory_max_mb
             query_temp_mb query_temp_dir accept_loss enable_faults enforce_throughput check_date log log_format
-            enable_transactions script_isolation script_time_ms block_slow_scripts slow_request_ms max_connections
+            enable_transactions record script_isolation script_time_ms block_slow_scripts slow_request_ms max_connections
             max_connections_per_address in_flight_mb)
     }
 
@@ -333,6 +345,7 @@ impl Settings {
             accept_loss: self.accept_loss.unwrap_or(false),
             enable_faults: self.enable_faults.unwrap_or(false),
             enable_transactions: self.enable_transactions.unwrap_or(false),
+            record: self.record != Some(Record::Off),
             enforce_throughput: self.enforce_throughput.unwrap_or(false),
             check_date: self.check_date.unwrap_or(true),
             log: self.log.unwrap_or_else(|| "info".into()),

@@ -4,6 +4,7 @@
 //! A new command is a variant of [`Command`], an arm of [`run`] and a word in the groups of `help`.
 
 mod advice; // what to do about an error
+mod advise; // `quire profile` and `quire advise`: what is stored, and what to do about it
 mod backup; // `quire backup`: asks a running server
 mod banner; // what a server shows on a terminal
 mod cert; // `quire cert`: a local authority and a certificate
@@ -93,6 +94,18 @@ enum Command {
     #[command(after_help = "Example:
   quire links check library")]
     Links(model::LinksArguments),
+    /// Say what is stored in the containers of a database
+    #[command(after_help = "Examples:
+  quire profile shop
+  quire profile shop --container orders --json")]
+    Profile(advise::ProfileArguments),
+    /// Say what is wrong with the data model of a database (exit code 3 with --fail-on when something is)
+    #[command(after_help = "Examples:
+  quire advise shop
+  quire advise shop --show 1
+  quire advise shop --stands-for 7d --format markdown --fail-on warning
+  quire advise shop --dismiss 2 --reason 'kept for the record'")]
+    Advise(advise::AdviseArguments),
     /// Ask a running server for a backup
     #[command(after_help = "Example:
   quire backup monday     (the server needs --backup-dir)")]
@@ -172,6 +185,8 @@ fn run(command: Command) -> Result<ExitCode> {
     let done = match command {
         Command::Model(arguments) => return model::run(&arguments),
         Command::Links(arguments) => return model::run_links(&arguments),
+        Command::Profile(arguments) => return advise::profile(&arguments),
+        Command::Advise(arguments) => return advise::advise(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Emulator(arguments) => emulator::run(*arguments),
         Command::Query(arguments) => query::run(&arguments),

@@ -54,6 +54,7 @@ pub fn run_with(mut config: Config) -> Result<()> {
     if let Some(Emulator { seed: Some(seed), .. }) = &config.emulator {
         emulator::plant(seed, &config.home, &engine)?;
     }
+    engine.set_recording(config.record);
     let banner = Banner::new(&config, &keys);
     let stop_with = config.stop_with;
     let mut server = ServerConfig::new(config.listen, keys, clock);

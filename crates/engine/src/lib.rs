@@ -23,7 +23,9 @@ mod memory; // caches
 #[allow(dead_code, reason = "the write path of models uses it")]
 mod model; // the models of databases in memory
 mod partition; // partitions and their sequencers
+mod profiles; // what is stored in containers, and advice about it
 mod query; // pages of items: lists and SQL
+mod recording; // what is known of requests that were answered
 mod runtime; // what an open engine has once
 #[cfg(feature = "schedules")]
 pub mod schedules; // small programs under the explorer of schedules
@@ -44,6 +46,7 @@ pub use maintenance::backup::BackupReport;
 pub use maintenance::restore::{RestoreReport, restore};
 pub use maintenance::verify::{VerifyReport, verify, verify_backup};
 pub use partition::watch::ChangeWatch;
+pub use recording::{AnsweredRequest, Observed};
 pub use runtime::scripting::serve_scripts;
 pub use scripts::is_system_procedure;
 pub use transactions::batch::{BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome};

@@ -20,7 +20,7 @@ pub use profile::{
     ArrayGrowth, ArrayProfile, ContainerProfile, CopyProfile, CountProfile, DatabaseProfile, DateFormats,
     Discriminator, ElementKind, IdForm, ItemCounts, ItemExample, KeyOrder, KeyProfile, Kinds, Largest,
     MirrorProfile, ObjectProfile, PathProfile, ReferenceProfile, Repetition, ShapeCluster, TimeSeries,
-    TypeProfile,
+    TypeProfile, forget_record,
 };
 pub use relate::{ContainerScan, Found, Lookup, Relations};
 pub use scan::{ItemInput, Scan, ScanResult, Survey};

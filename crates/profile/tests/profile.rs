@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use quire_profile::{
     ActionSource, ArrayLength, Change, ContainerProfile, ContainerScan, Found, ItemInput, Operation, Record,
-    RecordedQuery, Relations, Scan, ScanResult, Survey, Workload, shape_of,
+    RecordedQuery, Relations, Scan, ScanResult, Survey, Workload, forget_record, shape_of,
 };
 use quire_resource::ContainerDefinition;
 use quire_sql::Parameters;
@@ -271,6 +271,28 @@ fn workload_json() {
     assert_eq!(operations.get("query"), Some(&Value::from(4u64)));
     workload.forget("c");
     assert_eq!(workload.to_json(true, &|ms| ms.to_string()).get("kept"), Some(&Value::from(0u64)));
+}
+
+/// What is left of a profile is what the items give without any record.
+#[test]
+fn a_record_is_forgotten() {
+    let definition = definition("c", "/id");
+    let items: Vec<Item> = (0..300)
+        .map(|n| item(&format!(r#"{{"id":"i{n}","a":{n},"list":[{}]}}"#, vec!["1"; n % 9].join(","))))
+        .collect();
+    let text = "SELECT c.a FROM c WHERE c.a = 1 ORDER BY c.a";
+    let shape = shape_of("c", text, &Parameters(Vec::new()), &[], false).expect("a shape");
+    let mut workload = Workload::new();
+    workload.add_shape("c", &shape);
+    (0..3_000).for_each(|number| workload.record(record(number, shape.id)));
+    workload.settle();
+    let json = |workload: &Workload| {
+        profile(&definition, &items, workload).to_json("db", &|ms| ms.to_string(), &|n| Some(n.to_string()))
+    };
+    let (mut recorded, without) = (json(&workload), json(&Workload::new()));
+    assert_ne!(recorded, without);
+    forget_record(&mut recorded);
+    assert_eq!(recorded.to_json(), without.to_json());
 }
 
 fn marked() -> impl Strategy<Value = String> {

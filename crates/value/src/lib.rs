@@ -5,6 +5,7 @@
 //! read in place ([`item`]).
 //! Not here: containers, partition keys, anything that is stored or sent.
 
+mod date; // `2026-11-15T18:32:04.007Z`
 pub mod hash; // the hash by which clients order arrays and objects
 pub mod item; // binary form: `Item` (owned), `Node` (a value inside it)
 pub mod key; // order-preserving encoding: comparing bytes compares values
@@ -15,6 +16,7 @@ mod path; // `/a/"b c"/0` paths
 pub mod text; // JSON text in and out
 mod value;
 
+pub use date::iso_date;
 pub use item::{Item, Node};
 pub use number::Number;
 pub use path::{Path, PathError, Segment};

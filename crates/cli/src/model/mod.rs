@@ -2,8 +2,8 @@
 //!
 //! Everything is asked of a running server. Results go to standard output, notes and progress to standard error.
 
-mod server; // requests to the server, and waiting for its jobs
-mod shown; // results as text
+pub mod server; // requests to the server, and waiting for its jobs
+pub mod shown; // results as text
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ struct CheckArguments {
 }
 
 #[derive(clap::Args)]
-struct Target {
+pub struct Target {
     /// The database
     database: String,
     /// Print no notes
@@ -232,7 +232,7 @@ fn read_model(file: &str) -> Result<String> {
 }
 
 impl Target {
-    fn connect(&self) -> Result<Server> {
+    pub fn connect(&self) -> Result<Server> {
         if self.database.contains(['/', '@']) {
             bail!("'{}' is not the name of a database", self.database);
         }

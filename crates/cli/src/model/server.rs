@@ -38,13 +38,31 @@ impl Server {
         headers: &[(&str, String)],
         body: String,
     ) -> Result<Value> {
-        let answer = self.send(method, &["dbs", &self.database.clone(), "model"], below, headers, body)?;
+        self.ask_about("model", method, below, headers, body)
+    }
+
+    /// The same below another resource of the database.
+    pub fn ask_about(
+        &mut self,
+        resource: &str,
+        method: Method,
+        below: &str,
+        headers: &[(&str, String)],
+        body: String,
+    ) -> Result<Value> {
+        let answer = self.send(method, &["dbs", &self.database.clone(), resource], below, headers, body)?;
         self.success(&answer)
     }
 
     /// Starts a check or a repair and waits for its result.
     pub fn run_job(&mut self, what: &str, order: Object) -> Result<Value> {
-        let job = self.ask(Method::POST, &format!("/{what}"), &[], Value::Object(order).to_json())?;
+        self.run_job_about("model", &format!("/{what}"), order)
+    }
+
+    /// The same below another resource of the database.
+    pub fn run_job_about(&mut self, resource: &str, below: &str, order: Object) -> Result<Value> {
+        let body = Value::Object(order).to_json();
+        let job = self.ask_about(resource, Method::POST, below, &[], body)?;
         let id = job.get("id").and_then(Value::as_str).context("the answer names no job")?.to_owned();
         let job = self.wait(&id)?;
         match job.get("state").and_then(Value::as_str) {

@@ -1,5 +1,6 @@
 //! What callers see of the engine besides [`Engine`](crate::engine::Engine): requests, answers, errors, charges.
 
+mod advice; // profiles, and what evaluates rules
 mod cancel; // ending work that nobody waits for
 pub(crate) mod charge; // what requests cost
 mod error; // everything that can go wrong
@@ -13,6 +14,7 @@ mod plan; // plans for clients that merge partitions themselves
 mod resource; // catalog resources as clients see them
 mod scripts; // runs of stored procedures
 
+pub use advice::{AdviceInput, Advisor, ProfileOrder};
 pub use cancel::Cancel;
 pub use error::EngineError;
 pub(crate) use error::corrupt;

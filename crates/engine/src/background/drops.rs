@@ -97,9 +97,12 @@ impl Drops {
                     self.add_container(container, &mut ranges)?;
                     containers += 1;
                 }
+                self.pass_observers()?;
                 let prefixes = catalog_keys::DATABASE_CHILDREN.into_iter();
                 let prefixes = prefixes.map(|kind| catalog_keys::children_prefix(kind, database));
                 ranges.extend(prefixes.map(|prefix| DroppedRange::Catalog { prefix }));
+                let observed = [keys::advice_prefix(database), keys::workload_prefix(database)];
+                ranges.extend(observed.map(|prefix| DroppedRange::Catalog { prefix }));
             }
             Job::User { database, user } => {
                 let prefix = catalog_keys::permissions_prefix(database, user);
@@ -112,6 +115,14 @@ impl Drops {
         let plan = Plan { ranges: ranges.into(), next: 0, containers };
         self.plans.lock().insert(job, plan.clone());
         Ok(plan)
+    }
+
+    /// Returns when nothing about advice or recorded requests is stored any more of a database that is gone.
+    fn pass_observers(&self) -> Result<(), EngineError> {
+        self.catalog.pass_publication();
+        let storage = &*self.shared.storage;
+        self.shared.advice.settle(storage)?;
+        self.shared.recorder.settle(storage)
     }
 
     fn containers_of(&self, database: u32) -> Result<Vec<u32>, EngineError> {
@@ -172,7 +183,8 @@ impl Drops {
             Ok(())
         })?;
         let partitions = partitions.into_iter().map(|partition| keys::partition_id(container, partition));
-        let others = [keys::vector_sequence(container), keys::rid_sequence(container)];
+        let others = [keys::vector_sequence, keys::rid_sequence, keys::profile_sequence];
+        let others = others.map(|sequence| sequence(container));
         for sequence in partitions.chain(others) {
             let epoch = storage.position(sequence)?.map_or(0, |position| position.epoch);
             storage.fence(sequence, epoch + 1)?;

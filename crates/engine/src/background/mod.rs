@@ -9,6 +9,8 @@ pub(crate) mod follower; // what is made of the versions of a container
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
 mod jobs; // running jobs that clients watch
 mod key_deletes; // removing the items of deleted partition keys
+pub(crate) mod profiles; // profiles of containers, advice
+mod recording; // taking in and storing what was recorded
 pub(crate) mod repairs; // writing what a model says
 pub(crate) mod split; // one partition becomes two
 mod sweep; // removing expired items, old versions
@@ -24,6 +26,8 @@ pub(crate) use fan_outs::FanOuts;
 pub(crate) use index_builds::IndexBuilds;
 pub(crate) use jobs::JobRunner;
 pub(crate) use key_deletes::KeyDeletes;
+pub(crate) use profiles::ProfileJobs;
+pub(crate) use recording::Recording;
 pub(crate) use repairs::Repairs;
 pub(crate) use sweep::Sweep;
 pub(crate) use vector_indexes::VectorIndexes;

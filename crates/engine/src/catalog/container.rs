@@ -1,6 +1,6 @@
 //! An open container: what the catalog says about it, and the partitions that hold its items.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use quire_resource::{ContainerDefinition, PartitionKey, ResourceId};
@@ -14,6 +14,7 @@ use crate::catalog::{ContainerScripts, RoutedKey};
 use crate::indexes::Indexes;
 use crate::jobs::{NewJob, Owner};
 use crate::partition::{Partition, PartitionSet};
+use crate::recording::RecordedPlace;
 use crate::runtime::Shared;
 
 /// An open container: definition, partitions, sequencers. Cheap to clone, valid until the container is deleted.
@@ -30,6 +31,8 @@ pub struct Container {
     pub(crate) scripts: Arc<ArcSwap<ContainerScripts>>,
     /// The catalog that it is in.
     pub(crate) catalog: Weak<ArcSwap<State>>,
+    /// How records of requests name it, once one was recorded.
+    pub(crate) recorded: OnceLock<RecordedPlace>,
 }
 
 impl Container {
@@ -87,6 +90,20 @@ impl Container {
     ) -> NewJob {
         let [database, container] = self.job_owners();
         NewJob { kind, unit, database: Some(database), container: Some(container), about, payload }
+    }
+
+    /// How records of requests name it.
+    pub(crate) fn recorded_place(&self) -> &RecordedPlace {
+        self.recorded.get_or_init(|| {
+            let [database, container] = self.job_owners();
+            let paths = self.definition.partition_key.paths.iter().map(|path| path.to_string());
+            RecordedPlace {
+                database: database.number,
+                container: container.number,
+                name: Arc::from(container.name),
+                key_paths: paths.collect(),
+            }
+        })
     }
 
     /// The database and the container, as jobs name them.

@@ -1,6 +1,6 @@
 //! Containers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use quire_resource::{ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, Throughput};
 use quire_sql::{Projection, SqlError, check_computed_property};
@@ -73,7 +73,9 @@ impl Catalog {
         let database = database.resource.clone();
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
         let catalog = Arc::downgrade(&self.state);
-        let container = Container { resource, definition, database, number, partitions, scripts, catalog };
+        let recorded = OnceLock::new();
+        let container =
+            Container { resource, definition, database, number, partitions, scripts, catalog, recorded };
         change.publish_container(container)
     }
 
@@ -166,6 +168,7 @@ impl Catalog {
             partitions: existing.partitions.clone(),
             scripts: existing.scripts.clone(),
             catalog: existing.catalog.clone(),
+            recorded: OnceLock::new(),
         })?;
         if begins {
             settle_versions(&self.shared, &container)?;
@@ -207,6 +210,7 @@ impl Catalog {
             partitions: set,
             scripts: existing.scripts.clone(),
             catalog: existing.catalog.clone(),
+            recorded: OnceLock::new(),
         });
         match published {
             #[cfg(feature = "schedules")]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use quire_resource::{ContainerDefinition, ResourceId};
@@ -208,7 +208,8 @@ impl Loading<'_> {
         }
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
         let catalog = Arc::downgrade(self.catalog);
-        Ok(Container { resource, definition, database, number, partitions, scripts, catalog })
+        let recorded = OnceLock::new();
+        Ok(Container { resource, definition, database, number, partitions, scripts, catalog, recorded })
     }
 }
 

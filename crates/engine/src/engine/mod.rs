@@ -8,6 +8,8 @@ mod items; // single items
 mod jobs; // durable work
 mod model; // models of databases
 mod pages; // lists and queries
+mod profiles; // profiles and advice
+mod recording; // what is recorded of requests
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database
 
@@ -19,12 +21,13 @@ use crate::api::{EngineError, Options};
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
-    Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, Repairs, Sweep,
-    VectorIndexes, Worker, WorkerStatus,
+    Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, ProfileJobs, Recording,
+    Repairs, Sweep, VectorIndexes, Worker, WorkerStatus,
 };
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::jobs::JobKind;
+use crate::profiles::Profiles;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::watched::Watched;
@@ -38,6 +41,8 @@ pub struct Engine {
     sweep: Worker<Sweep>,
     views: Views,
     splits: Worker<Splits>,
+    recording: Worker<Recording>,
+    profiles: Arc<Profiles>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -66,6 +71,9 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
+        let recording = Recording::start(&shared, &catalog)?;
+        let profiles = Arc::new(Profiles::new(Arc::clone(&shared), Arc::clone(&catalog)));
+        let [profile, advice] = ProfileJobs::kinds(&shared, &catalog, &profiles);
         let kinds: Vec<Arc<dyn JobKind>> = vec![
             Arc::<Drops>::clone(&drops),
             Arc::<IndexBuilds>::clone(&index_builds),
@@ -76,6 +84,8 @@ impl Engine {
             Arc::new(FanOuts::new(&shared, &catalog)),
             Arc::new(Checks::new(&shared, &catalog)),
             Arc::new(Repairs::new(&shared, &catalog)),
+            Arc::new(profile),
+            Arc::new(advice),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
         let catalog_work = CatalogWork {
@@ -86,7 +96,19 @@ impl Engine {
             key_deletes,
         };
         let catalog_work = catalog_work.start(workers.catalog)?;
-        Ok(Engine { shared, catalog, catalog_work, jobs, vector_indexes, sweep, views, splits, watched })
+        Ok(Engine {
+            shared,
+            catalog,
+            catalog_work,
+            jobs,
+            vector_indexes,
+            sweep,
+            views,
+            splits,
+            recording,
+            profiles,
+            watched,
+        })
     }
     /// Databases, containers, scripts, users, permissions, client encryption keys, offers, models.
     pub fn catalog(&self) -> &Catalog {
@@ -104,6 +126,7 @@ impl Engine {
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {
         self.stop_workers();
+        self.recording.work().store_last();
         Ok(self.shared.storage.close()?)
     }
     fn stop_workers(&self) {
@@ -113,6 +136,7 @@ impl Engine {
         self.sweep.stop();
         self.views.stop();
         self.splits.stop();
+        self.recording.stop();
     }
     /// Whether background work gets on.
     pub fn workers(&self) -> Vec<WorkerStatus> {
@@ -123,6 +147,7 @@ impl Engine {
             self.sweep.status(),
             self.views.worker_status(),
             self.splits.status(),
+            self.recording.status(),
         ]
     }
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.

@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// A database as the owner of jobs, and the revision of its model.
-    fn database_owner(&self, database: &str) -> Result<(Owner, u64), EngineError> {
+    pub(super) fn database_owner(&self, database: &str) -> Result<(Owner, u64), EngineError> {
         let state = self.catalog.state();
         let entry = state.databases.find(database).map(Arc::clone);
         let entry = entry

@@ -10,6 +10,7 @@ use super::etag_matches;
 use crate::api::{Answer, EngineError, ItemRead, Position, ReadItem, charge, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::memory::answers::CachedItem;
+use crate::recording::note_read;
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys;
@@ -99,6 +100,7 @@ fn ready(
         written: row.written(),
         ttl: row.ttl,
         json_bytes: row.json_bytes,
+        rid,
         partition_key: place.key,
     })
 }
@@ -112,6 +114,7 @@ fn answer(
         Ok(item) => item,
         Err(error) => return Answer { charge: charge::REFUSED, position, result: Err(error) },
     };
+    note_read(item.rid, read.id, &item.partition_key);
     let (etag, item_lsn) = (Arc::clone(&item.etag), item.lsn);
     if read.if_none_match.is_some_and(|condition| etag_matches(condition, &etag)) {
         let result = Ok(ItemRead::NotModified { etag, item_lsn });

@@ -26,6 +26,7 @@ use crate::items::prepare::{Indexed, NewVersion, Rows};
 use crate::items::visibility::Moment;
 use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused, Written};
+use crate::recording::note_write;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::{Row, Stamp};
@@ -435,6 +436,7 @@ impl<'a> Request<'a> {
         live: Option<(u64, Row<'_>)>,
         rid: u64,
     ) -> Result<Plan, EngineError> {
+        self.note(live.as_ref().map(|(_, row)| row), self.body.as_ref(), rid)?;
         let (charge, created) = match (live, &self.body) {
             (Some((rid, row)), None) => {
                 let values = rows.delete(rid, &row, &self.id_key)?;
@@ -458,6 +460,14 @@ impl<'a> Request<'a> {
             (None, None) => return Err(EngineError::ItemNotFound { id: self.id.clone() }),
         };
         Ok(Plan { prepared: rows.finish(), planned: Planned { rid, created, charge } })
+    }
+
+    /// For the record of requests: the item as it was, and as it is stored.
+    pub fn note(&self, before: Option<&Row<'_>>, after: Option<&Body>, rid: u64) -> Result<(), EngineError> {
+        let before = before.map(|row| Ok::<_, EngineError>((row.node()?, u64::from(row.json_bytes))));
+        let after = after.map(|body| (body.item.root(), u64::from(body.json_bytes)));
+        note_write(rid, &self.id, &self.home.place.key, before.transpose()?, after);
+        Ok(())
     }
 
     /// The new version of an item, and how many of its values are indexed.

@@ -185,6 +185,13 @@ impl Attempt<'_> {
         if let (None, Some(body)) = (&unit.slots[own].after, request.body()) {
             json = body.json.clone(); // a page that was emptied, and is gone
         }
+        let before = looked.there.as_ref().filter(|_| looked.is_live);
+        let after = unit.slots[own].after.as_ref().map(|after| &after.body);
+        request.note(
+            before.map(Stored::parse).transpose()?.as_ref().map(|(_, row)| row),
+            after,
+            planned.rid,
+        )?;
         let commit = unit.into_commit()?;
         match commit.submit(self.shared, self.container.partitions.commit_queue()) {
             Ok(done) => {

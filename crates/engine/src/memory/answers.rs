@@ -36,6 +36,7 @@ pub(crate) struct CachedItem {
     pub written: i64,
     pub ttl: ItemTtl,
     pub json_bytes: u32,
+    pub rid: u64,
     pub partition_key: PartitionKey,
 }
 
@@ -165,6 +166,7 @@ mod tests {
             written: 0,
             ttl: ItemTtl::Inherit,
             json_bytes: 2,
+            rid: 1,
             partition_key: PartitionKey(Vec::new()),
         })
     }

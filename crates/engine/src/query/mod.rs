@@ -56,6 +56,7 @@ use crate::query::plan::scores::RankedTexts;
 use crate::query::reader::Reader;
 use crate::query::view::View;
 use crate::query::window::{KeyFilter, Spot, Window, narrowed};
+use crate::recording::{PageNote, note_query};
 use crate::runtime::{Shared, allowance};
 
 /// Beyond this many partition keys in a filter the container is read from end to end.
@@ -69,7 +70,35 @@ pub(crate) fn query_items(
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
-    query_in(shared, (Some(catalog), None), container, text, parameters, request)
+    let answer = query_in(shared, (Some(catalog), None), container, text, parameters, request);
+    note_query(|| page_note(shared, container, (text, parameters), request, &answer));
+    answer
+}
+
+/// For the record of requests.
+fn page_note<'a>(
+    shared: &Shared,
+    container: &Container,
+    query: (&str, &Parameters),
+    request: &'a PageRequest,
+    answer: &'a Answer<Page>,
+) -> PageNote<'a> {
+    let key = request.scope.partition_key.as_ref();
+    let page = answer.result.as_ref();
+    PageNote {
+        shape: shared.recorder.shape(container.recorded_place(), query, key.is_some()),
+        key,
+        continued: request.continuation.as_deref(),
+        continues: page.ok().and_then(|page| page.continuation.as_deref()),
+        rows_read: page.map_or(0, |page| page.metrics.loaded_count.max(page.metrics.index_rows)),
+        returned: page.map_or(0, |page| page.count as u64),
+        is_order_refused: page.is_err_and(lacks_composite_index),
+    }
+}
+
+/// An ORDER BY that no index of the policy serves.
+fn lacks_composite_index(error: &EngineError) -> bool {
+    matches!(error, EngineError::Sql(error) if error.to_string().contains("corresponding composite index"))
 }
 
 /// The same over the state that a view shows. It follows no links.

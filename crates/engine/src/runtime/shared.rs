@@ -16,9 +16,12 @@ use crate::memory::answers::ItemCache;
 use crate::memory::budget::{CacheBudget, SharedPart};
 use crate::memory::results::HeldResults;
 use crate::memory::row_spans::Stretches;
+use crate::recording::Recorder;
 use crate::runtime::locks::LockTable;
 use crate::runtime::scripting::Scripting;
 use crate::runtime::signals::CatalogWorkers;
+use crate::store::Sequence;
+use crate::store::keys::ADVICE_SEQUENCE;
 
 /// A clock that moves this far from the machine's monotonic one was set by someone.
 const CLOCK_JUMP_MS: i64 = 60_000;
@@ -30,6 +33,9 @@ pub(crate) struct Shared {
     pub stretches: Stretches,
     pub locks: LockTable,
     pub jobs: Arc<Jobs>,
+    pub recorder: Recorder,
+    /// Commits of lists of advice and decisions about findings.
+    pub advice: Sequence,
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
     pub results: HeldResults,
@@ -83,6 +89,8 @@ impl Shared {
             stretches: Stretches::new(budget.scans),
             locks: LockTable::new(),
             jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
+            recorder: Recorder::new(&secret),
+            advice: Sequence::new(ADVICE_SEQUENCE),
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             results: HeldResults::new(options.query_temp.as_ref()),

@@ -14,10 +14,14 @@
 //! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
 //! | catalog | `C8` container 4                                         | how far a view is (see `follower`)       |
 //! | catalog | `C9` container 4, index 4                                | a vector index (see `vectors::state`)  |
+//! | catalog | `CA` container 4                                         | the profile of a container (see `profiles::rows`) |
 //! | catalog | `D0` job 8                                               | a job that is not finished (see `jobs::row`) |
 //! | catalog | `D1` job 8                                               | how far it is                         |
 //! | catalog | `D2` job 8                                               | a finished job                        |
 //! | catalog | `D3`                                                     | end of the last reserved block of job numbers, 8 |
+//! | catalog | `D4` database 4, `01`                                    | the last list of advice (see `profiles::rows`) |
+//! | catalog | `D4` database 4, `02`                                    | what was decided about findings       |
+//! | catalog | `D5` database 4, number 4                                | a part of the recorded workload (see `recording::rows`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
@@ -82,11 +86,17 @@ const CATALOG_VERSIONS_FLOOR: u8 = 0xC4;
 const CATALOG_DELETED_KEY: u8 = 0xC5;
 const CATALOG_VIEW_PROGRESS: u8 = 0xC8;
 const CATALOG_VECTOR_INDEX: u8 = 0xC9;
+const CATALOG_PROFILE: u8 = 0xCA;
 /// Jobs belong to no container.
 const CATALOG_JOB: u8 = 0xD0;
 const CATALOG_JOB_CHECKPOINT: u8 = 0xD1;
 const CATALOG_FINISHED_JOB: u8 = 0xD2;
 pub(crate) const JOB_NUMBERS: [u8; 1] = [0xD3];
+/// Of a database.
+const CATALOG_ADVICE: u8 = 0xD4;
+const CATALOG_WORKLOAD: u8 = 0xD5;
+const ADVICE_LIST: u8 = 0x01;
+const ADVICE_DECISIONS: u8 = 0x02;
 
 /// In the place of the LSN up to which versions are not kept.
 pub(crate) const VERSIONS_BEGIN_UNKNOWN: u64 = u64::MAX;
@@ -109,11 +119,16 @@ const VERSION: u8 = 0x03;
 pub(crate) const CATALOG_PARTITION: PartitionId = PartitionId(0);
 /// The same of jobs. Container numbers start at 1.
 pub(crate) const JOB_SEQUENCE: PartitionId = PartitionId(1);
-/// Not partitions: the guarded sequences of the commits that empty a deleted container, of its rid blocks, and of its vector
-/// indexes.
+/// The same of advice.
+pub(crate) const ADVICE_SEQUENCE: PartitionId = PartitionId(2);
+/// The same of recorded workloads.
+pub(crate) const WORKLOAD_SEQUENCE: PartitionId = PartitionId(3);
+/// Not partitions: the guarded sequences of the commits that empty a deleted container, of its rid blocks, of its vector
+/// indexes, and of its profile.
 const RECLAIM_SEQUENCE: u32 = u32::MAX;
 const RID_SEQUENCE: u32 = u32::MAX - 1;
 const VECTOR_SEQUENCE: u32 = u32::MAX - 2;
+const PROFILE_SEQUENCE: u32 = u32::MAX - 3;
 
 /// Bits of an item's child id below the prefix of its partition key.
 pub(crate) const RID_COUNTER_BITS: u32 = 36;
@@ -130,6 +145,10 @@ pub(crate) fn rid_sequence(container: u32) -> PartitionId {
 
 pub(crate) fn vector_sequence(container: u32) -> PartitionId {
     partition_id(container, VECTOR_SEQUENCE)
+}
+
+pub(crate) fn profile_sequence(container: u32) -> PartitionId {
+    partition_id(container, PROFILE_SEQUENCE)
 }
 
 /// Every container-owned key begins with this.
@@ -257,6 +276,33 @@ pub(crate) fn lsn_of_deleted_key(key: &[u8]) -> Option<u64> {
 /// How far a view is.
 pub(crate) fn view_progress(view: u32) -> Vec<u8> {
     join(&[&[CATALOG_VIEW_PROGRESS], &view.to_be_bytes()])
+}
+
+/// The profile of a container.
+pub(crate) fn profile(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_PROFILE], &container.to_be_bytes()])
+}
+
+/// Everything about the advice of a database.
+pub(crate) fn advice_prefix(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_ADVICE], &database.to_be_bytes()])
+}
+
+pub(crate) fn advice_list(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_ADVICE], &database.to_be_bytes(), &[ADVICE_LIST]])
+}
+
+pub(crate) fn advice_decisions(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_ADVICE], &database.to_be_bytes(), &[ADVICE_DECISIONS]])
+}
+
+/// All parts of the recorded workload of a database.
+pub(crate) fn workload_prefix(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_WORKLOAD], &database.to_be_bytes()])
+}
+
+pub(crate) fn workload(database: u32, number: u32) -> Vec<u8> {
+    join(&[&[CATALOG_WORKLOAD], &database.to_be_bytes(), &number.to_be_bytes()])
 }
 
 /// What a row says of a job.
@@ -514,6 +560,7 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
         CATALOG_DELETED_KEY,
         CATALOG_VIEW_PROGRESS,
         CATALOG_VECTOR_INDEX,
+        CATALOG_PROFILE,
     ];
     let counters = tags.map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()

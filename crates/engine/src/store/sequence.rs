@@ -29,8 +29,22 @@ impl Sequence {
     /// Durable when it returns `Ok`; `Unresolved` when nobody knows. Behind an earlier commit of an unknown outcome it is
     /// refused: nobody has to find out about a commit that was not sent.
     pub fn commit(&self, storage: &dyn Storage, ops: Vec<Op>) -> Result<(), EngineError> {
+        self.commit_while(storage, &|| true, ops).map(drop)
+    }
+
+    /// The same for rows of something that may be gone: false, and nothing is written, where it is. Whoever makes it go calls
+    /// [`Sequence::settle`] before the rows are removed: none comes after it.
+    pub fn commit_while(
+        &self,
+        storage: &dyn Storage,
+        exists: &dyn Fn() -> bool,
+        ops: Vec<Op>,
+    ) -> Result<bool, EngineError> {
         let mut state = self.state.lock();
         state.settle(storage).map_err(not_sent)?;
+        if !exists() {
+            return Ok(false);
+        }
         let position = match state.position {
             Some(position) => position,
             None => storage.position(self.id)?.unwrap_or(Position { epoch: 0, lsn: 0 }),
@@ -40,7 +54,7 @@ impl Sequence {
         match send(storage, &commit) {
             Sent::Done => {
                 state.position = Some(Position { lsn: position.lsn + 1, ..position });
-                Ok(())
+                Ok(true)
             }
             Sent::Failed(error) => Err(error),
             Sent::Unknown => {

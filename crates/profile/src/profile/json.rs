@@ -59,9 +59,11 @@ impl ContainerProfile {
     }
 
     fn recorded_json(&self, time: &dyn Fn(u64) -> String) -> Value {
+        let is_recorded = self.workload.total_operations() > 0;
+        let time = |ms: u64| if is_recorded { Value::from(time(ms)) } else { Value::Null };
         object([
-            ("from", Value::from(time(self.workload.from_ms))),
-            ("to", Value::from(time(self.workload.to_ms))),
+            ("from", time(self.workload.from_ms)),
+            ("to", time(self.workload.to_ms)),
             ("days", figure(self.workload.days)),
             ("operations", Value::from(self.workload.total_operations())),
         ])

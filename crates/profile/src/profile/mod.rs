@@ -2,7 +2,10 @@
 //!
 //! Only part of it is in the JSON (`json`); the rest is for the advisor.
 
+mod forget; // without what was recorded
 mod json; // the profile as JSON
+
+pub use forget::forget_record;
 
 use quire_resource::{ContainerDefinition, PartitionKey};
 
@@ -343,9 +346,14 @@ impl ContainerProfile {
         let mut profile = scan.into_profile(&name);
         profile.references = relations.references(&name);
         profile.repetition = relations.repetition(&name);
-        profile.workload = workload;
-        profile.take_in_growth();
+        profile.set_workload(workload);
         profile
+    }
+
+    /// What was recorded, in the place of what was known before.
+    pub fn set_workload(&mut self, workload: ContainerWorkload) {
+        self.workload = workload;
+        self.take_in_growth();
     }
 
     fn take_in_growth(&mut self) {

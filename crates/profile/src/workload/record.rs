@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use quire_value::{Object, Value};
+
 /// Items that a query returned and that are recorded.
 pub(crate) const RETURNED_ITEMS_MAX: usize = 100;
 pub(crate) const CHANGED_PATHS_MAX: usize = 64;
@@ -112,6 +114,36 @@ impl Record {
         self
     }
 
+    /// A line of `GET workload` as NDJSON. The caller makes the time text.
+    pub fn to_json(&self, time: &dyn Fn(u64) -> String) -> Value {
+        let mut json = Object::new();
+        json.set("time", time(self.time_ms));
+        if let Some((action, source)) = self.action {
+            json.set("action", hash_text(action));
+            json.set("actionBy", source.name());
+        }
+        json.set("container", &*self.container);
+        json.set("operation", self.operation.name());
+        json.set("status", u64::from(self.status));
+        json.set("subStatus", u64::from(self.sub_status));
+        json.set("charge", self.charge);
+        json.set("bytes", self.bytes);
+        json.set("micros", self.micros);
+        for (name, value) in [("item", self.item), ("id", self.id), ("partitionKey", self.partition_key)] {
+            if let Some(value) = value {
+                json.set(name, hash_text(value));
+            }
+        }
+        json.set("weight", u64::from(self.weight));
+        if let Some(change) = &self.change {
+            json.set("change", change.to_json());
+        }
+        if let Some(query) = &self.query {
+            json.set("query", query.to_json());
+        }
+        Value::from(json)
+    }
+
     pub fn is_success(&self) -> bool {
         self.status < 400
     }
@@ -120,6 +152,58 @@ impl Record {
     pub fn is_change(&self) -> bool {
         self.is_success() && self.change.as_ref().is_some_and(|change| change.size_before.is_some())
     }
+}
+
+impl Change {
+    fn to_json(&self) -> Value {
+        let mut json = Object::new();
+        let texts =
+            |texts: &[String]| texts.iter().map(|text| Value::from(text.as_str())).collect::<Vec<_>>();
+        json.set("paths", texts(&self.paths));
+        for (name, size) in [("sizeBefore", self.size_before), ("sizeAfter", self.size_after)] {
+            if let Some(size) = size {
+                json.set(name, size);
+            }
+        }
+        json.set("ifMatch", self.if_match);
+        let length = |length: &ArrayLength| {
+            let mut json = Object::new();
+            json.set("path", length.path.as_str());
+            json.set("before", length.before);
+            json.set("after", length.after);
+            Value::from(json)
+        };
+        json.set("lengths", self.lengths.iter().map(length).collect::<Vec<_>>());
+        Value::from(json)
+    }
+}
+
+impl RecordedQuery {
+    fn to_json(&self) -> Value {
+        let mut json = Object::new();
+        json.set("shape", hash_text(self.shape));
+        json.set("rowsRead", self.rows_read);
+        json.set("returned", self.returned);
+        json.set("items", self.items.iter().map(|item| Value::from(hash_text(*item))).collect::<Vec<_>>());
+        json.set("isLast", self.is_last);
+        json.set("refused", self.refused);
+        Value::from(json)
+    }
+}
+
+impl ActionSource {
+    fn name(self) -> &'static str {
+        match self {
+            ActionSource::Header => "header",
+            ActionSource::Trace => "trace",
+            ActionSource::Connection => "connection",
+        }
+    }
+}
+
+/// Numbers of 64 bits are text: not every reader of JSON keeps them.
+fn hash_text(number: u64) -> String {
+    format!("{number:016x}")
 }
 
 impl Operation {

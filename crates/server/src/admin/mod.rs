@@ -19,6 +19,7 @@ mod parameters; // `?waitMs=500`
 mod path; // the paths, decoded
 mod reply; // how answers are written
 
+pub(crate) mod advice;
 pub(crate) mod authority;
 pub(crate) mod endpoints; // those that the program around the server adds
 pub(crate) mod faults;
@@ -27,6 +28,7 @@ pub(crate) mod jobs;
 pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod partitions;
+pub(crate) mod profile;
 pub(crate) mod transaction;
 pub(crate) mod views;
 

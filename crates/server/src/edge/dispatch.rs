@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::auth::{self, Principal};
+use crate::edge::recording;
 use crate::edge::request::{Request, Response};
 use crate::handlers::models;
 use crate::handlers::response_format;
@@ -47,13 +48,20 @@ pub(crate) fn refuse(request: &Request, error: &HandlerError) -> Response {
 }
 
 async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Operation) -> HandlerResult {
+    let started = Instant::now();
     let mut call = Call::new(state, request, operation)?;
-    let Some(throttle) = &state.throttle else { return run(&call, kind).await };
-    let meter = throttle.meter(&call, kind)?;
+    let reply = throttled(&mut call, kind).await;
+    recording::record(&call, kind, &reply, started);
+    reply
+}
+
+async fn throttled(call: &mut Call<'_>, kind: &RouteKind) -> HandlerResult {
+    let Some(throttle) = &call.state.throttle else { return run(call, kind).await };
+    let meter = throttle.meter(call, kind)?;
     if let Some(meter) = &meter {
         call.charge_max = Some(meter.admit()?);
     }
-    let reply = run(&call, kind).await;
+    let reply = run(call, kind).await;
     if let Some(meter) = &meter {
         meter.spend(reply.as_ref().map_or(charge::FAILED, Reply::charged));
     }

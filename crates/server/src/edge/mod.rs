@@ -8,6 +8,7 @@ pub(crate) mod faults; // fault rules, for tests of clients
 pub(crate) mod guard; // hosts and origins
 pub(crate) mod log; // slow requests, panics
 pub(crate) mod metrics; // what is counted and timed
+pub(crate) mod recording; // what is recorded of a request
 pub(crate) mod request; // one request, read completely
 pub(crate) mod respond; // the requests of a listener
 pub(crate) mod throttle; // provisioned throughput, enforced

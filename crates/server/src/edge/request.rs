@@ -43,6 +43,10 @@ impl Client {
         Client { connection: Arc::clone(connection), cancel: OnceLock::new() }
     }
 
+    pub fn connection_id(&self) -> u64 {
+        self.connection.id
+    }
+
     /// For work that is useless without a client. It is cancelled when the request is dropped. It also checks whether the
     /// client has closed the connection, which is not noticed at once where the thread of the connection does the work.
     pub fn cancel(&self) -> Cancel {

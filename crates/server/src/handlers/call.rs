@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use quire_engine::{
-    CONTINUATION_BYTES_MAX, Container, EngineError, FollowRequest, IndexingDirective, PageRequest,
+    CONTINUATION_BYTES_MAX, Container, EngineError, FollowRequest, IndexingDirective, Observed, PageRequest,
     Precondition, Resource, Scope,
 };
 use quire_resource::{
@@ -59,6 +59,8 @@ pub(crate) struct Call<'a> {
     /// What is left of the throughput for this request, where it is enforced.
     pub charge_max: Option<f64>,
     permit: Mutex<Option<PoolPermit>>,
+    /// What the last engine call did, for the record of requests.
+    observed: Mutex<Option<Observed>>,
 }
 
 impl<'a> Call<'a> {
@@ -73,8 +75,8 @@ impl<'a> Call<'a> {
         check_version(request)?;
         check_formats(request)?;
         let partition_key = partition_key(request)?;
-        let permit = Mutex::new(None);
-        Ok(Call { state, request, partition_key, operation, charge_max: None, permit })
+        let (permit, observed) = (Mutex::new(None), Mutex::new(None));
+        Ok(Call { state, request, partition_key, operation, charge_max: None, permit, observed })
     }
 
     /// Runs an engine call in the lane of the operation.
@@ -104,9 +106,23 @@ impl<'a> Call<'a> {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
         self.free_permit();
-        let (answer, permit) = self.state.pool.run(work, call).await?;
+        let engine = self.state.engine.clone();
+        let ((answer, observed), permit) = self.state.pool.run(work, move || engine.observe(call)).await?;
         *self.permit.lock() = Some(permit);
+        *self.observed.lock() = Some(observed);
         Ok(answer)
+    }
+
+    /// Runs a short engine call here.
+    pub fn run_here<T>(&self, call: impl FnOnce() -> T) -> T {
+        let (answer, observed) = self.state.engine.observe(call);
+        *self.observed.lock() = Some(observed);
+        answer
+    }
+
+    /// What the last engine call did.
+    pub fn take_observed(&self) -> Observed {
+        self.observed.lock().take().unwrap_or_default()
     }
 
     /// Gives the permit of the last engine call back, before a wait. Otherwise it is kept until the answer is written.

@@ -35,7 +35,7 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &
         return read_followed(call, &container, (id, partition_key), follow).await;
     }
     let read = ReadItem { id, partition_key, if_none_match, session: session.as_ref() };
-    if let Some(answer) = call.state.engine.read_item_cached(&container, &read) {
+    if let Some(answer) = call.run_here(|| call.state.engine.read_item_cached(&container, &read)) {
         return Ok(read_reply(&container, answer));
     }
     let engine = call.state.engine.clone();

@@ -75,6 +75,11 @@ fn verbs_of_the_server() {
             "dbs/d/model/status",
             "dbs/d/model/check",
             "dbs/d/model/repair",
+            "dbs/d/profile",
+            "dbs/d/advice",
+            "dbs/d/advice/a-1",
+            "dbs/d/advice/a-1/dismiss",
+            "dbs/d/colls/c/profile",
             "dbs/d/colls/c/view",
             "dbs/d/colls/c",
         ],
@@ -93,6 +98,11 @@ fn verbs_of_the_server() {
             dbs/d/model/status: GET HEAD
             dbs/d/model/check: POST
             dbs/d/model/repair: POST
+            dbs/d/profile: GET HEAD POST
+            dbs/d/advice: GET HEAD POST
+            dbs/d/advice/a-1: none
+            dbs/d/advice/a-1/dismiss: POST
+            dbs/d/colls/c/profile: GET HEAD
             dbs/d/colls/c/view: GET HEAD
             dbs/d/colls/c: none
         "#]],

@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use self::reload::{ReloadError, ServerHandle};
 use self::reload::{watch_certificate, watch_clock, watch_keys};
+use crate::admin::advice::Rules;
 use crate::auth::{self, Issuer, Keys, OidcError, TokenClock, TokenKey};
 use crate::config::{Limits, ServerConfig};
 use crate::edge::budget::ByteBudget;
@@ -86,6 +87,7 @@ impl Server {
             Some(address) => Some(bind(address, None).await?),
             None => None,
         };
+        engine.set_advisor(Arc::new(Rules));
         let state = state(config, engine, main.address, certificate)?;
         Ok(Server { state: Arc::new(state), main, metrics })
     }

@@ -142,6 +142,21 @@ impl Reply {
             .with(CONTENT_FORMAT, HeaderValue::from_static("CosmosBinary"))
     }
 
+    /// Bytes of the body; of a failure none.
+    pub fn body_bytes(&self) -> usize {
+        match &self.body {
+            Body::Ready(body) => body.len(),
+            Body::Failure(_) => 0,
+        }
+    }
+
+    pub fn sub_status(&self) -> u32 {
+        match &self.body {
+            Body::Failure(failure) => failure.substatus.unwrap_or(0),
+            Body::Ready(_) => 0,
+        }
+    }
+
     pub fn status(&self) -> StatusCode {
         self.status
     }

@@ -3,7 +3,6 @@
 mod account; // the account document
 pub(crate) mod binary_json; // binary request bodies turned into text
 pub(crate) mod binary_json_writer; // and values turned into binary answers
-mod date; // `2026-11-15T18:32:04.007Z`
 mod feed; // `{"_rid":…,"Databases":[…],"_count":n}`
 pub(crate) mod headers; // response headers
 pub(crate) mod hybrid_row; // batches in binary form
@@ -13,7 +12,7 @@ mod query; // `{"query":…,"parameters":[…]}`
 pub(crate) mod status; // from errors to status codes
 
 pub(crate) use account::account;
-pub(crate) use date::iso_date;
 pub(crate) use feed::{Feed, envelope, explained_envelope};
 pub(crate) use plan::query_plan;
 pub(crate) use query::parse_query;
+pub(crate) use quire_value::iso_date;

@@ -66,6 +66,9 @@ pub(crate) enum RequestError {
     BadHybridRow(#[from] HybridRowError),
     #[error("the partition key of a batch is not complete")]
     BatchPartitionKey,
+    /// a finding whose remedy is steps for people
+    #[error("the finding {id:?} has nothing that can be applied: its remedy is steps for people")]
+    NothingToApply { id: String },
     #[error("page size {value:?} is invalid")]
     BadPageSize { value: String },
     /// an extension that is not switched on
@@ -223,6 +226,7 @@ impl From<&RequestError> for Failure {
             BadBinary(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadHybridRow(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BatchPartitionKey => sub(400, 1001, BATCH_PARTITION_KEY),
+            NothingToApply { .. } => coded(409, "NothingToApply", format!("{error}.")),
             BadPageSize { value } => wire(400, format!("The input PageSize {value} is invalid. {PAGE_SIZE}")),
             Disabled { flag } => {
                 let message = format!("This is switched off. Start the server with {flag} to switch it on.");
@@ -898,6 +902,7 @@ mod tests {
                 RequestError::HeaderNotUtf8 { name: hyper::header::IF_MATCH },
                 RequestError::BadRequest { message: text("Say why.") },
                 RequestError::BadBinary(BinaryError { offset: 1, reason: "cut off" }),
+                RequestError::NothingToApply { id: text("a-1") },
                 RequestError::BadPageSize { value: text("abc") },
                 RequestError::ConsistencyTooStrong { requested: "Strong", account: "Session" },
                 RequestError::PlanFeatures { features: vec![text("OrderBy"), text("Top")] },
@@ -923,6 +928,8 @@ mod tests {
                     400 {"code":"BadRequest","message":"Say why.\r\nActivityId: ID, AGENT"}
                 BadBinary(BinaryError { offset: 1, reason: "cut off" })
                     400 {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (binary JSON at byte 1: cut off)\r\nActivityId: ID, AGENT"}
+                NothingToApply { id: "a-1" }
+                    409 {"code":"NothingToApply","message":"the finding \"a-1\" has nothing that can be applied: its remedy is steps for people.\r\nActivityId: ID, AGENT"}
                 BadPageSize { value: "abc" }
                     400 {"code":"BadRequest","message":"The input PageSize abc is invalid. Ensure to pass a valid page size which must be a positive integer or -1 for a dynamic page size\r\nActivityId: ID, AGENT"}
                 ConsistencyTooStrong { requested: "Strong", account: "Session" }

@@ -21,6 +21,7 @@ use quire_server::{Keys, Server, ServerConfig, ServerError, WELL_KNOWN_KEY};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use ring::hmac;
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 /// Sun, 15 Nov 2026 18:32:04 GMT
@@ -139,6 +140,26 @@ impl Client {
         let answer = self.send(method, path, headers, body);
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
         answer
+    }
+
+    /// Starts a job, and waits until it is done.
+    pub fn run_job(&self, path: &str, order: &str) -> Value {
+        let started = self.must(202, "POST", path, &[], order);
+        let job = self.finished_job(&started);
+        assert_eq!(job["state"], "done", "{job}");
+        job
+    }
+
+    /// Waits until the job that an answer names has ended.
+    pub fn finished_job(&self, started: &Answer) -> Value {
+        let location = started.header("location").expect("a location");
+        loop {
+            let answer = self.must(200, "GET", &format!("{location}?waitMs=5000"), &[], "");
+            let job: Value = serde_json::from_str(&answer.body).expect("JSON");
+            if job["state"] != "waiting" && job["state"] != "running" {
+                return job;
+            }
+        }
     }
 
     pub fn check(

@@ -4,6 +4,7 @@ mod change_feed;
 mod client; // the server under test and a signing client
 
 mod account;
+mod advice;
 mod batch;
 mod client_bodies;
 mod client_headers;
@@ -31,3 +32,4 @@ mod throttle;
 mod transactions;
 mod users;
 mod views;
+mod workload;

@@ -303,11 +303,26 @@ impl Verifier<'_> {
             keys::index_build(0)[0],
             keys::view_progress(0)[0],
             keys::vector_index(0, 0)[0],
+            keys::profile(0)[0],
         ];
         for tag in counters {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {
                 if let Some(number) = container_at(key, 1) {
                     self.check_known(&known, number, CATALOG);
+                }
+                Ok(())
+            })?;
+        }
+        self.find_orphans_of_databases()
+    }
+
+    /// What was observed of databases that are neither in the catalog nor being reclaimed.
+    fn find_orphans_of_databases(&mut self) -> Result<(), EngineError> {
+        let known = known_databases(self.snapshot)?;
+        for tag in [keys::advice_prefix(0)[0], keys::workload_prefix(0)[0]] {
+            for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {
+                if let Some(number) = container_at(key, 1).filter(|number| !known.contains(number)) {
+                    self.report.problem(format!("advice or recorded requests of unknown database {number}"));
                 }
                 Ok(())
             })?;
@@ -361,6 +376,22 @@ impl Expected {
 }
 
 /// In the catalog, deleted with their database but still listed, or being reclaimed.
+fn known_databases(snapshot: &dyn Snapshot) -> Result<BTreeSet<u32>, EngineError> {
+    let jobs = read_jobs(snapshot)?.into_iter();
+    let dropped = jobs.filter_map(|job| match job {
+        Job::Database { database } => Some(database),
+        Job::Container { .. } | Job::User { .. } | Job::Declaration { .. } => None,
+    });
+    let mut known: BTreeSet<u32> = dropped.collect();
+    for_each_row(snapshot, CATALOG, &catalog_keys::RESOURCES, |key, _| {
+        if let Some(RowId::Resource(ResourceId::Database(database))) = catalog_keys::parse_row_key(key) {
+            known.insert(database);
+        }
+        Ok(())
+    })?;
+    Ok(known)
+}
+
 fn known_containers(snapshot: &dyn Snapshot) -> Result<BTreeSet<u32>, EngineError> {
     let jobs = read_jobs(snapshot)?.into_iter();
     let mut known: BTreeSet<u32> = jobs

@@ -10,6 +10,7 @@ use super::evaluate::Evaluator;
 use crate::api::EngineError;
 use crate::query::follow::PageLinks;
 use crate::query::reader::Found;
+use crate::recording::note_returned;
 
 pub(crate) struct Output {
     pub rows: Rows,
@@ -40,7 +41,12 @@ impl Output {
         done: u64,
     ) -> Result<Sent, EngineError> {
         evaluator.followed.start_item();
-        self.send_each(done, evaluator.followed, |emit| evaluator.rows_of(found, emit))
+        let before = self.sent;
+        let sent = self.send_each(done, evaluator.followed, |emit| evaluator.rows_of(found, emit))?;
+        if self.sent > before {
+            note_returned(found.spot.rid);
+        }
+        Ok(sent)
     }
 
     /// The same for what an index knows of an item.

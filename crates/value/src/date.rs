@@ -1,9 +1,9 @@
-//! Dates in bodies of the server's own: ISO 8601, UTC, milliseconds.
+//! Dates as text: ISO 8601, UTC, milliseconds.
 
 const MS_PER_DAY: i64 = 86_400_000;
 
 /// `2026-11-15T18:32:04.007Z` of milliseconds since 1970.
-pub(crate) fn iso_date(ms: i64) -> String {
+pub fn iso_date(ms: i64) -> String {
     let (days, rest) = (ms.div_euclid(MS_PER_DAY), ms.rem_euclid(MS_PER_DAY));
     let (year, month, day) = civil(days);
     let (seconds, ms) = (rest / 1000, rest % 1000);

@@ -1,0 +1,180 @@
+//! `quire profile` and `quire advise` against a live server.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use quire_testkit::http::{Connection, Signer};
+use quire_testkit::live::Live;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
+
+struct Shop {
+    live: Live,
+    _folder: tempfile::TempDir,
+}
+
+impl Shop {
+    /// 220 orders of 60 customers; the customers of 11 orders are not there.
+    fn new() -> Shop {
+        let folder = tempfile::tempdir().expect("a directory");
+        let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &[]).expect("starts");
+        let shop = Shop { live, _folder: folder };
+        let mut connection = Connection::open(shop.live.port).expect("connects");
+        let mut post = |path: &str, signed: (&str, &str), body: &str| {
+            let request = Signer::well_known().request("POST", path, signed, "", body.as_bytes());
+            let answer = connection.exchange(&request).expect("an answer");
+            assert_eq!(answer.status, 201, "{path}: {}", String::from_utf8_lossy(&answer.body));
+        };
+        post("/dbs", ("dbs", ""), r#"{"id":"shop"}"#);
+        for id in ["orders", "customers"] {
+            let body =
+                format!(r#"{{"id":"{id}","partitionKey":{{"paths":["/id"],"kind":"Hash","version":2}}}}"#);
+            post("/dbs/shop/colls", ("colls", "dbs/shop"), &body);
+        }
+        for n in 0..60 {
+            let link = "dbs/shop/colls/customers";
+            post(&format!("/{link}/docs"), ("docs", link), &format!(r#"{{"id":"c-{n}","name":"n {n}"}}"#));
+        }
+        for n in 0..220 {
+            let customer = if n % 20 == 7 { format!("gone-{}", n % 3) } else { format!("c-{}", n % 60) };
+            let link = "dbs/shop/colls/orders";
+            let body = format!(r#"{{"id":"o-{n}","customerId":"{customer}","total":{n}}}"#);
+            post(&format!("/{link}/docs"), ("docs", link), &body);
+        }
+        shop
+    }
+
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let endpoint = format!("http://127.0.0.1:{}/", self.live.port);
+        let output: Output =
+            Command::new(PROGRAM).args(arguments).env("QUIRE_ENDPOINT", endpoint).output().expect("runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+    }
+}
+
+#[test]
+fn a_database_is_profiled_and_advised_on() {
+    let shop = Shop::new();
+    let (code, said, error) = shop.run(&["profile", "shop"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(said.starts_with("container  items  bytes"), "{said}");
+    assert!(
+        said.contains("\norders     220 ") && said.contains("\norders /customerId  customers /id"),
+        "{said}"
+    );
+    let (_, said, _) = shop.run(&["profile", "shop", "--container", "orders", "--json"]);
+    assert!(
+        said.starts_with(r#"{"database":"shop","containers":[{"database":"shop","container":"orders""#),
+        "{said}"
+    );
+    assert_eq!(said.matches(r#""partitionKey":{"#).count(), 1);
+    let (code, said, error) = shop.run(&["advise", "shop"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(said.contains("1  warning   dangling-references  orders     /customerId"), "{said}");
+    assert!(said.contains("rules had too little to go by"), "{said}");
+    assert_eq!(shop.run(&["advise", "shop", "--fail-on", "warning"]).0, 3);
+    let (code, said, _) = shop.run(&["advise", "shop", "--fail-on", "serious", "--format", "markdown"]);
+    assert_eq!(code, 0);
+    assert!(said.starts_with("# Advice for shop\n\n## "), "{said}");
+    let (_, said, _) = shop.run(&["advise", "shop", "--json", "--rule", "unbounded-array"]);
+    assert!(said.contains(r#""findings":[],"#), "{said}");
+    let (_, said, _) = shop.run(&["advise", "shop", "--show", "1"]);
+    assert!(said.contains(r#""customerId": "gone-"#), "{said}");
+    let (code, said, error) = shop.run(&["advise", "shop", "--dismiss", "1", "--reason", "as it is"]);
+    assert!(code == 0 && said.ends_with("is dismissed\n"), "{said}{error}");
+    let (code, said, _) = shop.run(&["advise", "shop", "--fail-on", "note"]);
+    assert!(code == 0 && said.contains("1  dismissed  dangling-references"), "{said}");
+    let (code, said, _) = shop.run(&["advise", "shop", "--reopen", "1"]);
+    assert!(code == 0 && said.ends_with("is open\n"), "{said}");
+    let (code, _, error) = shop.run(&["advise", "shop", "--show", "9"]);
+    assert!(code != 0 && error.contains("no finding '9'"), "{error}");
+    let (code, _, error) = shop.run(&["profile", "shop", "--container", "missing"]);
+    assert!(code != 0 && error.contains("or it has no such container"), "{error}");
+    let (code, _, error) = shop.run(&["advise", "missing"]);
+    assert!(code != 0 && error.contains("no database 'missing'"), "{error}");
+}
+
+/// A server on a directory that outlives it.
+struct Kept {
+    folder: tempfile::TempDir,
+}
+
+impl Kept {
+    fn start(&self, more: &[&str]) -> Live {
+        Live::quire(Path::new(PROGRAM), &self.folder.path().join("data"), more).expect("starts")
+    }
+}
+
+fn ask(live: &Live, verb: &str, path: &str, body: &str) -> (u16, String) {
+    let link = path.trim_start_matches('/').split('?').next().unwrap_or_default();
+    let (kind, link) = match link.starts_with("_quire") {
+        true => ("_quire", link),
+        false => {
+            let kind = link.rsplit('/').next().unwrap_or_default();
+            (kind, link.strip_suffix(kind).unwrap_or_default().trim_end_matches('/'))
+        }
+    };
+    let request = Signer::well_known().request(verb, path, (kind, link), "", body.as_bytes());
+    let answer = Connection::open(live.port).and_then(|mut own| own.exchange(&request)).expect("an answer");
+    (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+/// Waits until no job is left to do; all jobs.
+fn ended_jobs(live: &Live) -> String {
+    loop {
+        let (_, jobs) = ask(live, "GET", "/_quire/jobs", "");
+        if !jobs.contains(r#""state":"running""#) && !jobs.contains(r#""state":"waiting""#) {
+            return jobs;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn filled(live: &Live) {
+    assert_eq!(ask(live, "POST", "/dbs", r#"{"id":"shop"}"#).0, 201);
+    let orders = r#"{"id":"orders","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
+    assert_eq!(ask(live, "POST", "/dbs/shop/colls", orders).0, 201);
+    for n in 0..20 {
+        let item = format!(r#"{{"id":"o-{n}","note":"private {n}"}}"#);
+        assert_eq!(ask(live, "POST", "/dbs/shop/colls/orders/docs", &item).0, 201);
+    }
+}
+
+#[test]
+fn what_was_recorded_and_found_is_there_after_a_restart() {
+    let kept = Kept { folder: tempfile::tempdir().expect("a directory") };
+    let live = kept.start(&[]);
+    filled(&live);
+    let (_, before) = ask(&live, "GET", "/_quire/dbs/shop/workload", "");
+    assert!(before.contains(r#""operations":{"orders":{"create":20}},"kept":20,"dropped":0"#), "{before}");
+    // A job that was answered is done after a restart, however the server ended.
+    let (status, job) = ask(&live, "POST", "/_quire/dbs/shop/profile", "");
+    assert_eq!(status, 202, "{job}");
+    live.stop().expect("stops");
+    let live = kept.start(&[]);
+    assert_eq!(ask(&live, "GET", "/_quire/dbs/shop/workload", "").1, before);
+    let jobs = ended_jobs(&live);
+    assert!(jobs.contains(r#""kind":"profile""#) && jobs.contains(r#""state":"done""#), "{jobs}");
+    let (_, profile) = ask(&live, "GET", "/_quire/dbs/shop/colls/orders/profile", "");
+    assert!(profile.contains(r#""items":{"count":20,"scanned":20,"#), "{profile}");
+    let (status, job) = ask(&live, "POST", "/_quire/dbs/shop/profile", "");
+    assert_eq!(status, 202, "{job}");
+    live.kill().expect("is killed");
+    let live = kept.start(&["--record", "off"]);
+    let jobs = ended_jobs(&live);
+    let (_, profile) = ask(&live, "GET", "/_quire/dbs/shop/colls/orders/profile", "");
+    // Stored once more where the kill came between the profile and the end of its job.
+    let is_built = [2, 3].iter().any(|revision| profile.contains(&format!(r#""revision":{revision},"#)));
+    assert!(is_built, "{profile}{jobs}");
+    // Nothing is recorded any more; what there is stays.
+    assert_eq!(ask(&live, "POST", "/dbs/shop/colls/orders/docs", r#"{"id":"x"}"#).0, 201);
+    let (_, after) = ask(&live, "GET", "/_quire/dbs/shop/workload", "");
+    assert_eq!(after, before.replace(r#""recording":true"#, r#""recording":false"#));
+    live.stop().expect("stops");
+    let data = kept.folder.path().join("data");
+    let verified = Command::new(PROGRAM).args(["verify"]).arg(&data).output().expect("runs");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}

@@ -1,0 +1,241 @@
+//! Jobs of kind `profile` and `advice`: what is stored in the containers of a database, and what the rules say about it.
+//!
+//! A build reads one snapshot, which it keeps between its steps. After a restart, or when it was paused, it begins anew with
+//! another one; what it shows of its progress does not fall.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quire_model::Model;
+use quire_profile::Workload;
+use quire_value::{Limits, Object, Value, text};
+
+use super::checks::subject;
+use crate::api::{EngineError, ProfileOrder, corrupt};
+use crate::catalog::{Catalog, Container};
+use crate::jobs::{Claim, JobId, JobKind, NewJob, Owner, Step};
+use crate::profiles::{BuildOptions, BuiltProfile, ProfileBuild, Profiles, SCAN_MAX_DEFAULT};
+use crate::recording::DatabaseRecord;
+use crate::runtime::Shared;
+
+pub(crate) const PROFILE: &str = "profile";
+pub(crate) const ADVICE: &str = "advice";
+/// Items of one step.
+const STEP_ITEMS: usize = 500;
+/// Between two commits of how far a build is.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+/// Until the program around the engine has said what evaluates the rules.
+const ADVISOR_WAIT: Duration = Duration::from_millis(100);
+const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
+
+pub(crate) struct ProfileJobs {
+    kind: &'static str,
+    shared: Weak<Shared>,
+    catalog: Weak<Catalog>,
+    profiles: Weak<Profiles>,
+    under_way: Mutex<HashMap<JobId, UnderWay>>,
+}
+
+struct UnderWay {
+    build: ProfileBuild,
+    shown: Instant,
+}
+
+/// What a job needs while it runs.
+struct Context {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    profiles: Arc<Profiles>,
+    database: Owner,
+    order: JobOrder,
+}
+
+/// What a job is to do, as its payload has it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobOrder {
+    pub profile: ProfileOrder,
+    /// The body of a request for advice.
+    pub advice: Value,
+}
+
+impl ProfileJobs {
+    /// Both kinds.
+    pub fn kinds(shared: &Arc<Shared>, catalog: &Arc<Catalog>, profiles: &Arc<Profiles>) -> [ProfileJobs; 2] {
+        [PROFILE, ADVICE].map(|kind| ProfileJobs {
+            kind,
+            shared: Arc::downgrade(shared),
+            catalog: Arc::downgrade(catalog),
+            profiles: Arc::downgrade(profiles),
+            under_way: Mutex::default(),
+        })
+    }
+
+    fn context(&self, claim: &Claim<'_>) -> Result<Context, EngineError> {
+        let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
+        Ok(Context {
+            shared: self.shared.upgrade().ok_or_else(closed)?,
+            catalog: self.catalog.upgrade().ok_or_else(closed)?,
+            profiles: self.profiles.upgrade().ok_or_else(closed)?,
+            database: claim.body.database.clone().ok_or_else(|| corrupt("a job without a database"))?,
+            order: JobOrder::decode(&claim.body.payload)?,
+        })
+    }
+
+    fn begin(&self, context: &Context) -> Result<UnderWay, EngineError> {
+        let options = BuildOptions { scan_max: context.order.profile.scan_max.unwrap_or(SCAN_MAX_DEFAULT) };
+        let containers = context.containers()?;
+        let build = ProfileBuild::start(&context.shared, &context.database.name, containers, &options)?;
+        Ok(UnderWay { build, shown: Instant::now() })
+    }
+
+    fn run(&self, claim: &mut Claim<'_>, context: &Context) -> Result<Step, EngineError> {
+        let under_way = self.under_way.lock().remove(&claim.id);
+        let mut under_way = match under_way {
+            Some(under_way) => under_way,
+            None if self.kind == ADVICE => match context.current()? {
+                Some(built) => return context.advise(&built),
+                None => self.begin(context)?,
+            },
+            None => self.begin(context)?,
+        };
+        if under_way.build.step(STEP_ITEMS)? {
+            claim.complete(under_way.build.progress().0);
+            return context.finish(under_way.build, self.kind);
+        }
+        if under_way.shown.elapsed() >= SHOWN_EVERY {
+            let (done, total) = under_way.build.progress();
+            claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
+            under_way.shown = Instant::now();
+        }
+        self.under_way.lock().insert(claim.id, under_way);
+        Ok(Step::More)
+    }
+}
+
+impl JobKind for ProfileJobs {
+    fn name(&self) -> &'static str {
+        self.kind
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        let context = self.context(claim)?;
+        if self.kind == ADVICE && context.profiles.advisor().is_none() {
+            return Ok(Step::Rest(ADVISOR_WAIT));
+        }
+        match self.run(claim, &context) {
+            Err(EngineError::ResourceNotFound { .. }) => Ok(Step::Cancelled),
+            Err(error @ (EngineError::BadRequest { .. } | EngineError::NotSupported { .. })) => {
+                Ok(Step::Failed { error: error.to_string(), result: Value::Null })
+            }
+            step => step,
+        }
+    }
+
+    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+        self.release(claim.id);
+        Ok(())
+    }
+
+    fn release(&self, job: JobId) {
+        self.under_way.lock().remove(&job);
+    }
+}
+
+impl Context {
+    /// The containers of the database as they are now. Views are left out: what they hold is their source's.
+    fn containers(&self) -> Result<Vec<Arc<Container>>, EngineError> {
+        let name = || self.database.name.clone();
+        let state = self.catalog.state();
+        let database = state
+            .database(self.database.number)
+            .ok_or_else(|| EngineError::ResourceNotFound { kind: "database", id: name() })?;
+        Ok(profiled(database.containers.iter()))
+    }
+
+    fn model(&self) -> Result<Arc<quire_model::ModelRules>, EngineError> {
+        Ok(subject(&self.catalog, self.database.number, None)?.rules)
+    }
+
+    fn current(&self) -> Result<Option<Arc<BuiltProfile>>, EngineError> {
+        Ok(self.profiles.current(self.database.number, &self.containers()?))
+    }
+
+    /// What was recorded of the database until now.
+    fn recorded(&self) -> Result<Arc<Mutex<DatabaseRecord>>, EngineError> {
+        self.shared.recorder.current(&*self.shared.storage, self.database.number)
+    }
+
+    fn finish(&self, build: ProfileBuild, kind: &str) -> Result<Step, EngineError> {
+        let (rules, only) = (self.model()?, self.order.profile.containers.as_deref());
+        let built = build.finish(Some(&rules.model));
+        let recorded = self.recorded()?;
+        let workload = &mut recorded.lock().workload;
+        let (built, stored) = self.profiles.keep(self.database.number, built, only, workload)?;
+        match kind {
+            ADVICE => self.advise_on(&built, workload),
+            _ => Ok(Step::Done(Value::Object(Object::from_iter([("containers", Value::Array(stored))])))),
+        }
+    }
+
+    fn advise(&self, built: &BuiltProfile) -> Result<Step, EngineError> {
+        let recorded = self.recorded()?;
+        self.advise_on(built, &mut recorded.lock().workload)
+    }
+
+    fn advise_on(&self, built: &BuiltProfile, workload: &mut Workload) -> Result<Step, EngineError> {
+        let rules = self.model()?;
+        let model: (u32, &Model) = (self.database.number, &rules.model);
+        let containers = self.containers()?;
+        let list = self.profiles.advise(model, built, &containers, workload, &self.order.advice)?;
+        let count = |member: &str| list.get(member).and_then(Value::as_array).map_or(0, <[Value]>::len);
+        let mut result = Object::new();
+        result.set("revision", list.get("revision").cloned().unwrap_or(Value::Null));
+        result.set("findings", count("findings") as u64);
+        result.set("notEnough", count("notEnough") as u64);
+        Ok(Step::Done(Value::Object(result)))
+    }
+}
+
+/// Containers that have a profile, by name.
+pub(crate) fn profiled<'a>(containers: impl Iterator<Item = &'a Arc<Container>>) -> Vec<Arc<Container>> {
+    let mut own: Vec<Arc<Container>> =
+        containers.filter(|container| container.definition.view.is_none()).map(Arc::clone).collect();
+    own.sort_by(|one, other| one.definition.id.cmp(&other.definition.id));
+    own
+}
+
+impl JobOrder {
+    /// A job for a database.
+    pub fn job(&self, kind: &'static str, database: Owner) -> NewJob {
+        let mut about = Object::new();
+        if let Some(names) = &self.profile.containers {
+            about.set("containers", names.iter().map(|name| Value::from(name.as_str())).collect::<Value>());
+        }
+        let payload = self.encode();
+        NewJob { kind, unit: "items", database: Some(database), container: None, about, payload }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut json = Object::new();
+        if let Some(names) = &self.profile.containers {
+            json.set("containers", names.iter().map(|name| Value::from(name.as_str())).collect::<Value>());
+        }
+        if let Some(scan_max) = self.profile.scan_max {
+            json.set("scanMax", scan_max);
+        }
+        json.set("advice", self.advice.clone());
+        Value::Object(json).to_json().into_bytes()
+    }
+
+    fn decode(payload: &[u8]) -> Result<JobOrder, EngineError> {
+        let json = text::parse(payload, PAYLOAD_LIMITS).map_err(|_| corrupt("payload of a profile"))?;
+        let names = json.get("containers").and_then(Value::as_array);
+        let containers =
+            names.map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+        let scan_max = json.get("scanMax").and_then(Value::as_u64);
+        let advice = json.get("advice").cloned().unwrap_or(Value::Null);
+        Ok(JobOrder { profile: ProfileOrder { containers, scan_max }, advice })
+    }
+}

@@ -1,0 +1,57 @@
+//! Takes in what was recorded every second, and stores it every minute and when the engine is closed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use super::{Interrupted, Next, Turn, Work, Worker};
+use crate::api::EngineError;
+use crate::catalog::Catalog;
+use crate::runtime::Shared;
+use crate::runtime::signals::Signal;
+
+const TAKEN_IN_EVERY: Duration = Duration::from_secs(1);
+const STORED_EVERY: Duration = Duration::from_secs(60);
+
+pub(crate) struct Recording {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+}
+
+impl Recording {
+    pub fn start(shared: &Arc<Shared>, catalog: &Arc<Catalog>) -> Result<Worker<Recording>, EngineError> {
+        let work = Recording { shared: Arc::clone(shared), catalog: Arc::clone(catalog) };
+        Worker::start(work, Arc::<Signal>::default())
+    }
+
+    fn store(&self) -> Result<(), EngineError> {
+        let state = self.catalog.state();
+        self.shared.recorder.store(&*self.shared.storage, &|database| state.database(database).is_some())
+    }
+
+    /// Before the storage is closed. What cannot be stored then is lost, and nothing else.
+    pub fn store_last(&self) {
+        if self.shared.storage.is_writable()
+            && let Err(error) = self.store()
+        {
+            warn!(%error, "the last of the recorded workload was not stored");
+        }
+    }
+}
+
+impl Work for Recording {
+    const NAME: &'static str = "recording";
+    const DELAY: Duration = TAKEN_IN_EVERY;
+    /// When it was last stored.
+    type Memory = Option<Instant>;
+
+    fn round(&self, _turn: &Turn<'_>, stored: &mut Option<Instant>) -> Result<Next, Interrupted> {
+        self.shared.recorder.drain(&*self.shared.storage)?;
+        if stored.get_or_insert_with(Instant::now).elapsed() >= STORED_EVERY {
+            self.store()?;
+            *stored = Some(Instant::now());
+        }
+        Ok(Next::After(TAKEN_IN_EVERY))
+    }
+}

@@ -1,0 +1,379 @@
+//! Walks over the items of one snapshot, up to five times: a survey of shapes (on a sample of large containers), the scan, proofs of
+//! references, pairs of referrers and targets, and the targets of those. The walks that prove and compare go only over
+//! containers whose items cannot be found by their id alone.
+
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
+
+use quire_model::Model;
+use quire_profile::{
+    ContainerProfile, ContainerScan, DatabaseProfile, Found, ItemInput, ItemReader, ItemSequence, Relations,
+    Scan as ItemScan, ScanResult, Survey, Workload,
+};
+use quire_resource::ContainerDefinition;
+use quire_storage::{KeyRange, Scan, Snapshot};
+use quire_value::{Item, murmur};
+
+use super::lookups::Wanted;
+use crate::api::{EngineError, Position, corrupt};
+use crate::catalog::Container;
+use crate::items::visibility::Moment;
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, ITEMS, RID_PREFIX_BITS};
+use crate::store::scan;
+
+/// Items of a container that are scanned, unless the request says so.
+pub(crate) const SCAN_MAX_DEFAULT: u64 = 1_000_000;
+/// Items of a container that are all surveyed; of a larger one, some in each of this many places.
+const SURVEY_ALL_MAX: u64 = 20_000;
+const SURVEY_PLACES: u32 = 64;
+const SURVEY_ITEMS: usize = 300;
+
+#[derive(Clone, Debug)]
+pub(crate) struct BuildOptions {
+    /// Of a larger container a uniform sample of about so many items is scanned.
+    pub scan_max: u64,
+}
+
+/// A profile that is being built.
+pub(crate) struct ProfileBuild {
+    database: String,
+    view: ProfileView,
+    stage: Stage,
+    /// The container of the walk, and where the walk goes on.
+    place: usize,
+    range: Option<KeyRange>,
+    survey_place: u32,
+    state: BuildState,
+    now_ms: u64,
+    scan_max: u64,
+    done: u64,
+    total: u64,
+}
+
+/// Profiles of all containers, and what they were made of.
+pub(crate) struct BuiltProfile {
+    pub profile: DatabaseProfile,
+    pub made_of: Vec<MadeOf>,
+    pub sequences: Vec<ItemSequence>,
+    /// Of larger containers it is made of a sample of about so many items.
+    pub scan_max: u64,
+}
+
+/// A container as it was when it was scanned.
+pub(crate) struct MadeOf {
+    pub container: Weak<Container>,
+    pub positions: Vec<Position>,
+}
+
+/// What the walks look at; it does not change.
+pub(super) struct ProfileView {
+    pub sources: Vec<Source>,
+    pub snapshot: Box<dyn Snapshot>,
+}
+
+pub(super) struct Source {
+    pub container: Arc<Container>,
+    pub moment: Moment,
+    positions: Vec<Position>,
+    /// Items with a larger hash are counted and not scanned.
+    sampled_to: u64,
+}
+
+#[derive(Default)]
+struct BuildState {
+    survey: Survey,
+    scan: Option<ItemScan>,
+    results: Vec<ScanResult>,
+    relations: Option<Relations>,
+    wanted: Wanted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Survey,
+    Scan,
+    Prove,
+    Pair,
+    Compare,
+    Done,
+}
+
+impl ProfileBuild {
+    /// Of the items of these containers as they are now; deleted ones are left out.
+    pub fn start(
+        shared: &Arc<Shared>,
+        database: &str,
+        containers: Vec<Arc<Container>>,
+        options: &BuildOptions,
+    ) -> Result<ProfileBuild, EngineError> {
+        // Before the snapshot: see `Container::moment`.
+        let before: Vec<_> =
+            containers.iter().map(|own| (own.partitions.deleted_keys(), own.positions())).collect();
+        let snapshot = shared.storage.snapshot()?;
+        let mut sources = Vec::new();
+        for (container, (marks, positions)) in containers.into_iter().zip(before) {
+            if container.partitions.is_retired() {
+                continue;
+            }
+            let moment = container.moment_in(shared, &*snapshot, marks)?;
+            let sampled_to = sampled_to(container.usage().0, options.scan_max);
+            sources.push(Source { container, moment, positions, sampled_to });
+        }
+        let total = 2 * sources.iter().map(|source| source.container.usage().0).sum::<u64>();
+        let now_ms = u64::try_from(shared.clock.now_ms()).unwrap_or(0);
+        let (stage, place, range, survey_place) = (Stage::Survey, 0, None, 0);
+        let (database, state) = (database.to_owned(), BuildState::default());
+        let view = ProfileView { sources, snapshot };
+        let (scan_max, done) = (options.scan_max, 0);
+        Ok(ProfileBuild {
+            database,
+            view,
+            stage,
+            place,
+            range,
+            survey_place,
+            state,
+            now_ms,
+            scan_max,
+            done,
+            total,
+        })
+    }
+
+    /// Looks at some more items; true when that was the last of them.
+    pub fn step(&mut self, items_max: usize) -> Result<bool, EngineError> {
+        let is_over = match self.view.sources.get(self.place) {
+            None => true,
+            Some(_) if !self.is_visited() => {
+                self.place += 1;
+                self.place >= self.view.sources.len()
+            }
+            Some(_) => self.walk(items_max)?,
+        };
+        if is_over {
+            self.next_stage()?;
+        }
+        Ok(self.stage == Stage::Done)
+    }
+
+    /// Items that were looked at, and all that there are to look at.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.done, self.total.max(self.done))
+    }
+
+    fn is_visited(&self) -> bool {
+        match self.stage {
+            Stage::Survey | Stage::Scan | Stage::Pair => true,
+            Stage::Prove | Stage::Compare => self.state.wanted.is_wanted(self.place),
+            Stage::Done => false,
+        }
+    }
+
+    /// One page of the walk over a container; whether it was the last of the last container.
+    fn walk(&mut self, items_max: usize) -> Result<bool, EngineError> {
+        let source = &self.view.sources[self.place];
+        let sampling = self.stage == Stage::Survey && source.container.usage().0 > SURVEY_ALL_MAX;
+        let range = match self.range.take() {
+            _ if sampling => survey_range(source.container.number, self.survey_place),
+            Some(range) => range,
+            None => KeyRange::prefix(&keys::container_prefix(source.container.number)),
+        };
+        let rows_max = if sampling { SURVEY_ITEMS } else { items_max };
+        let page = self.view.snapshot.scan(&Scan { rows_max, ..scan(ITEMS, range.clone()) })?;
+        for (key, bytes) in &page.rows {
+            let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
+            let row = Row::parse(bytes)?;
+            if !source.container.is_gone(&row, &source.moment) {
+                self.state.look(self.stage, self.place, source, rid, &row)?;
+            }
+        }
+        if matches!(self.stage, Stage::Scan | Stage::Pair) {
+            self.done += page.rows.len() as u64;
+        }
+        self.survey_place += 1;
+        let has_more = if sampling { self.survey_place < SURVEY_PLACES } else { page.more };
+        match page.rows.into_iter().next_back() {
+            Some((last, _)) if has_more => {
+                self.range = Some(KeyRange { start: Bound::Excluded(last), ..range });
+            }
+            None if sampling && has_more => {}
+            _ => self.end_container(),
+        }
+        Ok(self.place >= self.view.sources.len())
+    }
+
+    /// A survey is followed by the scan of the same container.
+    fn end_container(&mut self) {
+        let source = &self.view.sources[self.place];
+        self.survey_place = 0;
+        match self.stage {
+            Stage::Survey => {
+                let survey = std::mem::take(&mut self.state.survey);
+                self.state.scan = Some(ItemScan::new(&source.container.definition, &survey));
+                self.stage = Stage::Scan;
+            }
+            Stage::Scan => {
+                let partitions = u32::try_from(source.container.partitions().len()).unwrap_or(u32::MAX);
+                let result = self.state.scan.take().map(|scan| scan.finish(0, self.now_ms, partitions));
+                self.state.results.extend(result);
+                self.stage = Stage::Survey;
+                self.place += 1;
+            }
+            Stage::Prove | Stage::Pair | Stage::Compare | Stage::Done => self.place += 1,
+        }
+    }
+
+    fn next_stage(&mut self) -> Result<(), EngineError> {
+        self.place = 0;
+        let (state, view) = (&mut self.state, &self.view);
+        let results = &state.results;
+        let relations = state.relations.get_or_insert_with(|| Relations::new(&scanned(view, results)));
+        self.stage = match self.stage {
+            Stage::Survey | Stage::Scan => {
+                let lookups = relations.lookups();
+                state.wanted = Wanted::new(&lookups, view);
+                state.wanted.answer_by_id(&lookups, view, relations)?;
+                Stage::Prove
+            }
+            Stage::Prove => {
+                std::mem::take(&mut state.wanted).answer_rest(relations);
+                relations.begin_pairs();
+                Stage::Pair
+            }
+            Stage::Pair => {
+                let lookups = relations.target_lookups();
+                state.wanted = Wanted::new(&lookups, view);
+                state.wanted.answer_by_id(&lookups, view, relations)?;
+                Stage::Compare
+            }
+            Stage::Compare | Stage::Done => {
+                std::mem::take(&mut state.wanted).answer_rest(relations);
+                Stage::Done
+            }
+        };
+        Ok(())
+    }
+
+    /// The profiles, without what was recorded. Containers that were deleted meanwhile are left out.
+    pub fn finish(self, model: Option<&Model>) -> BuiltProfile {
+        let scan_max = self.scan_max;
+        let Some(relations) = self.state.relations else {
+            let profile = DatabaseProfile { database: self.database, containers: Vec::new() };
+            return BuiltProfile { profile, made_of: Vec::new(), sequences: Vec::new(), scan_max };
+        };
+        let (mut containers, mut made_of, mut sequences) = (Vec::new(), Vec::new(), Vec::new());
+        for (source, result) in self.view.sources.iter().zip(self.state.results) {
+            if source.container.partitions.is_retired() {
+                continue;
+            }
+            let definition = &source.container.definition;
+            let nothing = Workload::new().container(&definition.id);
+            let mut profile = ContainerProfile::new(definition, result, &relations, nothing);
+            add_declared(&mut profile, model);
+            sequences.extend(profile.references.iter().map(|reference| ItemSequence {
+                container: definition.id.clone(),
+                path: reference.path.clone(),
+                to: reference.to.clone(),
+                key: reference.key.clone(),
+            }));
+            containers.push(profile);
+            made_of.push(MadeOf {
+                container: Arc::downgrade(&source.container),
+                positions: source.positions.clone(),
+            });
+        }
+        let profile = DatabaseProfile { database: self.database, containers };
+        BuiltProfile { profile, made_of, sequences, scan_max }
+    }
+}
+
+impl BuildState {
+    fn look(
+        &mut self,
+        stage: Stage,
+        place: usize,
+        source: &Source,
+        rid: u64,
+        row: &Row<'_>,
+    ) -> Result<(), EngineError> {
+        let (item, is_sampled) = (row.node()?, sample_hash(rid) <= source.sampled_to);
+        if stage == Stage::Survey {
+            self.survey.add(item);
+            return Ok(());
+        }
+        let partition_key = row.partition_key()?;
+        let bytes = u64::from(row.json_bytes);
+        let ts = u64::try_from(row.stamp.ts).unwrap_or(0);
+        let input = ItemInput { item, partition_key: &partition_key, bytes, ts };
+        match (stage, &mut self.scan, &mut self.relations) {
+            (Stage::Scan, Some(scan), _) if is_sampled => scan.add(input),
+            (Stage::Scan, Some(scan), _) => scan.not_scanned(1, bytes),
+            (Stage::Pair, _, Some(relations)) if is_sampled => {
+                relations.add(&source.container.definition.id, input);
+            }
+            (Stage::Prove | Stage::Compare, _, Some(relations)) => {
+                let found = Found { item, partition_key: &partition_key };
+                self.wanted.answer(place, found, relations);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Reads items that records name by number, as they are now.
+pub(crate) struct CurrentItems<'a> {
+    pub shared: &'a Shared,
+    pub containers: &'a [Arc<Container>],
+}
+
+impl ItemReader for CurrentItems<'_> {
+    fn item(&self, container: &str, number: u64) -> Option<Item> {
+        let container = self.containers.iter().find(|own| own.definition.id == container)?;
+        let moment = container.moment(self.shared);
+        let snapshot = container.snapshot(self.shared).ok()?;
+        let bytes = snapshot.get(ITEMS, &keys::item(container.number, number)).ok()??;
+        let row = Row::parse(&bytes).ok().filter(|row| !container.is_gone(row, &moment))?;
+        Item::from_bytes(row.item().to_vec()).ok()
+    }
+}
+
+fn scanned<'a>(view: &'a ProfileView, results: &'a [ScanResult]) -> Vec<ContainerScan<'a>> {
+    let definitions = view.sources.iter().map(|source| &source.container.definition);
+    definitions
+        .zip(results)
+        .map(|(definition, scan): (&ContainerDefinition, _)| ContainerScan { definition, scan })
+        .collect()
+}
+
+fn survey_range(container: u32, place: u32) -> KeyRange {
+    let prefix = place * ((1 << RID_PREFIX_BITS) / SURVEY_PLACES);
+    keys::items_from(container, keys::rid(prefix, 0))
+}
+
+/// The hash up to which items are in a sample of so many.
+fn sampled_to(items: u64, scan_max: u64) -> u64 {
+    if items <= scan_max {
+        return u64::MAX;
+    }
+    (u128::from(u64::MAX) * u128::from(scan_max) / u128::from(items)) as u64
+}
+
+fn sample_hash(rid: u64) -> u64 {
+    murmur::murmur128(&rid.to_be_bytes()).0
+}
+
+/// Names the links that references are declared as.
+fn add_declared(profile: &mut ContainerProfile, model: Option<&Model>) {
+    let links = model.map_or(&[][..], |model| &model.links);
+    for reference in &mut profile.references {
+        let declared = links.iter().find(|link| {
+            link.from.container == profile.container
+                && link.from.path.to_string() == reference.path
+                && link.to.container == reference.to
+        });
+        reference.declared = declared.map(|link| link.name.clone());
+    }
+}

@@ -1,0 +1,165 @@
+//! What a write changed: names of paths and lengths of arrays, no values.
+
+use quire_profile::{ArrayLength, Change, escaped};
+use quire_value::{Kind, Node};
+
+use super::hash::KeyedHash;
+
+const PATHS_MAX: usize = 64;
+/// Names by which items say of which type they are.
+const TYPE_NAMES: [&str; 5] = ["type", "kind", "entityType", "docType", "_type"];
+
+pub(super) fn of(
+    hash: &KeyedHash,
+    before: Option<(Node<'_>, u64)>,
+    after: Option<(Node<'_>, u64)>,
+) -> Change {
+    let mut walk = Walk { hash, change: Change::default(), path: Vec::new(), numbers: 0 };
+    if let (Some((before, _)), Some((after, _))) = (before, after) {
+        walk.compare(before, after);
+    }
+    let Walk { mut change, numbers, .. } = walk;
+    change.one_number = change.paths.len() == 1 && numbers == 1;
+    change.size_before = before.map(|(_, bytes)| bytes);
+    change.size_after = after.map(|(_, bytes)| bytes);
+    change.item_type = after.or(before).and_then(|(item, _)| item_type(hash, item));
+    change
+}
+
+fn item_type(hash: &KeyedHash, item: Node<'_>) -> Option<u64> {
+    TYPE_NAMES.iter().find_map(|name| item.get(name)?.as_str()).map(|name| hash.of(name))
+}
+
+struct Walk<'a> {
+    hash: &'a KeyedHash,
+    change: Change,
+    /// Segments down to where the walk is.
+    path: Vec<&'a str>,
+    /// Changed paths that are numbers before and after.
+    numbers: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn compare(&mut self, before: Node<'a>, after: Node<'a>) {
+        match (before.kind(), after.kind()) {
+            (Kind::Object, Kind::Object) => self.compare_objects(before, after),
+            (Kind::Array, Kind::Array) => self.compare_arrays(before, after),
+            (Kind::Number, Kind::Number) if before.as_number() != after.as_number() => {
+                self.numbers += 1;
+                self.changed();
+            }
+            (Kind::String, Kind::String) if before.as_text() != after.as_text() => self.changed(),
+            (Kind::Bool, Kind::Bool) if before.as_bool() != after.as_bool() => self.changed(),
+            (one, other) if one != other => self.changed(),
+            _ => {}
+        }
+    }
+
+    fn compare_objects(&mut self, before: Node<'a>, after: Node<'a>) {
+        let known = self.change.paths.len();
+        for (name, old) in before.members() {
+            self.path.push(name);
+            match after.get(name) {
+                Some(new) => self.compare(old, new),
+                None => self.changed(),
+            }
+            self.path.pop();
+        }
+        for (name, _) in after.members().filter(|(name, _)| before.get(name).is_none()) {
+            self.path.push(name);
+            self.changed();
+            self.path.pop();
+        }
+        if self.change.paths.len() > known && self.path.contains(&"*") {
+            self.note_element(after);
+        }
+    }
+
+    fn compare_arrays(&mut self, before: Node<'a>, after: Node<'a>) {
+        if before.len() != after.len() {
+            let (before, after) = (before.len() as u64, after.len() as u64);
+            self.change.lengths.push(ArrayLength { path: self.pointer(), before, after });
+            self.changed();
+            return;
+        }
+        self.path.push("*");
+        for (old, new) in before.elements().zip(after.elements()) {
+            self.compare(old, new);
+        }
+        self.path.pop();
+    }
+
+    fn changed(&mut self) {
+        let path = self.pointer();
+        if self.change.paths.len() < PATHS_MAX && !self.change.paths.contains(&path) {
+            self.change.paths.push(path);
+        }
+    }
+
+    /// The key of a changed object inside an array: its id, or its first text.
+    fn note_element(&mut self, element: Node<'a>) {
+        let text = |node: Node<'a>| node.as_text();
+        let key =
+            element.get("id").and_then(text).or_else(|| element.members().find_map(|(_, own)| text(own)));
+        let key = key.map(|key| self.hash.of(key));
+        if let Some(key) = key
+            && self.change.element_keys.len() < PATHS_MAX
+            && !self.change.element_keys.contains(&key)
+        {
+            self.change.element_keys.push(key);
+        }
+    }
+
+    fn pointer(&self) -> String {
+        self.path.iter().map(|name| format!("/{}", escaped(name))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_value::{Item, Limits};
+
+    use super::*;
+
+    fn change(before: &str, after: &str) -> Change {
+        let item = |text: &str| Item::from_json(text.as_bytes(), Limits::default()).expect("JSON");
+        let (before, after) = (item(before), item(after));
+        of(&KeyedHash::new(&[7; 32]), Some((before.root(), 1)), Some((after.root(), 2)))
+    }
+
+    #[test]
+    fn paths_of_what_changed() {
+        let found =
+            change(r#"{"a":1,"b":{"c":"x","d":[1,2]},"e":null}"#, r#"{"a":1,"b":{"c":"y","d":[1,2]},"f":1}"#);
+        assert_eq!(found.paths, ["/b/c", "/e", "/f"]);
+        assert!(!found.one_number && found.lengths.is_empty());
+        assert_eq!((found.size_before, found.size_after), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn one_number_and_nothing_else() {
+        assert!(change(r#"{"n":1,"s":"x"}"#, r#"{"n":2,"s":"x"}"#).one_number);
+        assert!(!change(r#"{"n":1,"s":"x"}"#, r#"{"n":2,"s":"y"}"#).one_number);
+        assert!(!change(r#"{"n":1}"#, r#"{"n":"1"}"#).one_number);
+        assert_eq!(change(r#"{"n":1}"#, r#"{"n":1}"#).paths, [""; 0]);
+    }
+
+    #[test]
+    fn arrays() {
+        let found = change(r#"{"a":[1]}"#, r#"{"a":[1,2,3]}"#);
+        assert_eq!(found.paths, ["/a"]);
+        assert_eq!(found.lengths, [ArrayLength { path: "/a".to_owned(), before: 1, after: 3 }]);
+        let found = change(
+            r#"{"h":[{"s":{"symbol":"A","high":1}},{"s":{"symbol":"B","high":1}}]}"#,
+            r#"{"h":[{"s":{"symbol":"A","high":2}},{"s":{"symbol":"B","high":3}}]}"#,
+        );
+        assert_eq!(found.paths, ["/h/*/s/high"]);
+    }
+
+    #[test]
+    fn no_value_is_in_it() {
+        let found = change(r#"{"secret":"alpha"}"#, r#"{"secret":"beta","type":"gamma"}"#);
+        let text = format!("{found:?}");
+        assert!(!["alpha", "beta", "gamma"].iter().any(|value| text.contains(value)), "{text}");
+    }
+}

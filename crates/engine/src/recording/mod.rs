@@ -1,0 +1,383 @@
+//! Recording: what is known of requests that were answered, without a value of any item.
+//!
+//! While a request runs, the engine notes what it does in its thread ([`observe`]). The server adds what only it knows (status, time,
+//! action) and hands the record in ([`Recorder::add`]): one push to a list that threads hardly share. A worker moves the lists to
+//! the workload of each database ([`Recorder::drain`]), which is stored every minute and when the engine is closed.
+//! Above [`RATE_MAX`] records a second whole actions are left out, and the rest stands for them.
+
+mod change; // what a write changed
+mod hash; // keyed hashes
+mod observed; // what a thread notes of the request that it runs
+mod rows; // workloads in the storage
+mod shapes; // queries without their values
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use quire_profile::{ActionSource, Operation, Record, RecordedQuery, Workload};
+use quire_sql::Parameters;
+use quire_storage::Storage;
+
+use self::hash::KeyedHash;
+pub use self::observed::Observed;
+pub(crate) use self::observed::{PageNote, note_query, note_read, note_returned, note_write};
+use self::shapes::Shapes;
+use crate::api::EngineError;
+use crate::store::Sequence;
+use crate::store::keys::WORKLOAD_SEQUENCE;
+
+const SHARDS: usize = 16;
+/// Records of a shard that wait to be taken in; beyond it they are dropped.
+const WAITING_MAX: usize = 8_192;
+/// Records a second above which actions are sampled.
+const RATE_MAX: f64 = 5_000.0;
+/// Executions of queries whose next page is known.
+const PAGES_MAX: usize = 4_096;
+
+pub(crate) struct Recorder {
+    is_on: AtomicBool,
+    hash: KeyedHash,
+    shards: Vec<Mutex<Shard>>,
+    shapes: Shapes,
+    /// One of so many actions is recorded.
+    one_in: AtomicU32,
+    databases: Mutex<HashMap<u32, Arc<Mutex<DatabaseRecord>>>>,
+    /// By hash of a continuation: the execution that goes on there.
+    pages: Vec<Mutex<HashMap<u64, u64>>>,
+    drained: Mutex<Instant>,
+    sequence: Sequence,
+}
+
+#[derive(Default)]
+struct Shard {
+    records: Vec<(u32, u32, Record)>,
+    dropped: HashMap<u32, u64>,
+}
+
+/// What is recorded of a database.
+#[derive(Default)]
+pub(crate) struct DatabaseRecord {
+    pub workload: Workload,
+    /// Numbers of containers by name: one that was made again is another one.
+    numbers: HashMap<Arc<str>, u32>,
+    is_changed: bool,
+}
+
+/// A request that was answered: what the server knows of it.
+pub struct AnsweredRequest {
+    pub operation: Operation,
+    pub status: u16,
+    pub sub_status: u32,
+    pub charge: f64,
+    pub bytes: u64,
+    pub micros: u64,
+    pub action: Option<(u64, ActionSource)>,
+    pub if_match: bool,
+    pub observed: Observed,
+}
+
+/// Where a request was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedPlace {
+    pub database: u32,
+    pub container: u32,
+    pub name: Arc<str>,
+    pub key_paths: Arc<[String]>,
+}
+
+impl Recorder {
+    pub fn new(secret: &[u8; 32]) -> Recorder {
+        Recorder {
+            is_on: AtomicBool::new(true),
+            hash: KeyedHash::new(secret),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shapes: Shapes::default(),
+            one_in: AtomicU32::new(1),
+            databases: Mutex::default(),
+            pages: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            drained: Mutex::new(Instant::now()),
+            sequence: Sequence::new(WORKLOAD_SEQUENCE),
+        }
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub fn switch(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Runs an engine call, and notes what it does.
+    pub fn observe<T>(&self, call: impl FnOnce() -> T) -> (T, Observed) {
+        match self.is_on() {
+            true => observed::observe(&self.hash, call),
+            false => (call(), Observed::default()),
+        }
+    }
+
+    pub fn hash_text(&self, text: &[u8]) -> u64 {
+        self.hash.of(text)
+    }
+
+    /// The shape of a query, by number.
+    pub fn shape(
+        &self,
+        place: &RecordedPlace,
+        (text, parameters): (&str, &Parameters),
+        has_key: bool,
+    ) -> Option<u64> {
+        self.shapes.of(place, text, parameters, has_key)
+    }
+
+    /// A request that was answered.
+    pub fn add(&self, place: &RecordedPlace, time_ms: u64, request: AnsweredRequest) {
+        let one_in = self.one_in.load(Ordering::Relaxed);
+        let sampled_by = request.action.map_or(time_ms ^ request.micros, |(action, _)| action);
+        let is_sampled =
+            one_in <= 1 || sampled_by.wrapping_mul(0x9e37_79b9_7f4a_7c15).is_multiple_of(u64::from(one_in));
+        let mut shard = self.shards[shard_of_thread()].lock();
+        if !is_sampled || shard.records.len() >= WAITING_MAX {
+            *shard.dropped.entry(place.database).or_default() += 1;
+            return;
+        }
+        let AnsweredRequest { observed, .. } = request;
+        let mut change = observed.change;
+        if let Some(change) = &mut change {
+            change.if_match = request.if_match;
+        }
+        let query = observed.query.and_then(|query| {
+            let shape = query.shape?;
+            Some(RecordedQuery {
+                shape,
+                execution: self.execution(query.continued, query.continues),
+                rows_read: query.rows_read,
+                returned: query.returned,
+                items: query.items,
+                is_last: query.continues.is_none(),
+                refused: request.status == 400 && query.is_order_refused,
+            })
+        });
+        let record = Record {
+            time_ms,
+            action: request.action,
+            container: Arc::clone(&place.name),
+            operation: request.operation,
+            status: request.status,
+            sub_status: request.sub_status,
+            charge: request.charge,
+            bytes: request.bytes,
+            micros: request.micros,
+            item: observed.item,
+            id: observed.id,
+            partition_key: observed.partition_key,
+            change,
+            query,
+            weight: one_in.max(1),
+        };
+        shard.records.push((place.database, place.container, record));
+    }
+
+    /// The number that all pages of an execution have.
+    fn execution(&self, continued: Option<u64>, continues: Option<u64>) -> u64 {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let pages = |token: u64| self.pages[(token as usize) % SHARDS].lock();
+        let known = continued.and_then(|token| pages(token).remove(&token));
+        let execution = known.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed) as u64);
+        if let Some(token) = continues {
+            let mut pages = pages(token);
+            if pages.len() >= PAGES_MAX / SHARDS {
+                pages.clear();
+            }
+            pages.insert(token, execution);
+        }
+        execution
+    }
+
+    /// Takes in what waits, and decides which part of the requests is recorded from now on.
+    pub fn drain(&self, storage: &dyn Storage) -> Result<(), EngineError> {
+        let mut drained = self.drained.lock();
+        let mut answered = 0.0;
+        let mut records = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let taken = std::mem::take(&mut shard.records);
+            let dropped = std::mem::take(&mut shard.dropped);
+            drop(shard);
+            for (database, count) in dropped {
+                answered += count as f64;
+                self.record_of(storage, database)?.lock().workload.drop_requests(count);
+            }
+            records.extend(taken);
+        }
+        // After the records: every shape that one of them names is there.
+        for (database, name, shape) in self.shapes.take_new() {
+            self.record_of(storage, database)?.lock().workload.add_shape(&name, &shape);
+        }
+        answered += records.len() as f64;
+        records.sort_by_key(|(.., record)| record.time_ms);
+        for (database, container, record) in records {
+            self.record_of(storage, database)?.lock().take_in(container, record);
+        }
+        let seconds = drained.elapsed().as_secs_f64();
+        if seconds >= 0.5 {
+            let one_in = (answered / seconds / RATE_MAX).ceil().clamp(1.0, 1_000_000.0);
+            self.one_in.store(one_in as u32, Ordering::Relaxed);
+            *drained = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// The workload of a database, with all that was answered until now.
+    pub fn current(
+        &self,
+        storage: &dyn Storage,
+        database: u32,
+    ) -> Result<Arc<Mutex<DatabaseRecord>>, EngineError> {
+        self.drain(storage)?;
+        self.record_of(storage, database)
+    }
+
+    fn record_of(
+        &self,
+        storage: &dyn Storage,
+        database: u32,
+    ) -> Result<Arc<Mutex<DatabaseRecord>>, EngineError> {
+        let mut databases = self.databases.lock();
+        if let Some(known) = databases.get(&database) {
+            return Ok(Arc::clone(known));
+        }
+        let workload = rows::load(storage, database)?;
+        let record = DatabaseRecord { workload, ..DatabaseRecord::default() };
+        let record = Arc::new(Mutex::new(record));
+        databases.insert(database, Arc::clone(&record));
+        Ok(record)
+    }
+
+    /// Forgets all that was recorded of a database.
+    pub fn forget(&self, storage: &dyn Storage, database: u32) -> Result<(), EngineError> {
+        let record = self.current(storage, database)?;
+        let mut record = record.lock();
+        *record = DatabaseRecord::default();
+        self.shapes.clear();
+        rows::remove(storage, &self.sequence, database)
+    }
+
+    /// Writes what has changed. `exists`: a database that is gone is forgotten.
+    pub fn store(&self, storage: &dyn Storage, exists: &dyn Fn(u32) -> bool) -> Result<(), EngineError> {
+        self.drain(storage)?;
+        self.databases.lock().retain(|database, _| exists(*database));
+        let all: Vec<_> =
+            self.databases.lock().iter().map(|(number, own)| (*number, Arc::clone(own))).collect();
+        for (database, record) in all {
+            let bytes = {
+                let mut record = record.lock();
+                std::mem::take(&mut record.is_changed).then(|| record.workload.to_bytes())
+            };
+            if let Some(bytes) = bytes
+                && let Err(error) = rows::put(storage, &self.sequence, (database, exists), &bytes)
+            {
+                record.lock().is_changed = true;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was stored before a database was seen to be gone is there when it returns; nothing comes after it.
+    pub fn settle(&self, storage: &dyn Storage) -> Result<(), EngineError> {
+        self.sequence.settle(storage)
+    }
+}
+
+impl DatabaseRecord {
+    fn take_in(&mut self, container: u32, record: Record) {
+        let known = self.numbers.get(&record.container).copied();
+        if known.is_some_and(|known| known != container) {
+            self.workload.forget(&record.container);
+        }
+        if known != Some(container) {
+            self.numbers.insert(Arc::clone(&record.container), container);
+        }
+        self.workload.record(record);
+        self.is_changed = true;
+    }
+}
+
+fn shard_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    }
+    OWN.with(|own| *own)
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_storage::memory::MemoryStorage;
+
+    use super::*;
+
+    fn place(database: u32, container: u32) -> RecordedPlace {
+        RecordedPlace { database, container, name: Arc::from("c"), key_paths: Arc::from([]) }
+    }
+
+    fn request(action: u64) -> AnsweredRequest {
+        AnsweredRequest {
+            operation: Operation::Read,
+            status: 200,
+            sub_status: 0,
+            charge: 1.0,
+            bytes: 10,
+            micros: 5,
+            action: Some((action, ActionSource::Header)),
+            if_match: false,
+            observed: Observed::default(),
+        }
+    }
+
+    fn reads(recorder: &Recorder, storage: &MemoryStorage, database: u32) -> u64 {
+        let record = recorder.current(storage, database).expect("a record");
+        let totals = record.lock().workload.container("c");
+        totals.operations.get(&Operation::Read).map_or(0, |totals| totals.count)
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted_and_the_rest_stands_for_it() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        recorder.one_in.store(4, Ordering::Relaxed);
+        (0..4_000).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
+        let counted = reads(&recorder, &storage, 1);
+        assert!((3_200..=4_800).contains(&counted), "{counted}");
+        let record = recorder.current(&storage, 1).expect("a record");
+        let kept = record.lock().workload.records().count() as u64;
+        assert_eq!(counted, 4 * kept);
+        let json = record.lock().workload.to_json(true, &|_| String::new());
+        assert_eq!(json.get("dropped").and_then(|dropped| dropped.as_u64()), Some(4_000 - kept));
+    }
+
+    #[test]
+    fn it_is_stored_read_again_and_forgotten() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        (0..5_000).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
+        recorder.add(&place(2, 1), 1_000, request(1));
+        recorder.store(&storage, &|_| true).expect("stores");
+        let again = Recorder::new(&[1; 32]);
+        assert_eq!((reads(&again, &storage, 1), reads(&again, &storage, 2)), (5_000, 1));
+        again.forget(&storage, 1).expect("forgets");
+        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 1), 0);
+        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 2), 1);
+    }
+
+    #[test]
+    fn a_container_that_is_made_again_begins_anew() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        (0..3).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
+        assert_eq!(reads(&recorder, &storage, 1), 3);
+        recorder.add(&place(1, 2), 2_000, request(9));
+        assert_eq!(reads(&recorder, &storage, 1), 1);
+    }
+}

@@ -1,0 +1,162 @@
+//! Profiles and advice over HTTP: from stored items to a finding, dismissed and opened again.
+
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+
+const PROFILE: &str = "/_quire/dbs/d/profile";
+const ADVICE: &str = "/_quire/dbs/d/advice";
+
+fn container(client: &Client, id: &str, key: &str) {
+    let body = format!(r#"{{"id":"{id}","partitionKey":{{"paths":["{key}"],"kind":"Hash","version":2}}}}"#);
+    client.must(201, "POST", "/dbs/d/colls", &[], &body);
+}
+
+fn create(client: &Client, container: &str, key: &str, item: &Value) {
+    let key = json!([key]).to_string();
+    let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
+    client.must(201, "POST", &format!("/dbs/d/colls/{container}/docs"), &headers, &item.to_string());
+}
+
+/// 300 orders of 100 customers; the customers of 15 orders are not there.
+fn shop() -> Client {
+    let client = Client::start(1);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    container(&client, "customers", "/id");
+    container(&client, "orders", "/city");
+    container(&client, "empty", "/pk");
+    for n in 0..100 {
+        let id = format!("c-{n}");
+        let item = json!({"id": id, "name": format!("Secret Name {n}"), "since": 2000 + n % 20});
+        create(&client, "customers", &id, &item);
+    }
+    for n in 0..300 {
+        let customer = if n % 20 == 7 { format!("gone-{}", n % 5) } else { format!("c-{}", n % 100) };
+        let city = ["Graz", "Linz", "Wien"][n % 3];
+        let item = json!({"id": format!("o-{n}"), "city": city, "customerId": customer, "total": n * 7 % 90});
+        create(&client, "orders", city, &item);
+    }
+    client
+}
+
+fn body(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
+}
+
+fn profile(client: &Client, container: &str) -> Value {
+    body(&client.must(200, "GET", &format!("/_quire/dbs/d/colls/{container}/profile"), &[], ""))
+}
+
+#[test]
+fn a_profile_is_what_is_stored() {
+    let client = shop();
+    client.must(404, "GET", "/_quire/dbs/d/colls/orders/profile", &[], "");
+    assert_eq!(body(&client.must(200, "GET", PROFILE, &[], "")), json!({"database": "d", "containers": []}));
+    let job = client.run_job(PROFILE, "");
+    assert_eq!((&job["kind"], &job["database"]), (&json!("profile"), &json!("d")));
+    assert_eq!(job["progress"]["done"], 800);
+    let orders = profile(&client, "orders");
+    assert_eq!(orders["items"]["count"], 300);
+    assert_eq!((&orders["revision"], &orders["partitions"]), (&json!(1), &json!(1)));
+    assert_eq!(orders["partitionKey"]["values"], 3);
+    let reference = &orders["references"][0];
+    assert_eq!(
+        (&reference["path"], &reference["to"]["container"]),
+        (&json!("/customerId"), &json!("customers"))
+    );
+    assert_eq!(reference["dangling"], 0.05);
+    assert_eq!(profile(&client, "empty")["items"], json!({"count": 0, "scanned": 0, "bytes": 0}));
+    let customers = profile(&client, "customers");
+    assert_eq!(customers["items"]["count"], 100);
+    assert!(!customers.to_string().contains("Secret"), "{customers}");
+    let all = body(&client.must(200, "GET", PROFILE, &[], ""));
+    assert_eq!(all["containers"], json!([customers, profile(&client, "empty"), orders]));
+}
+
+#[test]
+fn a_sample_is_scanned_of_what_is_larger() {
+    let client = shop();
+    client.run_job(PROFILE, r#"{"containers":["orders"],"scanMax":100}"#);
+    let items = profile(&client, "orders")["items"].clone();
+    let scanned = items["scanned"].as_u64().expect("a number");
+    assert_eq!(items["count"], 300);
+    assert!((50..=150).contains(&scanned), "{scanned}");
+    client.must(404, "GET", "/_quire/dbs/d/colls/customers/profile", &[], "");
+    // Advice does not go by a smaller sample than usual.
+    client.run_job(ADVICE, "");
+    assert_eq!(profile(&client, "orders")["revision"], 2);
+    assert_eq!(profile(&client, "orders")["items"]["scanned"], 300);
+}
+
+#[test]
+fn advice_finds_what_is_wrong_and_remembers_what_was_decided() {
+    let client = shop();
+    let before = body(&client.must(200, "GET", ADVICE, &[], ""));
+    assert_eq!((&before["revision"], &before["findings"]), (&json!(0), &json!([])));
+    let job = client.run_job(ADVICE, r#"{"thresholds":{"minItems":100}}"#);
+    assert_eq!((&job["kind"], &job["result"]["findings"]), (&json!("advice"), &json!(1)));
+    let list = body(&client.must(200, "GET", ADVICE, &[], ""));
+    assert_eq!((&list["database"], &list["revision"]), (&json!("d"), &json!(1)));
+    assert_eq!(list["looked"]["containers"], 3);
+    let finding = &list["findings"][0];
+    assert_eq!(finding["rule"], "dangling-references");
+    assert_eq!((&finding["container"], &finding["path"]), (&json!("orders"), &json!("/customerId")));
+    assert_eq!(finding["state"], "open");
+    let (id, example) = (finding["id"].as_str().expect("an id"), &finding["evidence"]["examples"][0]);
+    assert_eq!(finding["before"]["id"], example["id"]);
+    assert!(finding["before"]["customerId"].as_str().is_some_and(|id| id.starts_with("gone-")), "{finding}");
+    let refused = client.must(400, "POST", &format!("{ADVICE}/{id}/apply"), &[], "");
+    assert!(refused.body.contains("Applying a finding of the kind 'model'"), "{}", refused.body);
+    let dismiss = format!("{ADVICE}/{id}/dismiss");
+    client.must(400, "POST", &dismiss, &[], "{}");
+    let dismissed = body(&client.must(200, "POST", &dismiss, &[], r#"{"reason":"kept for the record"}"#));
+    assert_eq!(
+        (&dismissed["state"], &dismissed["reason"]),
+        (&json!("dismissed"), &json!("kept for the record"))
+    );
+    client.run_job(ADVICE, r#"{"thresholds":{"minItems":100}}"#);
+    let again = body(&client.must(200, "GET", ADVICE, &[], ""));
+    assert_eq!((&again["revision"], &again["findings"][0]["state"]), (&json!(2), &json!("dismissed")));
+    let opened = body(&client.must(200, "POST", &format!("{ADVICE}/{id}/reopen"), &[], ""));
+    assert_eq!((&opened["state"], &opened["reason"]), (&json!("open"), &Value::Null));
+    // What is put right is found no more.
+    for n in 0..5 {
+        create(&client, "customers", &format!("gone-{n}"), &json!({"id": format!("gone-{n}"), "name": "n"}));
+    }
+    client.run_job(ADVICE, r#"{"thresholds":{"minItems":100}}"#);
+    assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"], json!([]));
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said() {
+    let client = Client::start(1);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    for (path, order) in [
+        (PROFILE, "[]"),
+        (PROFILE, r#"{"containers":"c"}"#),
+        (PROFILE, r#"{"scanMax":0}"#),
+        (PROFILE, r#"{"scanmax":1}"#),
+        (ADVICE, "7"),
+        (ADVICE, r#"{"standsForDays":0}"#),
+        (ADVICE, r#"{"standsForDays":"7"}"#),
+        (ADVICE, r#"{"thresholds":{"minThings":1}}"#),
+        (ADVICE, r#"{"thresholds":{"minItems":-1}}"#),
+        (ADVICE, r#"{"containers":[1]}"#),
+        (ADVICE, r#"{"days":1}"#),
+    ] {
+        client.must(400, "POST", path, &[], order);
+    }
+    for path in [PROFILE, ADVICE] {
+        client.must(404, "POST", path, &[], r#"{"containers":["missing"]}"#);
+        client.must(404, "POST", &path.replace("/d/", "/other/"), &[], "");
+        client.must(404, "GET", &path.replace("/d/", "/other/"), &[], "");
+    }
+    for act in ["apply", "dismiss", "reopen"] {
+        client.must(404, "POST", &format!("{ADVICE}/a-1/{act}"), &[], r#"{"reason":"x"}"#);
+    }
+    let what_if = client.must(400, "POST", "/_quire/dbs/d/what-if", &[], "{}").body;
+    assert!(what_if.contains("What-if is not supported"), "{what_if}");
+    // An empty database has nothing to say.
+    client.run_job(ADVICE, "");
+    assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"], json!([]));
+}
