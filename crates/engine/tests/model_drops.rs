@@ -133,12 +133,11 @@ fn marks_of_a_build_go_with_their_declaration() {
     let (counted, met, free) = (is_counted, Arc::clone(&is_met), Arc::clone(&is_free));
     library.calls.set_hook(move |call| match call {
         Call::Commit(_) if is_thread("quire-jobs") => counted.store(true, Ordering::SeqCst),
-        // Behind the items of the first commit.
-        Call::Visit(scan) if is_thread("quire-jobs") && scan.space == Space(1) => {
-            if counted.load(Ordering::SeqCst) {
-                met.store(true, Ordering::SeqCst);
-                wait_until("the build may go on", || free.load(Ordering::SeqCst));
-            }
+        Call::Visit(scan)
+            if is_thread("quire-jobs") && scan.space == Space(1) && counted.load(Ordering::SeqCst) =>
+        {
+            met.store(true, Ordering::SeqCst); // behind the items of the first commit
+            wait_until("the build may go on", || free.load(Ordering::SeqCst));
         }
         _ => {}
     });

@@ -163,7 +163,7 @@ fn a_point_read_is_of_one_moment() {
     let put = |round: u64| {
         bench.upsert("authors", &format!(r#"{{"id":"a0","n":{round}}}"#));
         bench.upsert("books", &format!(r#"{{"id":"b0","n":{round},"authors":[{{"id":"a0"}}]}}"#));
-        if round % 4 == 0 {
+        if round.is_multiple_of(4) {
             std::thread::sleep(Duration::from_micros(200)); // for what is read to be kept
         }
     };
