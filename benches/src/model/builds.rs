@@ -25,6 +25,9 @@ pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     fill(quire.port, size)?;
     let rewrite = fill(quire.port, size)?; // every item again
     let scan = scan(quire.port, size)?;
+    let profile = profiled(&mut client)?;
+    let ratio = profile.as_secs_f64() / scan.as_secs_f64();
+    table.at_most("profile of all items, to a scan (time)", ratio, 3.0, "x");
     client.put_model("built", &json!({ "version": 1, "links": [link()] }))?;
     let index = client.wait_for_jobs()?;
     table.at_least(
@@ -54,7 +57,7 @@ pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     waiter.join().expect("the thread does not panic")?;
     table.at_least("writers beside a build, to alone (rate)", beside / alone, 0.7, "x");
     let shown = format!(
-        "{} items: scan {scan:.1?}, index {index:.1?}, rewrite {rewrite:.1?}, values {values:.1?}, writers {alone:.0}/s and {beside:.0}/s",
+        "{} items: scan {scan:.1?}, profile {profile:.1?}, index {index:.1?}, rewrite {rewrite:.1?}, values {values:.1?}, writers {alone:.0}/s and {beside:.0}/s",
         size.items
     );
     table.note("builds", shown);
@@ -66,6 +69,12 @@ fn spoiled() -> serde_json::Value {
     let mut model = counted();
     model["copies"][0]["fields"] = json!({ "name": "t.name", "born": "t.born" });
     model
+}
+
+fn profiled(client: &mut Client) -> Result<Duration> {
+    let link = "_quire/dbs/built/profile";
+    client.send("POST", link, ("_quire", link), &json!({}))?;
+    client.wait_for_jobs()
 }
 
 fn fill(port: u16, size: Size) -> Result<Duration> {

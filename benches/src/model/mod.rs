@@ -7,6 +7,7 @@
 mod builds; // declarations over items that are there
 mod creates; // adding books
 mod reads; // following links
+mod record; // what recording requests costs
 mod rename; // an author with many books
 
 use std::path::Path;
@@ -40,7 +41,7 @@ const CONNECTIONS: usize = 16;
 const IN_A_BATCH: u64 = 100;
 const JOB_WAIT: Duration = Duration::from_secs(1800);
 
-const PARTS: [&str; 4] = ["creates", "reads", "rename", "builds"];
+const PARTS: [&str; 5] = ["creates", "reads", "rename", "builds", "record"];
 
 /// All parts, or those that are named.
 pub fn run(binary: &Path, size: Size, parts: &[&str]) -> Result<()> {
@@ -61,6 +62,9 @@ pub fn run(binary: &Path, size: Size, parts: &[&str]) -> Result<()> {
     }
     if is_asked("builds") {
         builds::run(&quire, size, &mut table)?;
+    }
+    if is_asked("record") {
+        record::run(binary, size, &mut table)?;
     }
     table.print();
     Ok(())
