@@ -565,3 +565,26 @@ fn what_is_committed_while_a_build_begins_counts() {
     let author = stored(&engine).into_iter().find(|(name, _)| name == "authors").unwrap().1.to_text();
     assert!(author.contains(r#""n":1"#), "{author}");
 }
+
+/// New versions may be much larger than what is stored: fewer items are then written together.
+#[test]
+fn small_items_that_become_large_are_built_in_smaller_commits() {
+    let engine = open(Arc::new(MemoryStorage::new()));
+    database(&engine, "d");
+    let (authors, books) = (container(&engine, "authors", &["/id"]), container(&engine, "books", &["/id"]));
+    let about = "x".repeat(90 << 10);
+    write(&engine, &authors, WriteKind::Upsert, &format!(r#"{{"id":"a","about":"{about}"}}"#)).unwrap();
+    for book in 0..400 {
+        write(&engine, &books, WriteKind::Upsert, &format!(r#"{{"id":"b{book}","author":{{"id":"a"}}}}"#))
+            .unwrap();
+    }
+    let model = r#"{"version":1,"links":[{"name":"l","from":{"container":"books","path":"/author/id"},
+        "to":{"container":"authors"}}],"copies":[{"name":"c","link":"l","fields":{"about":"t.about"}}]}"#;
+    put(&engine, model).unwrap();
+    let jobs = finish(&engine);
+    let (state, result) = last_build(&jobs);
+    assert_eq!(state, JobState::Done, "{}", result.to_json());
+    assert!(findings(&engine).is_empty());
+    let large = stored(&engine).iter().filter(|(_, item)| item.to_text().len() > 90 << 10).count();
+    assert_eq!(large, 401);
+}

@@ -155,6 +155,7 @@ impl<'a> Walk<'a> {
                 claim.commit(advance, Vec::new())?
             }
             (Visited::Refused(error), _) => return Ok(Some(error.to_string())),
+            (Visited::TooLarge, _) => return Ok(Some("the items are too large for one commit".to_owned())),
             (Visited::Done { .. } | Visited::DuplicateKey { .. } | Visited::NoModel, _) => {}
         }
         Ok(None)

@@ -173,6 +173,7 @@ impl Repair<'_> {
                 claim.commit(advance, Vec::new())?
             }
             (Visited::Refused(error), _) => return Ok(Some(error.to_string())),
+            (Visited::TooLarge, _) => return Ok(Some("the items are too large for one commit".to_owned())),
             (Visited::Done { .. } | Visited::DuplicateKey { .. } | Visited::NoModel, _) => {}
         }
         Ok(None)

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use quire_model::{ItemError, TargetKey};
-use quire_storage::{Op, Snapshot};
+use quire_storage::{Op, Scan, Snapshot};
 
 use super::locks::lock_named_target;
 use super::slot::Slot;
@@ -62,6 +62,8 @@ pub(crate) enum Visited {
     Refused(ItemError),
     /// Two items have one key of a link: the second of them.
     DuplicateKey { link: String, rid: u64, value: String },
+    /// Together they are more than a commit may have; fewer of them are not.
+    TooLarge,
     /// No model names the container any more.
     NoModel,
 }
@@ -104,6 +106,7 @@ pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<Vis
             Ok(Attempt::Again(more)) => locks.extend(&more),
             Ok(Attempt::Ended(visited)) => return Ok(visited),
             Err(EngineError::RefusedByModel(error)) => return Ok(Visited::Refused(error)),
+            Err(EngineError::ItemTooLarge { .. }) if order.rids.len() > 1 => return Ok(Visited::TooLarge),
             Err(error) => return Err(error),
         }
     }
@@ -162,29 +165,33 @@ fn attempt(
     }
 }
 
-/// The rows of the items as the snapshot has them.
+/// The rows of the items as the snapshot has them. Items that were neighbours before they were locked mostly still are.
 fn read_rows(ground: &Ground<'_>, order: &VisitOrder<'_>) -> Result<Vec<Option<Vec<u8>>>, EngineError> {
-    let number = order.container.number;
-    let (Some(first), Some(last), false) = (order.rids.first(), order.rids.last(), order.rows.is_empty())
-    else {
-        let keys: Vec<Vec<u8>> = order.rids.iter().map(|rid| keys::item(number, *rid)).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        return Ok(ground.snapshot.multi_get(keys::ITEMS, &keys)?);
-    };
-    let mut range = keys::items_from(number, *first);
-    range.end = Bound::Included(keys::item(number, *last));
-    let mut rows = HashMap::with_capacity(order.rids.len());
-    loop {
-        let page = ground.snapshot.scan(&scan(keys::ITEMS, range.clone()))?;
-        let next = page.rows.last().filter(|_| page.more).map(|(key, _)| Bound::Excluded(key.clone()));
-        let found = page.rows.into_iter().filter_map(|(key, row)| Some((keys::rid_of_item_key(&key)?, row)));
-        rows.extend(found);
-        match next {
-            Some(next) => range.start = next,
-            None => break,
+    let (number, rids) = (order.container.number, order.rids);
+    let mut rows = vec![None; rids.len()];
+    let mut scanned = 0;
+    if let (Some(first), Some(last), false) = (rids.first(), rids.last(), order.rows.is_empty()) {
+        let mut range = keys::items_from(number, *first);
+        range.end = Bound::Included(keys::item(number, *last));
+        let page = Scan { rows_max: 2 * rids.len(), ..scan(keys::ITEMS, range) };
+        let page = ground.snapshot.scan(&page)?;
+        scanned = rids.len();
+        for (key, row) in page.rows {
+            let rid = keys::rid_of_item_key(&key).unwrap_or_default();
+            let at = rids.binary_search(&rid);
+            if let Ok(at) = at {
+                rows[at] = Some(row);
+            }
+            if page.more {
+                scanned = at.map_or_else(|at| at, |at| at + 1);
+            }
         }
     }
-    Ok(order.rids.iter().map(|rid| rows.remove(rid)).collect())
+    let keys: Vec<Vec<u8>> = rids[scanned..].iter().map(|rid| keys::item(number, *rid)).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let others = ground.snapshot.multi_get(keys::ITEMS, &keys)?;
+    rows.splice(scanned.., others);
+    Ok(rows)
 }
 
 /// Items that are still there, visible or not.
@@ -243,8 +250,12 @@ impl Unit<'_> {
             if slot.live().is_none() || slot.after.is_none() {
                 continue;
             }
-            let is_asked =
-                |link: &&usize| !is_counting || self.ground.link_declaration(**link).state.is_counting();
+            // What a link finds by an index is known when that is made.
+            let is_counted = |link: usize| {
+                let is_found_by_place = !self.ground.link(link).link.has_key_index();
+                is_found_by_place && self.ground.link_declaration(link).state.is_counting()
+            };
+            let is_asked = |link: &&usize| !is_counting || is_counted(**link);
             for link in own.links_from.iter().filter(is_asked) {
                 let (references, dangling) = self.references_of(slot, *link, &mut targets)?;
                 let copies = own.owned_copies.iter().filter(|copy| model.rules.copies[**copy].link == *link);

@@ -11,7 +11,7 @@
 //! first served (shared neighbours together); an entry is in the table only while someone holds or waits for it;
 //! dropping [`Held`] releases, also when the holder panics.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ use crate::sync::{Condvar, Mutex, MutexGuard, RandomState, shards};
 const SHARDS: usize = shards(64);
 /// More than this many waiting for one key is not worth queueing: the client retries.
 const WAITERS_MAX: usize = 1024;
+/// Locks of a set that are moved aside for another one: a build locks thousands together.
+const FEW: usize = 32;
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,23 +59,27 @@ pub(crate) struct LockTable {
     wait_max: Duration,
 }
 
-/// Locks to take together.
+/// Locks to take together, each once, in the order of their keys.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LockSet(SmallVec<[(u64, Mode); 4]>);
+pub(crate) struct LockSet {
+    few: SmallVec<[(u64, Mode); 4]>,
+    /// All of them, once there are more than [`FEW`].
+    many: BTreeMap<u64, Mode>,
+}
 
 impl LockSet {
-    /// Whether who holds this set holds the other one.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.few.is_empty() && self.many.is_empty()
     }
 
+    /// Whether who holds this set holds the other one.
     pub fn covers(&self, other: &LockSet) -> bool {
-        other.0.iter().all(|(key, mode)| self.mode_of(*key).is_some_and(|own| own >= *mode))
+        other.iter().all(|(key, mode)| self.mode_of(key).is_some_and(|own| own >= mode))
     }
 
     /// Adds what another set has.
     pub fn extend(&mut self, other: &LockSet) {
-        other.0.iter().for_each(|(key, mode)| self.insert(*key, *mode));
+        other.iter().for_each(|(key, mode)| self.insert(key, mode));
     }
 
     /// What is left of this set for one who holds the other one. `None`: something is held, but not in the mode that is asked
@@ -81,22 +87,41 @@ impl LockSet {
     #[allow(dead_code, reason = "transactions of modelled containers use it")]
     pub fn beyond(&self, held: &LockSet) -> Option<LockSet> {
         let is_more = |key: u64, mode: Mode| held.mode_of(key).is_some_and(|own| own < mode);
-        if self.0.iter().any(|(key, mode)| is_more(*key, *mode)) {
+        if self.iter().any(|(key, mode)| is_more(key, mode)) {
             return None;
         }
-        Some(LockSet(self.0.iter().filter(|(key, _)| held.mode_of(*key).is_none()).copied().collect()))
+        let mut rest = LockSet::default();
+        let others = self.iter().filter(|(key, _)| held.mode_of(*key).is_none());
+        others.for_each(|(key, mode)| rest.insert(key, mode));
+        Some(rest)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, Mode)> {
+        self.few.iter().copied().chain(self.many.iter().map(|(key, mode)| (*key, *mode)))
     }
 
     fn mode_of(&self, key: u64) -> Option<Mode> {
-        self.0.binary_search_by_key(&key, |&(key, _)| key).ok().map(|at| self.0[at].1)
+        if !self.many.is_empty() {
+            return self.many.get(&key).copied();
+        }
+        self.few.binary_search_by_key(&key, |&(key, _)| key).ok().map(|at| self.few[at].1)
     }
 
     fn insert(&mut self, key: u64, mode: Mode) {
-        match self.0.binary_search_by_key(&key, |&(key, _)| key) {
-            Ok(at) => self.0[at].1 = self.0[at].1.max(mode),
+        if !self.many.is_empty() {
+            let own = self.many.entry(key).or_insert(mode);
+            *own = mode.max(*own);
+            return;
+        }
+        match self.few.binary_search_by_key(&key, |&(key, _)| key) {
+            Ok(at) => self.few[at].1 = self.few[at].1.max(mode),
             #[cfg(feature = "schedules")]
-            Err(_) if is_put_back(Race::LocksUnordered) => self.0.push((key, mode)),
-            Err(at) => self.0.insert(at, (key, mode)),
+            Err(_) if is_put_back(Race::LocksUnordered) => self.few.push((key, mode)),
+            Err(_) if self.few.len() == FEW => {
+                self.many.extend(self.few.drain(..));
+                self.many.insert(key, mode);
+            }
+            Err(at) => self.few.insert(at, (key, mode)),
         }
     }
 }
@@ -145,7 +170,7 @@ impl LockTable {
     /// Takes all locks of the set, waiting for each; `Contended` when the wait is hopeless.
     pub fn take(&self, set: &LockSet) -> Result<Held<'_>, EngineError> {
         let mut held = Held { table: self, keys: SmallVec::new() };
-        for &(key, mode) in &set.0 {
+        for (key, mode) in set.iter() {
             self.take_one(key, mode)?;
             held.keys.push(key);
         }
@@ -155,7 +180,7 @@ impl LockTable {
     /// Takes all locks of the set if nobody holds or waits for one of them.
     pub fn try_take(&self, set: &LockSet) -> Option<Held<'_>> {
         let mut held = Held { table: self, keys: SmallVec::new() };
-        for &(key, mode) in &set.0 {
+        for (key, mode) in set.iter() {
             let mut shard = self.shard(key);
             let lock = shard.entry(key).or_default();
             if !lock.grants(mode) {
@@ -310,12 +335,36 @@ mod tests {
         set
     }
 
+    /// As a set in the order of keys, whatever its size and the order in which locks come.
+    #[test]
+    fn a_large_set_is_in_order_and_has_each_lock_once() {
+        for count in [FEW as u64 - 1, FEW as u64, FEW as u64 + 1, 100_000] {
+            let mut set = LockSet::default();
+            let mixed = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            for number in (0..count).chain(0..count / 2) {
+                set.insert(mixed(number), if number < count / 2 { Mode::Exclusive } else { Mode::Shared });
+                set.insert(mixed(number), Mode::Shared);
+            }
+            let mut expected: Vec<(u64, Mode)> = (0..count)
+                .map(|number| {
+                    (mixed(number), if number < count / 2 { Mode::Exclusive } else { Mode::Shared })
+                })
+                .collect();
+            expected.sort_by_key(|(key, _)| *key);
+            assert_eq!(set.iter().collect::<Vec<_>>(), expected);
+            let mut shared = LockSet::default();
+            expected.iter().for_each(|(key, _)| shared.insert(*key, Mode::Shared));
+            assert!(set.covers(&shared) && !shared.covers(&set));
+            shared.extend(&set);
+            assert!(shared.covers(&set) && !LockSet::default().covers(&set));
+        }
+    }
+
     #[test]
     fn a_set_holds_each_key_once_in_its_strongest_mode() {
         let table = LockTable::new();
         let set = set(&table, &[(b"a", Mode::Shared), (b"a", Mode::Exclusive), (b"a", Mode::Shared)]);
-        assert_eq!(set.0.len(), 1);
-        assert_eq!(set.0[0].1, Mode::Exclusive);
+        assert_eq!(set.iter().map(|(_, mode)| mode).collect::<Vec<_>>(), [Mode::Exclusive]);
     }
 
     #[test]
@@ -353,8 +402,8 @@ mod tests {
     fn a_failed_set_gives_back_what_it_had() {
         let table = LockTable::with_limits(0, Duration::from_secs(5));
         let both = set(&table, &[(b"a", Mode::Exclusive), (b"b", Mode::Exclusive)]);
-        let last = LockSet(SmallVec::from_slice(&both.0[1..]));
-        let first = LockSet(SmallVec::from_slice(&both.0[..1]));
+        let last = LockSet { few: SmallVec::from_slice(&both.few[1..]), ..LockSet::default() };
+        let first = LockSet { few: SmallVec::from_slice(&both.few[..1]), ..LockSet::default() };
         let _held = table.take(&last).expect("free");
         assert!(table.take(&both).is_err());
         assert!(table.take(&first).is_ok());

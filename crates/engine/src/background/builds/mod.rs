@@ -71,6 +71,8 @@ enum BuildVisit {
     /// All of them were right: how far the build is now.
     Nothing(BuildPlace),
     Problem(Problem),
+    /// Together they are more than a commit may have.
+    TooLarge,
     NoModel,
 }
 
@@ -186,21 +188,22 @@ impl Build<'_> {
             self.pass_barrier(&container)?;
         }
         let from = claim.done();
-        let mut done = from;
+        let (mut done, mut count_max) = (from, usize::MAX);
         for _ in 0..UNWRITTEN_CHUNKS {
-            let (rids, rows) = self.page(&container, place.rid)?;
-            let Some(last) = rids.last().copied() else {
+            let (mut rids, mut rows) = self.page(&container, place.rid)?;
+            rids.truncate(count_max);
+            rows.truncate(count_max);
+            if rids.is_empty() {
                 return self.keep(claim, &place.past_container(), done);
-            };
+            }
             match self.visit(claim, &container, (&rids, &rows), &place, (work, done))? {
                 BuildVisit::Committed => return Ok(Step::More),
                 BuildVisit::Nothing(next) => (place, done) = (next, done + rids.len() as u64),
-                // One by one, to find which of them it is.
+                // Their new versions may be much larger than they are.
+                BuildVisit::TooLarge => count_max = rids.len() / 2,
                 BuildVisit::Problem(_) if done > from => break,
-                BuildVisit::Problem(_) if rids.len() > 1 => {
-                    return self.one_by_one(claim, &container, &rids, place, work);
-                }
-                BuildVisit::Problem(problem) => return self.fail(claim, &container, place, last, problem),
+                // Which of them is it, and is it still so?
+                BuildVisit::Problem(_) => return self.one_by_one(claim, &container, &rids, place, work),
                 // The next step looks at the model again.
                 BuildVisit::NoModel => return Ok(Step::More),
             }
@@ -225,7 +228,7 @@ impl Build<'_> {
                     place = next;
                 }
                 BuildVisit::Problem(problem) => return self.fail(claim, container, place, *rid, problem),
-                BuildVisit::NoModel => return Ok(Step::More),
+                BuildVisit::TooLarge | BuildVisit::NoModel => return Ok(Step::More),
             }
         }
         Ok(Step::More)
@@ -278,6 +281,7 @@ impl Build<'_> {
             (Visited::DuplicateKey { link, rid, value }, _) => {
                 BuildVisit::Problem(Problem::DuplicateKey { link, rid, value })
             }
+            (Visited::TooLarge, _) => BuildVisit::TooLarge,
             (Visited::NoModel | Visited::Done { .. }, _) => BuildVisit::NoModel,
         })
     }
@@ -404,6 +408,7 @@ impl Build<'_> {
             failed.count() > 0
         })?;
         for name in &names {
+            place.forget(name);
             let mut failed = Object::new();
             failed.set("declaration", name.as_str());
             failed.set("error", error.as_str());

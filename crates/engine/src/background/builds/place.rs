@@ -77,6 +77,11 @@ impl BuildPlace {
         next
     }
 
+    /// A declaration that fails has no figures: not all of its items were seen.
+    pub fn forget(&mut self, declaration: &str) {
+        self.figures.remove(declaration);
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut json = Object::new();
         json.set("stage", self.stage.name());

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quire_sql::{FOLLOWED_MEMBER, Item};
-use quire_value::text;
+use quire_value::Value;
 
 use super::PageLinks;
 use crate::api::{Answer, Cancel, EngineError, FollowRequest, ItemRead, Position, ReadItem, charge, corrupt};
@@ -67,14 +67,13 @@ fn find(
     links.start_item();
     let member = links.member(&item)?.ok_or_else(|| corrupt("links that are not read"))?;
     links.row_sent();
+    let mut value = item.to_value();
+    if let Value::Object(object) = &mut value {
+        object.remove(FOLLOWED_MEMBER); // of an item that was written before there was a model
+        object.set(FOLLOWED_MEMBER, member);
+    }
     let mut body = Vec::with_capacity(row.json_bytes as usize + 512);
-    own_links.write_json(row.node()?, rid, &row.stamp, &mut body);
-    body.pop();
-    body.push(b',');
-    text::write_string(FOLLOWED_MEMBER, &mut body);
-    body.push(b':');
-    member.write_json(&mut body);
-    body.push(b'}');
+    value.write_json(&mut body);
     let cost = links.cost();
     let charge = charge::rounded(charge::read(row.json_bytes as usize) + cost.charge);
     Ok((ItemRead::Found { body: Bytes::from(body), etag, item_lsn }, cost.sent, charge))

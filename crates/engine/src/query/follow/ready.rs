@@ -59,6 +59,9 @@ pub(crate) fn read_ready(
     }
     let model = container.partitions.model()?;
     let branches = branches(follow, Some(&model.database), &container.definition.id).ok()?;
+    if !branches.iter().all(|branch| is_found_by_place(branch, &model.database)) {
+        return None;
+    }
     let state = catalog.state();
     let mut reading = Reading::new(shared, &state, container, &model.database, missing);
     let id_key = place.id_key(container, read.id);
@@ -79,6 +82,13 @@ pub(crate) fn read_ready(
         position: Some(position),
         result: Ok(result),
     })
+}
+
+/// Whether targets are found without an index, along all of a chain.
+fn is_found_by_place(branch: &Branch, model: &DatabaseModel) -> bool {
+    !branch.is_reversed
+        && !model.rules.links[branch.link].link.has_key_index()
+        && branch.then.iter().all(|branch| is_found_by_place(branch, model))
 }
 
 /// What a container hides. Partitions share it with those that they are divided into.
@@ -136,7 +146,11 @@ impl<'a> Reading<'a> {
         let deleted = self.deleted_keys(container);
         let item = match (self.shared.cache.get(id_key), self.missing) {
             (Some(item), _) => item,
-            (None, Missing::Read) => items::read::find_item(self.shared, container, id, &place.key)?,
+            (None, Missing::Read) => {
+                let item = items::read::find_item(self.shared, container, id, &place.key)?;
+                // Too large for the cache, or being written: it could not be compared at the end.
+                Some(item).filter(|item| self.shared.cache.has(id_key, item))?
+            }
             (None, Missing::Wait) => return None,
         };
         self.bytes += item.body.len();
@@ -174,6 +188,10 @@ impl<'a> Reading<'a> {
         text::write_string(FOLLOWED_MEMBER, out);
         out.extend_from_slice(b":{");
         let node = Item::from_json(&item.body, Limits::default()).ok()?;
+        // Written before there was a model.
+        if node.root().get(FOLLOWED_MEMBER).is_some() {
+            return None;
+        }
         for (at, branch) in branches.iter().enumerate() {
             if at > 0 {
                 out.push(b',');
@@ -189,10 +207,10 @@ impl<'a> Reading<'a> {
     fn write_branch(&mut self, branch: &Branch, item: &Item, out: &mut Vec<u8>) -> Option<()> {
         let model = Arc::clone(self.model);
         let rules = &model.rules.links[branch.link];
-        if branch.is_reversed || rules.link.has_key_index() {
+        let references = rules.references(item.root()).ok()?;
+        if self.found.len() + references.len() > READ_MAX {
             return None;
         }
-        let references = rules.references(item.root()).ok()?;
         let is_array = rules.link.from.path.each_count() > 0;
         if !is_array && references.is_empty() {
             out.extend_from_slice(b"null");
@@ -261,6 +279,8 @@ impl<'a> Reading<'a> {
             container.partitions.model().is_some_and(|now| Arc::ptr_eq(&now.database, &model.database));
         let are_kept = || self.found.iter().all(|(key, item)| self.shared.cache.has(key, item));
         let has_marks = |(partitions, before): &Marks| Arc::ptr_eq(&partitions.deleted_keys(), before);
-        is_same_model && are_kept() && self.marks.iter().all(has_marks)
+        // Something that expires meanwhile was there, and is gone, at one of both times.
+        let is_same_second = || self.shared.now_seconds() == self.seconds;
+        is_same_model && are_kept() && self.marks.iter().all(has_marks) && is_same_second()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::ThreadId;
 
 use quire_resource::{PartitionKey, ResourceId};
 use quire_storage::memory::MemoryStorage;
@@ -12,17 +13,34 @@ use crate::catalog::Container;
 use crate::engine::Engine;
 use crate::model::DeclarationState;
 
-pub struct HandClock(AtomicI64);
+pub struct HandClock {
+    now_ms: AtomicI64,
+    /// Looks of a thread until it goes on by itself, and by how many seconds.
+    looks_left: AtomicI64,
+    then_seconds: AtomicI64,
+    looker: parking_lot::Mutex<Option<ThreadId>>,
+}
 
 impl Clock for HandClock {
     fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
+        let is_looker = *self.looker.lock() == Some(std::thread::current().id());
+        if is_looker && self.looks_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.advance(self.then_seconds.load(Ordering::Relaxed));
+        }
+        self.now_ms.load(Ordering::Relaxed)
     }
 }
 
 impl HandClock {
     pub fn advance(&self, seconds: i64) {
-        self.0.fetch_add(seconds * 1000, Ordering::Relaxed);
+        self.now_ms.fetch_add(seconds * 1000, Ordering::Relaxed);
+    }
+
+    /// At the given look of this thread from now on.
+    pub fn advance_at_look(&self, look: i64, seconds: i64) {
+        self.then_seconds.store(seconds, Ordering::Relaxed);
+        self.looks_left.store(look, Ordering::Relaxed);
+        *self.looker.lock() = Some(std::thread::current().id());
     }
 }
 
@@ -38,7 +56,8 @@ pub fn json(json: &str) -> Value {
 impl Bench {
     /// Containers with the path of their partition key and further members of their definition.
     pub fn new(partitions: u32, containers: &[(&str, &str, &str)], model: &str) -> Bench {
-        let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
+        let [now_ms, looks_left, then_seconds] = [1_700_000_000_000, 0, 0].map(AtomicI64::new);
+        let clock = Arc::new(HandClock { now_ms, looks_left, then_seconds, looker: Default::default() });
         let options = Options {
             clock: clock.clone(),
             partitions,

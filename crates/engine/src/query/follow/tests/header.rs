@@ -3,7 +3,7 @@
 use quire_resource::PartitionKey;
 use quire_value::Value;
 
-use super::bench::{Bench, json, library, page_rows};
+use super::bench::{Bench, LIBRARY, json, library, page_rows};
 use crate::api::*;
 
 fn follow(text: &str) -> FollowRequest {
@@ -168,4 +168,22 @@ fn one_item_follows_at_most_a_thousand() {
     bench.upsert("books", &refs(4).replace("many", "four"));
     assert_eq!(body(read(&bench, "books", "few", "book-authors")).1, 3);
     assert!(matches!(read(&bench, "books", "four", "book-authors").result, Err(EngineError::FollowTooLarge)));
+}
+
+/// Members of this name were kept before there was a model.
+#[test]
+fn a_stored_member_of_the_name_is_replaced() {
+    let bench = library(1, 4);
+    let condition = ModelCondition { if_match: None, if_none_match: None };
+    bench.engine.catalog().delete_model("d", &condition).unwrap();
+    bench.upsert("books", r#"{"id":"b0001","_follow":7,"authors":[{"id":"a1"}]}"#);
+    let author = bench.get("authors", "a1").unwrap();
+    let book = bench.get("books", "b0001").unwrap();
+    assert!(book.contains(r#""_follow":7"#), "{book}");
+    bench.engine.catalog().put_model("d", &json(LIBRARY), &condition).unwrap();
+    for _ in 0..2 {
+        let (text, _) = body(read(&bench, "books", "b0001", "book-authors"));
+        let plain = book.replace(r#","_follow":7"#, "");
+        assert_eq!(text, with_member(&plain, &format!("{{\"book-authors\":[{author}]}}")));
+    }
 }

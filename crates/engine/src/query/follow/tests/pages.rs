@@ -211,6 +211,26 @@ fn a_point_read_is_of_one_moment() {
     assert!(matches!(unchanged.result, Ok((ItemRead::NotModified { .. }, 0))));
 }
 
+/// A target that expires while the answer is made is not shown beside what was written after that.
+#[test]
+fn a_point_read_is_not_made_of_what_expires_meanwhile() {
+    let bench = Bench::new(1, CONTAINERS, LIBRARY);
+    bench.upsert("authors", r#"{"id":"a0","ttl":10}"#);
+    bench.upsert("books", r#"{"id":"b0","authors":[{"id":"a0"}]}"#);
+    let follow = FollowRequest::parse("book-authors").unwrap();
+    let key = quire_resource::PartitionKey::from_header(r#"["b0"]"#).unwrap();
+    let read = ReadItem { id: "b0", partition_key: &key, if_none_match: None, session: None };
+    let books = bench.container("books");
+    let count = |answer: Answer<(ItemRead, u64)>| answer.result.unwrap().1;
+    assert_eq!(count(bench.engine.read_item_followed(&books, &read, &follow)), 1);
+    assert!(bench.engine.read_item_followed_cached(&books, &read, &follow).is_some());
+    // The clock reaches the end of the author between its first and its last look.
+    bench.clock.advance(9);
+    bench.clock.advance_at_look(2, 1);
+    assert!(bench.engine.read_item_followed_cached(&books, &read, &follow).is_none());
+    assert_eq!(count(bench.engine.read_item_followed(&books, &read, &follow)), 0);
+}
+
 /// Also ends the writer when the reader fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
