@@ -160,6 +160,8 @@ impl Profiles {
     /// Remembers what was decided about a finding; `None`: nothing any more.
     pub fn decide(&self, database: u32, finding: &str, decision: Option<Object>) -> Result<(), EngineError> {
         let _one = self.deciding.lock();
+        // A decision whose outcome was not known is there now, or never will be.
+        self.shared.advice.settle(&*self.shared.storage)?;
         let mut decisions = self.stored(database)?.decisions;
         match decision {
             Some(decision) => decisions.set(finding, decision),

@@ -78,6 +78,7 @@ pub(super) fn put_list(
 /// Only where there is one: nothing is committed otherwise.
 pub(super) fn remove_list(shared: &Shared, database: u32) -> Result<(), EngineError> {
     let key = keys::advice_list(database);
+    shared.advice.settle(&*shared.storage)?;
     if shared.storage.snapshot()?.get(CATALOG, &key)?.is_none() {
         return Ok(());
     }

@@ -49,6 +49,8 @@ pub(super) fn put(
         ops.push(Op::Put { space: CATALOG, key, value });
     }
     let count = ops.len() as u32;
+    // What is stored is known only behind the last commit.
+    sequence.settle(storage)?;
     ops.extend(
         stored_keys(storage, database)?
             .into_iter()
@@ -59,6 +61,7 @@ pub(super) fn put(
 }
 
 pub(super) fn remove(storage: &dyn Storage, sequence: &Sequence, database: u32) -> Result<(), EngineError> {
+    sequence.settle(storage)?;
     let ops: Vec<Op> = stored_keys(storage, database)?.into_iter().map(delete).collect();
     if ops.is_empty() { Ok(()) } else { sequence.commit(storage, ops) }
 }
@@ -74,4 +77,33 @@ fn stored_keys(storage: &dyn Storage, database: u32) -> Result<Vec<Vec<u8>>, Eng
         Ok(())
     })?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_storage::PartitionId;
+    use quire_storage::fault::{CommitFault, FaultStorage};
+    use quire_storage::memory::MemoryStorage;
+
+    use super::*;
+
+    /// A commit whose outcome was not known leaves nothing behind a later one.
+    #[test]
+    fn what_was_not_known_to_be_stored_is_removed_too() {
+        let large = vec![7; 2 * ROW_BYTES + 1];
+        for (is_removed, rows) in [(true, 0), (false, 1)] {
+            let (storage, sequence) =
+                (FaultStorage::new(MemoryStorage::new()), Sequence::new(PartitionId(9)));
+            storage.script_commits(vec![CommitFault::UnknownNotDone; 6]);
+            let put = |bytes: &[u8]| put(&storage, &sequence, (1, &|_| true), bytes);
+            assert!(matches!(put(&large), Err(EngineError::Unresolved)));
+            storage.stop_faults();
+            match is_removed {
+                true => remove(&storage, &sequence, 1).unwrap(),
+                false => assert!(put(b"small").unwrap()),
+            }
+            sequence.settle(&storage).unwrap();
+            assert_eq!(stored_keys(&storage, 1).unwrap().len(), rows);
+        }
+    }
 }
