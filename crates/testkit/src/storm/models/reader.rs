@@ -6,7 +6,8 @@ use quire_value::{Limits, Value, text};
 use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed};
-use super::compare::{active_declarations, enforced_links, oracle, without_system_properties};
+use super::super::declared::without_system_properties;
+use super::compare::{active_declarations, enforced_links, oracle};
 use super::{DATABASE, MODEL};
 use crate::interpreter;
 use crate::model::Oracle;
