@@ -49,7 +49,7 @@ fn all_at_once_and_nothing_lost() {
 /// Every write has consequences in another container; what is seen of this one is the same.
 #[test]
 fn the_same_with_a_model_on_the_container() {
-    let time = Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(8));
+    let time = Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(6));
     let stretch = Duration::from_secs(3);
     let figures = run_shown(&Plan { time, stretch, has_model: true, ..plan() });
     assert!(figures.is_clean(), "what was seen is not what was written: {:?}", figures.problems.first());
