@@ -23,6 +23,7 @@ fn plan() -> Plan {
         stretch: Duration::from_secs(4),
         kills: 2,
         clients_are: Clients::Correct,
+        has_model: false,
     }
 }
 
@@ -64,6 +65,17 @@ fn also_with_scripts_in_processes_of_their_own() {
 #[test]
 fn also_with_transactions_over_partitions_and_containers() {
     must_be_clean("transactions over partitions", &["--enable-transactions"], Clients::Across);
+}
+
+/// Every write has consequences in another container, and groups that are renamed have them in lists and accounts.
+#[test]
+fn also_with_a_model_on_the_containers() {
+    let arguments = vec!["--enable-transactions".to_owned()];
+    let (stretch, clients_are) = (Duration::from_secs(3), Clients::Across);
+    let plan = Plan { arguments, rounds: rounds(), stretch, clients_are, has_model: true, ..plan() };
+    let figures = run_shown("with a model", &plan);
+    assert!(figures.is_clean(), "no serial order explains what was seen, or what is maintained is wrong");
+    assert!(figures.checked.committed > 20 && figures.places > 100, "hardly anything was done");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn what_is_maintained_stays_true() {
         program: PathBuf::from(env!("CARGO_BIN_EXE_quire")),
         seed: from_environment("QUIRE_STORM_SEED").unwrap_or(SEED),
         writers: 4,
-        time: Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(20)),
+        time: Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(12)),
         round: Duration::from_secs(8),
         steady: Duration::from_secs(3),
         between_kills: Duration::from_secs(3),

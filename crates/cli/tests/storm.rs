@@ -25,6 +25,7 @@ fn plan() -> Plan {
         stretch: Duration::from_secs(6),
         last_wait: Duration::from_secs(60),
         followers: Care::Correct,
+        has_model: false,
     }
 }
 
@@ -43,6 +44,19 @@ fn all_at_once_and_nothing_lost() {
     assert!(figures.expired > 0 && figures.deleted > 0, "nothing was deleted");
     assert!(figures.queries > 10 && figures.versions_told > 100, "hardly anything was done");
     assert_eq!(figures.never_accepted(), [""; 0], "never accepted");
+}
+
+/// Every write has consequences in another container; what is seen of this one is the same.
+#[test]
+fn the_same_with_a_model_on_the_container() {
+    let time = Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(6));
+    let stretch = Duration::from_secs(3);
+    let figures = run_shown(&Plan { time, stretch, has_model: true, ..plan() });
+    assert!(figures.is_clean(), "what was seen is not what was written: {:?}", figures.problems.first());
+    assert!(
+        figures.kills > 0 && figures.versions_told > 20 && figures.places > 100,
+        "hardly anything was done"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub(crate) use client::Random;
 pub mod bank; // money moves, its sum stays
 mod bank_actions; // every way to move money and to add it up
 mod client; // requests, and what became of them
+mod declared; // a model on the containers
 pub mod graph; // dependencies and their cycles
 pub mod history; // what clients saw
 mod list_actions; // every way to append to lists and to read them

@@ -200,7 +200,12 @@ impl<'a> Run<'a> {
                 return Ok(Attempt::Answered(answer));
             }
         };
-        let results = pending.into_iter().map(|pending| Ok(self.complete(pending, &commits))).collect();
+        let is_stored =
+            |at: usize| pending[at + 1..].iter().all(|later| later.changed != pending[at].version);
+        let are_stored: Vec<bool> = (0..pending.len()).map(is_stored).collect();
+        let results = pending.into_iter().zip(are_stored);
+        let results = results.map(|(pending, is_stored)| Ok(self.complete(pending, is_stored, &commits)));
+        let results = results.collect();
         Ok(Attempt::Answered(TransactionAnswer { charge, positions: self.positions(), results }))
     }
 
@@ -295,14 +300,14 @@ impl<'a> Run<'a> {
     }
 
     /// Fills in what the commit decided.
-    fn complete(&self, pending: Pending, commits: &[Option<Committed>]) -> TransactionDone {
+    fn complete(&self, pending: Pending, is_stored: bool, commits: &[Option<Committed>]) -> TransactionDone {
         let Pending { mut done, version, .. } = pending;
         if let Some((target, rid)) = version
             && let Some(commit) = &commits[target]
         {
             let container = &self.containers[self.targets[target].container];
             let mut json = std::mem::take(&mut done.body).to_vec();
-            done.etag = commit.complete(container, rid, &mut json);
+            done.etag = commit.complete(container, rid, is_stored, &mut json);
             done.body = Bytes::from(json);
         }
         done

@@ -50,12 +50,19 @@ pub(super) struct Ready {
 
 impl Committed {
     /// Turns the JSON of the user's properties of an item that was written, unless it is empty, into the whole item.
-    /// The item's ETag, with its quotes; `None` if it was deleted.
-    pub fn complete(&self, container: &Container, rid: u64, json: &mut Vec<u8>) -> Option<String> {
+    /// The item's ETag, with its quotes; `None` if it was deleted. `is_stored`: no later operation of the transaction has changed
+    /// the item, so it was stored like this, but for what a model maintains.
+    pub fn complete(
+        &self,
+        container: &Container,
+        rid: u64,
+        is_stored: bool,
+        json: &mut Vec<u8>,
+    ) -> Option<String> {
         let stamp = self.stamps.get(&rid)?;
         let etag = stamp.etag();
         if !json.is_empty() {
-            if let Some(stored) = self.stored.get(&rid) {
+            if let Some(stored) = self.stored.get(&rid).filter(|_| is_stored) {
                 json.clone_from(stored);
             }
             Links::new(container).complete(json, rid, stamp, &etag);

@@ -200,7 +200,7 @@ fn all_of_it_or_nothing() {
     delete(&mut transaction, "old").unwrap();
     let committed = transaction.commit().unwrap();
     assert_eq!((committed.lsn, bench.lsn()), (before + 1, before + 1));
-    assert_eq!(committed.complete(&bench.container, a.rid, &mut Vec::new()), Some(a.etag.clone()));
+    assert_eq!(committed.complete(&bench.container, a.rid, true, &mut Vec::new()), Some(a.etag.clone()));
     assert_eq!(bench.read("old"), None);
     assert_eq!(bench.read("a").unwrap().get("_etag").and_then(Value::as_str), Some(a.etag.as_str()));
     assert_eq!(bench.query("SELECT VALUE c.id FROM c WHERE c[\"value\"] > 0"), r#"["a","b"]"#);

@@ -13,6 +13,7 @@ use super::bank_actions::{self, BANKS, SUM};
 use super::client::{
     CONTAINERS, Client, DATABASE, PARTITIONS, Random, Record, Reply, Shared, header, json as parsed,
 };
+use super::declared;
 use super::history::{History, List, Value};
 use super::list_actions::{self, Action, values_of};
 use super::lists::{self, Anomaly, Checked};
@@ -36,6 +37,8 @@ pub struct Plan {
     /// In a round; the last one ends it.
     pub kills: u32,
     pub clients_are: Clients,
+    /// Whether a model is declared on the containers.
+    pub has_model: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,9 @@ pub struct Figures {
     pub statuses: BTreeMap<(&'static str, u16), u64>,
     pub cut: u64,
     pub surprises: Vec<String>,
+    /// What is not as the model says, and how many owned places were looked at.
+    pub drift: Vec<String>,
+    pub places: usize,
 }
 
 impl Figures {
@@ -82,7 +88,10 @@ impl Figures {
     }
 
     pub fn is_clean(&self) -> bool {
-        self.checked.anomalies.is_empty() && self.losses.is_empty() && self.surprises.is_empty()
+        self.checked.anomalies.is_empty()
+            && self.losses.is_empty()
+            && self.surprises.is_empty()
+            && self.drift.is_empty()
     }
 }
 
@@ -92,6 +101,9 @@ pub fn run(plan: &Plan) -> Result<Figures> {
     let mut random = Random(plan.seed);
     let mut live = start(plan, &data)?;
     set_up(live.port)?;
+    if plan.has_model {
+        declared::set_up(live.port)?;
+    }
     let mut figures = Figures::default();
     let started = Instant::now();
     loop {
@@ -152,7 +164,11 @@ fn round(
     figures: &mut Figures,
 ) -> Result<Live> {
     let shared = Shared::new(number, live.port, plan.partitions);
-    let actions = actions(plan.clients_are);
+    let mut actions = actions(plan.clients_are);
+    if plan.has_model {
+        declared::open_groups(number, live.port)?;
+        actions.extend(declared::ACTIONS);
+    }
     let mut before = Client::new(&shared, Random(random.next()));
     bank_actions::open_banks(&mut before);
     let mut record = before.record;
@@ -175,6 +191,11 @@ fn round(
         live
     })?;
     check_round(&shared, live.port, record, figures)?;
+    if plan.has_model {
+        let (drift, places) = declared::MODEL.problems(live.port)?;
+        figures.drift.extend(drift);
+        figures.places += places;
+    }
     Ok(live)
 }
 
@@ -321,6 +342,10 @@ impl std::fmt::Display for Figures {
             writeln!(f, "{:?}: {}", anomaly.kind, anomaly.explanation)?;
         }
         self.losses.iter().take(SHOWN_MAX).try_for_each(|loss| writeln!(f, "{loss}"))?;
+        self.drift
+            .iter()
+            .take(SHOWN_MAX)
+            .try_for_each(|problem| writeln!(f, "not by the model: {problem}"))?;
         self.surprises.iter().take(SHOWN_MAX).try_for_each(|surprise| writeln!(f, "surprise: {surprise}"))
     }
 }

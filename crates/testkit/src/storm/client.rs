@@ -23,6 +23,13 @@ pub struct Shared {
     pub given_up: AtomicBool,
 }
 
+impl Shared {
+    /// Of a server that stays.
+    pub fn at(port: u16) -> Shared {
+        Shared { port: port.into(), ..Shared::default() }
+    }
+}
+
 pub struct Client<'a> {
     pub shared: &'a Shared,
     signer: (Instant, Signer),

@@ -10,9 +10,10 @@ use serde_json::{Value as Json, json};
 
 use super::check::{self, Expected, Kind};
 use super::client::{CONTAINER, Client, DATABASE, Shared, json as parsed, shown};
+use super::declared::Declared;
 pub use super::follower::Care;
 use super::follower::{Follower, Mode};
-use super::writer::Writer;
+use super::writer::{Writer, keys_of};
 use crate::isolation::Random;
 use crate::live::Live;
 
@@ -30,7 +31,24 @@ pub struct Plan {
     /// At the end, for the sweep and the followers to come to it.
     pub last_wait: Duration,
     pub followers: Care,
+    /// Whether a model is declared on the container.
+    pub has_model: bool,
 }
+
+/// Every item belongs to the item of its partition key, which has a name that does not change: so no write of the run has a
+/// consequence for another item of the container, and followers are told what writers wrote.
+const MODEL: Declared = Declared {
+    database: "storm",
+    containers: &[("all", &["/pk"]), ("keys", &["/id"])],
+    model: r#"{"version":1,
+        "links":[{"name":"key","from":{"container":"all","path":"/pk"},"to":{"container":"keys"},"integrity":"enforced"}],
+        "copies":[{"name":"key-name","link":"key","fields":{"keyName":"t.name"}}],
+        "mirrors":[{"name":"ids","link":"key","into":"/ids","max":10000}],
+        "rollups":[{"name":"count","link":"key","op":"count","into":"/count"},
+            {"name":"sum","link":"key","op":"sum","value":"r.n","into":"/sum"},
+            {"name":"least","link":"key","op":"min","value":"r.n","into":"/stats/least"},
+            {"name":"greatest","link":"key","op":"max","value":"r.v","into":"/stats/greatest"}]}"#,
+};
 
 const PARTITIONS: &str = "2";
 /// No more are made by splits.
@@ -59,6 +77,8 @@ pub struct Figures {
     pub versions_told: usize,
     pub expired: usize,
     pub deleted: usize,
+    /// That a model owns, compared at the ends of rounds.
+    pub places: usize,
     pub answers: BTreeMap<(&'static str, u16), u64>,
     pub problems: Vec<String>,
 }
@@ -85,8 +105,16 @@ fn round(plan: &Plan, time: Duration, random: &mut Random, figures: &mut Figures
     let shared = Shared::default();
     shared.port.store(live.port, Ordering::SeqCst);
     set_up(&mut Client::new(&shared))?;
+    if plan.has_model {
+        declare(plan, &mut Client::new(&shared), live.port)?;
+    }
     let plan = Plan { time, ..plan.clone() };
     let live = storm(&plan, &data, live, &shared, random, figures)?;
+    if plan.has_model {
+        let (problems, places) = MODEL.problems(live.port)?;
+        figures.problems.extend(problems);
+        figures.places += places;
+    }
     live.stop()?;
     let output = std::process::Command::new(&plan.program).arg("verify").arg(&data).output()?;
     if !output.status.success() {
@@ -98,6 +126,18 @@ fn round(plan: &Plan, time: Duration, random: &mut Random, figures: &mut Figures
 
 fn start(plan: &Plan, data: &Path) -> Result<Live> {
     Live::quire(&plan.program, data, &["--partitions", PARTITIONS])
+}
+
+fn declare(plan: &Plan, client: &mut Client<'_>, port: u16) -> Result<()> {
+    let body = json!({ "id": "keys", "partitionKey": { "paths": ["/id"], "kind": "Hash", "version": 2 } });
+    let path = format!("/{DATABASE}/colls");
+    let made = client.send("POST", &path, ("colls", DATABASE), "", &body.to_string()).context("no answer")?;
+    ensure!(made.status == 201, "the container of keys: {}", shown(&made));
+    MODEL.put(port)?;
+    for key in (1..=plan.writers).flat_map(keys_of) {
+        MODEL.upsert(port, "keys", &key, &json!({ "id": key, "name": format!("Key {key}") }))?;
+    }
+    Ok(())
 }
 
 /// The container with one of its indexing policies. `n` is indexed in all of them: queries sort by it.

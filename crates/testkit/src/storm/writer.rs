@@ -33,6 +33,19 @@ pub struct Writer<'a> {
     pub problems: Vec<String>,
 }
 
+/// All partition keys of a writer.
+pub fn keys_of(writer: u32) -> Vec<String> {
+    (0..KEYS).map(|key| key_of(writer, key)).chain([mayfly_key(writer)]).collect()
+}
+
+fn key_of(writer: u32, key: u32) -> String {
+    format!("w{writer}-k{key}")
+}
+
+fn mayfly_key(writer: u32) -> String {
+    format!("w{writer}-mayflies")
+}
+
 impl<'a> Writer<'a> {
     pub fn new(client: Client<'a>, number: u32, random: Random) -> Writer<'a> {
         Writer {
@@ -54,7 +67,7 @@ impl<'a> Writer<'a> {
     }
 
     fn step(&mut self) {
-        let key = format!("w{}-k{}", self.number, self.random.below(KEYS));
+        let key = key_of(self.number, self.random.below(KEYS));
         let id = format!("{key}-i{}", self.random.below(IDS));
         match self.random.below(40) {
             0..=9 => self.create(&key, &id),
@@ -258,7 +271,7 @@ impl<'a> Writer<'a> {
     }
 
     fn mayfly_key(&self) -> String {
-        format!("w{}-mayflies", self.number)
+        mayfly_key(self.number)
     }
 
     fn mayfly(&mut self) {

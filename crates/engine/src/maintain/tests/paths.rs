@@ -168,6 +168,33 @@ fn both_ends_come_and_go_in_one_transaction() {
     }
 }
 
+/// An item that is written twice is shown as each operation left it; the last one as it was stored.
+#[test]
+fn a_transaction_shows_what_each_operation_left() {
+    let bench = bench(5);
+    bench.create("authors", r#"{"id":"a1","steps":[]}"#).unwrap();
+    let patch = |value: u32| {
+        let body = format!(r#"{{"operations":[{{"op":"add","path":"/steps/-","value":{value}}}]}}"#);
+        (TransactionVerb::Patch { id: "a1".to_owned() }, body)
+    };
+    let (first, second) = (patch(1), patch(2));
+    let read = TransactionVerb::Read { id: "a1".to_owned() };
+    let author = |verb: &TransactionVerb, body: &'static str| ("authors", verb.clone(), "[\"a1\"]", body);
+    let operations = [
+        ("authors", first.0, "[\"a1\"]", first.1.as_str()),
+        author(&read, ""),
+        ("authors", second.0, "[\"a1\"]", second.1.as_str()),
+        author(&read, ""),
+        ("books", TransactionVerb::Create, "[\"b1\"]", r#"{"id":"b1","author":"a1"}"#),
+    ];
+    let results: Vec<Value> = bench.transact(&operations).into_iter().map(Result::unwrap).collect();
+    let steps: Vec<String> = results[..4].iter().map(|item| member(item, "steps")).collect();
+    assert_eq!(steps, ["[1]", "[1]", "[1,2]", "[1,2]"]);
+    assert_eq!(member(&results[2], "n"), "1", "as it was stored");
+    assert_eq!(member(&bench.get("authors", "a1").unwrap(), "n"), "1");
+    bench.check("written twice");
+}
+
 /// Until nothing is left that nobody sees.
 pub fn wait_until(mut done: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use quire_value::{Limits, Value, text};
 use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed, shown};
+use super::super::declared::list;
 use super::writer::Writer;
-use super::{DATABASE, MODEL, ModelFigures, ModelPlan, PROBLEMS_MAX};
+use super::{DATABASE_NAME, MODEL, ModelFigures, ModelPlan, PROBLEMS_MAX};
 use crate::interpreter;
 use crate::model::Oracle;
 use crate::model::random::KEYS;
@@ -165,7 +165,7 @@ pub fn repair(
 fn all_items(client: &mut Client<'_>) -> Result<Items> {
     let mut items = Vec::new();
     for (container, _) in KEYS {
-        let own = list(client, container)?.into_iter();
+        let own = list(client, DATABASE_NAME, container)?.into_iter();
         items.extend(own.map(|item| ((*container).to_owned(), item)));
     }
     Ok(items)
@@ -174,6 +174,8 @@ fn all_items(client: &mut Client<'_>) -> Result<Items> {
 /// All jobs are done, what expires has expired, and is removed.
 fn settle(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures) -> Result<Json> {
     let end = Instant::now() + plan.last_wait;
+    // Requests that nobody waits for may be under way.
+    std::thread::sleep(Duration::from_millis(300));
     while all_items(client)?.iter().any(|(_, item)| item.get("ttl").is_some()) {
         ensure!(Instant::now() < end, "items with a time to live do not expire");
         std::thread::sleep(Duration::from_millis(200));
@@ -197,36 +199,4 @@ fn settle(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures)
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-}
-
-/// All items of a container, without what the server adds.
-fn list(client: &mut Client<'_>, container: &str) -> Result<Vec<interpreter::Json>> {
-    let link = format!("{DATABASE}/colls/{container}");
-    let (mut items, mut continuation) = (Vec::new(), None::<String>);
-    loop {
-        let headers = continuation.map_or(String::new(), |token| format!("x-ms-continuation: {token}\r\n"));
-        let headers = format!("x-ms-max-item-count: 1000\r\n{headers}");
-        let page = client
-            .ask("GET", &format!("/{link}/docs"), ("docs", &link), &headers, "")
-            .context("no answer")?;
-        ensure!(page.status == 200, "listing {container}: {}", shown(&page));
-        // Numbers are read to the last bit.
-        let body = text::parse(&page.body, Limits::default()).context("a page")?;
-        for item in body.get("Documents").and_then(Value::as_array).context("items of a page")? {
-            items.push(without_system_properties(item).context("an item")?);
-        }
-        continuation = page.header("x-ms-continuation").map(str::to_owned);
-        if continuation.is_none() {
-            return Ok(items);
-        }
-    }
-}
-
-/// As a client wrote it, and declarations.
-pub fn without_system_properties(item: &Value) -> Option<interpreter::Json> {
-    let mut item = item.as_object()?.clone();
-    for name in ["_rid", "_self", "_etag", "_ts", "_attachments"] {
-        item.remove(name);
-    }
-    interpreter::Json::of(&Value::Object(item))
 }

@@ -15,7 +15,7 @@ use crate::model::random::Chance;
 /// Every so many starts the disk of the server fails.
 const STARTS_PER_FAILURE: u32 = 3;
 /// A thread's sync that fails: not one of those that opening takes.
-const FAILING_SYNC: (usize, usize) = (40, 60);
+const FAILING_SYNC: (usize, usize) = (12, 30);
 /// Of writes.
 const LOST_ANSWERS: f64 = 0.02;
 /// For a server under writers to meet its failing sync.

@@ -78,6 +78,7 @@ pub struct ModelFigures {
 }
 
 const DATABASE: &str = "dbs/storm";
+const DATABASE_NAME: &str = "storm";
 const MODEL: &str = "_quire/dbs/storm/model";
 /// That are tried after a round without one.
 const MODELS_MAX: usize = 20;

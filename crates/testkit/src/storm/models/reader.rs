@@ -1,18 +1,22 @@
 //! Rows that follow links, read while clients write: each is of one moment, so it agrees with itself.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use quire_value::{Limits, Value, text};
 use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed};
-use super::compare::{active_declarations, enforced_links, oracle, without_system_properties};
+use super::super::declared::without_system_properties;
+use super::compare::{active_declarations, enforced_links, oracle};
 use super::{DATABASE, MODEL};
 use crate::interpreter;
 use crate::model::Oracle;
 
 /// Items that `REFERRERS` gives at most: of more, a row says too little.
 const REFERRERS_MAX: usize = 1_000;
+/// A job that a write has made.
+const LISTED_AFTER: Duration = Duration::from_secs(2);
 
 pub struct Reader<'a> {
     client: Client<'a>,
@@ -80,9 +84,11 @@ impl<'a> Reader<'a> {
         let before = self.fan_outs();
         let Some(referrers) = self.rows(&from, "FOLLOW", link) else { return };
         // Copies wait for jobs, and so do references of what was deleted.
-        let is_quiet = before.is_some_and(|before| before.1 && self.fan_outs() == Some(before));
+        let is_quiet = |own: &mut Reader<'_>| {
+            before.as_ref().is_some_and(|before| before.1 && own.fan_outs().as_ref() == Some(before))
+        };
         let mut problems = Vec::new();
-        if is_quiet {
+        if is_quiet(self) {
             for (item, targets) in &referrers {
                 problems.extend(steady.oracle.referrer_problems(link, item, targets));
                 if steady.enforced.iter().any(|own| own == link) {
@@ -92,6 +98,11 @@ impl<'a> Reader<'a> {
                 }
             }
             self.rows += referrers.len();
+            // A job is in the list some time after its row is there.
+            if !problems.is_empty() {
+                std::thread::sleep(LISTED_AFTER);
+                problems.retain(|_| is_quiet(self));
+            }
         }
         let Some(targets) = self.rows(&to, "REFERRERS", link) else { return };
         for (item, referrers) in targets.iter().filter(|(_, own)| own.len() < REFERRERS_MAX) {

@@ -12,7 +12,7 @@ use crate::http::Answer;
 use crate::model::random::{Chance, IDS, KEYS, random_item, with_window};
 
 /// One request of so many is left without waiting for its answer.
-const LEFT: usize = 40;
+const LEFT: usize = 25;
 
 /// A client that writes items in every way.
 pub struct Writer<'a> {
