@@ -46,18 +46,15 @@ pub fn run(program: &Path, packed: &Packed) -> Result<()> {
         std::fs::remove_dir_all(&scratch)?;
     }
     std::fs::create_dir_all(&scratch)?;
+    let python = check::install_wheel(packed, &check::scratch("python")?)?;
+    let folder = check::scratch("npm")?;
+    check::install_npm(packed, &folder)?;
     println!("load average before: {}", load_average()?);
     println!("\n| measured | median | worst | bound | met |\n|---|---|---|---|---|");
     emulator(program, &scratch)?;
-    let python = check::install_wheel(packed, &check::scratch("python")?)?;
     helper("Python", Command::new(&python).arg("-c").arg(with_rounds(PYTHON)), &scratch)?;
-    let folder = check::scratch("npm")?;
-    check::install_npm(packed, &folder)?;
-    helper(
-        "npm",
-        Command::new("node").arg("--eval").arg(with_rounds(JAVASCRIPT)).current_dir(&folder),
-        &scratch,
-    )?;
+    let mut node = Command::new("node");
+    helper("npm", node.arg("--eval").arg(with_rounds(JAVASCRIPT)).current_dir(&folder), &scratch)?;
     fifty(program, &scratch)?;
     println!("\nload average after: {}", load_average()?);
     Ok(())
