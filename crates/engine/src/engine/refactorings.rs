@@ -17,7 +17,7 @@ const DRY_RUN_ITEMS_MAX: u64 = 10_000;
 /// What a dry run came to, or the job that does it.
 pub enum RefactoringDryRun {
     Done(Value),
-    Job(JobStatus),
+    Job(Box<JobStatus>),
 }
 
 impl Engine {
@@ -52,7 +52,7 @@ impl Engine {
         order.check(&container)?;
         if container.usage().0 > DRY_RUN_ITEMS_MAX {
             let job = self.shared.jobs.create(DryRunJobs::job(&container, body))?;
-            return Ok(RefactoringDryRun::Job(self.job(&job.to_string())?));
+            return Ok(RefactoringDryRun::Job(Box::new(self.job(&job.to_string())?)));
         }
         let found = DryRun::of_all(&self.shared, &container, &order)?;
         Ok(RefactoringDryRun::Done(found.to_json(&order)))

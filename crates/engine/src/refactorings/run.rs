@@ -56,6 +56,9 @@ struct Rewrite {
     changes: Vec<Change>,
 }
 
+/// An item, and whether it was written.
+type Written<'r> = (&'r Rewrite, Result<(), EngineError>);
+
 impl Run<'_> {
     /// Converts what was written since the position; whether there is more right now.
     pub fn forward(&mut self) -> Result<bool, EngineError> {
@@ -170,10 +173,7 @@ impl Run<'_> {
     }
 
     /// Writes items that are still as they were read, in few commits. An error that passes ends it: all of it is done again.
-    fn write<'r>(
-        &self,
-        rewrites: &'r [Rewrite],
-    ) -> Result<Vec<(&'r Rewrite, Result<(), EngineError>)>, EngineError> {
+    fn write<'r>(&self, rewrites: &'r [Rewrite]) -> Result<Vec<Written<'r>>, EngineError> {
         if rewrites.is_empty() {
             return Ok(Vec::new());
         }
