@@ -47,6 +47,7 @@ pub(crate) fn converted(value: &Value, form: Form) -> Converted {
         (Form::Number, Value::String(text)) => or_lossy(number(text)),
         (Form::String, Value::Number(_)) => or_lossy(number_text(value)),
         (Form::IsoDate, Value::String(text)) if is_sortable_date(text) => Converted::Same,
+        (Form::IsoDate, Value::String(text)) => or_lossy(other_date(text).map(Value::from)),
         (Form::IsoDate, Value::Number(_)) => or_lossy(value.as_i64().and_then(date)),
         (Form::Epoch, Value::String(text)) => or_lossy(seconds(text).map(Value::from)),
         _ => Converted::Lossy,
@@ -77,6 +78,16 @@ fn date(number: i64) -> Option<Value> {
 fn is_sortable_date(text: &str) -> bool {
     let Some((date, time)) = text.split_at_checked(10) else { return false };
     day(date).is_some() && (time.is_empty() || time_of_day(time).is_some())
+}
+
+/// Of `15.11.2026` and `2026/11/15`: which is the day and which is the month cannot be mistaken.
+fn other_date(text: &str) -> Option<String> {
+    let [year, month, day_of_month] = match numbers(text, '.', [2, 2, 4]) {
+        Some([day, month, year]) => [year, month, day],
+        None => numbers(text, '/', [4, 2, 2])?,
+    };
+    let date = format!("{year:04}-{month:02}-{day_of_month:02}");
+    day(&date).map(|_| date)
 }
 
 /// Of a date with a time in UTC, in whole seconds.
@@ -160,7 +171,10 @@ mod tests {
         check(Form::IsoDate, "1794767524", Some(r#""2026-11-15T18:32:04.000Z""#));
         check(Form::IsoDate, "1794767524007", Some(r#""2026-11-15T18:32:04.007Z""#));
         check(Form::IsoDate, "1.5", None);
-        check(Form::IsoDate, r#""15.11.2026""#, None);
+        check(Form::IsoDate, r#""15.11.2026""#, Some(r#""2026-11-15""#));
+        check(Form::IsoDate, r#""2026/11/15""#, Some(r#""2026-11-15""#));
+        check(Form::IsoDate, r#""11/15/2026""#, None);
+        check(Form::IsoDate, r#""31.02.2026""#, None);
         check(Form::IsoDate, r#""2026-02-29""#, None);
         for same in ["2024-02-29", "2026-11-15T18:32:04Z", "2026-11-15T18:32:04.007Z"] {
             assert_eq!(converted(&Value::from(same), Form::IsoDate), Converted::Same, "{same}");

@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 use quire_engine::RefactoringDryRun;
+use quire_value::Value;
 
 use crate::admin::{AdminCall, AdminReply, AdminResult, jobs};
 
@@ -23,15 +24,22 @@ pub(crate) async fn read(call: &AdminCall<'_>, database: &str, id: &str) -> Admi
 
 /// The job that expands it; with `x-quire-dry-run: true` what it would do.
 pub(crate) async fn start(call: &AdminCall<'_>, database: &str) -> AdminResult {
-    let (database, body) = (database.to_owned(), call.json(BODY_BYTES_MAX)?);
+    let body = call.json(BODY_BYTES_MAX)?;
     if call.request.is_true(&DRY_RUN) {
-        return Ok(match call.run(move |engine| engine.dry_run_refactoring(&database, &body)).await? {
-            RefactoringDryRun::Done(found) => AdminReply::json(StatusCode::OK, found),
-            RefactoringDryRun::Job(job) => jobs::accepted(&job),
-        });
+        return dry_run(call, database, body).await;
     }
+    let database = database.to_owned();
     let job = call.run(move |engine| engine.start_refactoring(&database, body)).await?;
     Ok(jobs::accepted(&job))
+}
+
+/// What a refactoring would do; the job that finds out where there is much to look at.
+pub(super) async fn dry_run(call: &AdminCall<'_>, database: &str, body: Value) -> AdminResult {
+    let database = database.to_owned();
+    Ok(match call.run(move |engine| engine.dry_run_refactoring(&database, &body)).await? {
+        RefactoringDryRun::Done(found) => AdminReply::json(StatusCode::OK, found),
+        RefactoringDryRun::Job(job) => jobs::accepted(&job),
+    })
 }
 
 pub(crate) async fn finish(call: &AdminCall<'_>, database: &str, id: &str) -> AdminResult {
