@@ -46,6 +46,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "scripts",
             "integrity",
             "profiles",
+            "refactorings",
             "background",
             "engine",
             "maintenance",

@@ -22,6 +22,7 @@ mod offline; // `quire restore` and `quire verify`: a closed directory
 mod output; // results on standard output
 mod private; // files that only their owner may read
 mod query; // `quire query`: a server or a directory
+mod refactor; // `quire refactor`: lists, finishes and undoes refactorings
 mod serve; // `quire serve`
 mod stop; // what ends a server
 
@@ -106,6 +107,11 @@ enum Command {
   quire advise shop --stands-for 7d --format markdown --fail-on warning
   quire advise shop --dismiss 2 --reason 'kept for the record'")]
     Advise(advise::AdviseArguments),
+    /// List the refactorings of a database, finish or undo one
+    #[command(after_help = "Examples:
+  quire refactor list shop
+  quire refactor undo shop r-1")]
+    Refactor(refactor::RefactorArguments),
     /// Ask a running server for a backup
     #[command(after_help = "Example:
   quire backup monday     (the server needs --backup-dir)")]
@@ -187,6 +193,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Links(arguments) => return model::run_links(&arguments),
         Command::Profile(arguments) => return advise::profile(&arguments),
         Command::Advise(arguments) => return advise::advise(&arguments),
+        Command::Refactor(arguments) => return refactor::run(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Emulator(arguments) => emulator::run(*arguments),
         Command::Query(arguments) => query::run(&arguments),

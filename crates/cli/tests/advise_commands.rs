@@ -89,6 +89,14 @@ fn a_database_is_profiled_and_advised_on() {
     assert!(code == 0 && said.contains("1  dismissed  dangling-references"), "{said}");
     let (code, said, _) = shop.run(&["advise", "shop", "--reopen", "1"]);
     assert!(code == 0 && said.ends_with("is open\n"), "{said}");
+    let (code, _, error) = shop.run(&["advise", "shop", "--apply", "1"]);
+    assert!(code != 0 && error.contains("Applying a finding of the kind 'model'"), "{error}");
+    let (code, _, error) = shop.run(&["advise", "shop", "--apply", "all", "--finish"]);
+    assert!(code != 0 && error.contains("1 of 1 findings were not applied"), "{error}");
+    let (code, said, _) = shop.run(&["refactor", "list", "shop"]);
+    assert!(code == 0 && said == "nothing is being refactored\n", "{said}");
+    let (code, _, error) = shop.run(&["refactor", "undo", "shop", "r-1"]);
+    assert!(code != 0 && !error.is_empty(), "{error}");
     let (code, _, error) = shop.run(&["advise", "shop", "--show", "9"]);
     assert!(code != 0 && error.contains("no finding '9'"), "{error}");
     let (code, _, error) = shop.run(&["profile", "shop", "--container", "missing"]);

@@ -26,6 +26,7 @@ mod partition; // partitions and their sequencers
 mod profiles; // what is stored in containers, and advice about it
 mod query; // pages of items: lists and SQL
 mod recording; // what is known of requests that were answered
+mod refactorings; // items in another form
 mod runtime; // what an open engine has once
 #[cfg(feature = "schedules")]
 pub mod schedules; // small programs under the explorer of schedules
@@ -39,7 +40,7 @@ pub use background::split::CannotSplit;
 pub use background::views::{ViewPosition, ViewState, ViewStatus};
 pub use background::{WorkerState, WorkerStatus};
 pub use catalog::{Catalog, Container, ContainerScripts};
-pub use engine::Engine;
+pub use engine::{Engine, RefactoringDryRun};
 pub use indexes::vectors::VectorIndexStatus;
 pub use jobs::{JobControl, JobCount, JobProgress, JobState, JobStatus, JobWatch};
 pub use maintenance::backup::BackupReport;

@@ -426,8 +426,11 @@ ApplyFinding: POST Quire(["dbs", database, "advice", id, "apply"]),             
 DismissFinding: POST Quire(["dbs", database, "advice", id, "dismiss"]),                         WriteServer, Write => admin::advice::dismiss(call, database, id).await;
 ReopenFinding: POST Quire(["dbs", database, "advice", id, "reopen"]),                           WriteServer, Write => admin::advice::reopen(call, database, id).await;
 StartWhatIf: POST Quire(["dbs", _database, "what-if"]),                                         WriteServer, Memory => admin::advice::not_supported("What-if");
-ListRefactorings: GET Quire(["dbs", _database, "refactorings"]),                                ReadServer,  Memory => admin::advice::not_supported("Refactoring");
-StartRefactoring: POST Quire(["dbs", _database, "refactorings"]),                               WriteServer, Memory => admin::advice::not_supported("Refactoring");
+ListRefactorings: GET Quire(["dbs", database, "refactorings"]),                                 ReadServer,  Read => admin::refactorings::list(call, database).await;
+StartRefactoring: POST Quire(["dbs", database, "refactorings"]),                                WriteServer, Write => admin::refactorings::start(call, database).await;
+ReadRefactoring: GET Quire(["dbs", database, "refactorings", id]),                              ReadServer,  Read => admin::refactorings::read(call, database, id).await;
+FinishRefactoring: POST Quire(["dbs", database, "refactorings", id, "finish"]),                 WriteServer, Write => admin::refactorings::finish(call, database, id).await;
+UndoRefactoring: POST Quire(["dbs", database, "refactorings", id, "undo"]),                     WriteServer, Write => admin::refactorings::undo(call, database, id).await;
 ReadView: GET Quire(["dbs", database, "colls", container, "view"]),                             ReadServer,  Read => admin::views::status(call, database, container).await;
 RebuildView: POST Quire(["dbs", database, "colls", container, "view", "rebuild"]),              WriteServer, Write => admin::views::rebuild(call, database, container).await;
 ListPartitions: GET Quire(["dbs", database, "colls", container, "partitions"]),                 ReadServer,  Read => admin::partitions::list(call, database, container).await;

@@ -122,6 +122,9 @@ const OPERATIONS: &str = "
 /_quire/dbs/d/what-if           POST    any                     write-server
 /_quire/dbs/d/refactorings      GET     any                     read-server
 /_quire/dbs/d/refactorings      POST    any                     write-server
+/_quire/dbs/d/refactorings/r-1  GET     any                     read-server
+/_quire/dbs/d/refactorings/r-1/finish POST any                  write-server
+/_quire/dbs/d/refactorings/r-1/undo POST any                    write-server
 /_quire/dbs/d/colls/c/profile   GET     any                     read-server
 /_quire/dbs/d/colls/c/view      GET     any                     read-server
 /_quire/dbs/d/colls/c/view/rebuild       POST  any              write-server
@@ -508,7 +511,10 @@ impl Try<'_> {
             return match () {
                 () if self.path.ends_with("/sprocs/s") => "[true]".to_owned(),
                 // A job would go on after the answer: this one is not started.
-                () if ["/model/", "/profile", "/advice"].iter().any(|part| self.path.contains(part)) => {
+                () if ["/model/", "/profile", "/advice", "/refactorings"]
+                    .iter()
+                    .any(|part| self.path.contains(part)) =>
+                {
                     "[]".to_owned()
                 }
                 () => String::new(),

@@ -56,6 +56,12 @@ pub struct AdviseArguments {
     /// Show one finding of the last list with all its details: its place in the list, or its id
     #[arg(long, value_name = "N", conflicts_with_all = ["dismiss", "reopen"])]
     show: Option<String>,
+    /// Apply a finding of the last list, or all that are open, and wait for it
+    #[arg(long, value_name = "N", conflicts_with_all = ["show", "dismiss", "reopen"])]
+    apply: Option<String>,
+    /// Let go of the old form at once
+    #[arg(long, requires = "apply")]
+    finish: bool,
     /// A finding of the last list that is not wanted
     #[arg(long, value_name = "N", requires = "reason", conflicts_with = "reopen")]
     dismiss: Option<String>,
@@ -110,6 +116,9 @@ pub fn advise(arguments: &AdviseArguments) -> Result<ExitCode> {
     if let Some(place) = &arguments.dismiss {
         let reason = arguments.reason.as_deref().unwrap_or_default();
         return decide(&mut server, place, "dismiss", Object::from_iter([("reason", reason)]));
+    }
+    if let Some(place) = &arguments.apply {
+        return apply(&mut server, place, arguments.finish);
     }
     if let Some(place) = &arguments.reopen {
         return decide(&mut server, place, "reopen", Object::new());
@@ -170,6 +179,32 @@ fn decide(server: &mut Server, place: &str, act: &str, order: Object) -> Result<
     let finding = server.ask_about("advice", Method::POST, &below, &[], Value::Object(order).to_json())?;
     output::print(&format!("{} is {}\n", text(&finding, "title"), text(&finding, "state")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// One finding, or `all` that are open: one that cannot be applied does not keep the others back.
+fn apply(server: &mut Server, place: &str, finishes: bool) -> Result<ExitCode> {
+    let list = list(server)?;
+    let chosen: Vec<Value> = match place {
+        "all" => findings(&list).iter().filter(|own| text(own, "state") == "open").cloned().collect(),
+        place => vec![find(&list, place)?],
+    };
+    let (count, mut refused) = (chosen.len(), 0);
+    for finding in chosen {
+        let finish = if finishes { "auto" } else { "manual" };
+        let below = format!("/{}/apply", text(&finding, "id"));
+        match server.run_job_about("advice", &below, Object::from_iter([("finish", finish)])) {
+            Ok(result) => {
+                let about = format!("{} is {}", text(&result, "refactoring"), text(&result, "state"));
+                output::print(&format!("{}: {about}\n", text(&finding, "title")))?;
+            }
+            Err(error) if place == "all" => {
+                refused += 1;
+                eprintln!("{}: {error:#}", text(&finding, "title"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if refused > 0 { bail!("{refused} of {count} findings were not applied") } else { Ok(ExitCode::SUCCESS) }
 }
 
 fn of_rule(mut list: Value, rule: Option<&str>) -> Value {

@@ -6,7 +6,7 @@ use quire_sql::SqlError;
 use quire_storage::StorageError;
 use quire_value::ParseError;
 
-use crate::api::{PlannedQuery, ScriptFailure};
+use crate::api::{PlannedQuery, RefactoringInvalid, ScriptFailure};
 
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -47,6 +47,17 @@ pub enum EngineError {
     LinkNotReady { link: String, is_building: bool },
     #[error("more than 1,000 items or 4 MB follow from one item")]
     FollowTooLarge,
+    #[error(transparent)]
+    RefactoringInvalid(#[from] RefactoringInvalid),
+    /// one refactoring of a container at a time
+    #[error("the container {container:?} is being refactored: finish or undo that first")]
+    RefactoringRunning { container: String },
+    #[error("the refactoring {id:?} cannot be {verb}: {why}")]
+    RefactoringRefuses { id: String, verb: &'static str, why: String },
+    #[error(
+        "the journal would have {bytes} bytes, and 1 GB is the most: \"journal\": false does without it, and without undo"
+    )]
+    JournalTooLarge { bytes: u64 },
     /// a job that cannot be paused, resumed, cancelled or undone
     #[error("the job {id:?} cannot be {control}: {why}")]
     JobRefuses { id: String, control: &'static str, why: &'static str },

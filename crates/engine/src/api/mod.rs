@@ -11,6 +11,7 @@ mod model; // models of databases
 mod options; // what an engine is opened with
 mod pages; // pages of items: lists and queries
 mod plan; // plans for clients that merge partitions themselves
+mod refactorings; // what is wrong with a request for a refactoring
 mod resource; // catalog resources as clients see them
 mod scripts; // runs of stored procedures
 
@@ -32,6 +33,7 @@ pub use pages::{
     CONTINUATION_BYTES_MAX, Crossing, Page, PageRequest, QueryMetrics, ResumeFilter, ResumeValue, Scope,
 };
 pub use plan::{PlannedQuery, QueryRange};
+pub use refactorings::{OrderError, RefactoringInvalid};
 pub use resource::{Migrate, Precondition, Resource, ScriptKind};
 pub use scripts::{ExecuteProcedure, ExecuteSystemProcedure, ProcedureDone, ScriptFailure, SystemAddress};
 // Parts of `EngineError` and of requests that callers must name.

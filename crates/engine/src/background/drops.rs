@@ -101,7 +101,8 @@ impl Drops {
                 let prefixes = catalog_keys::DATABASE_CHILDREN.into_iter();
                 let prefixes = prefixes.map(|kind| catalog_keys::children_prefix(kind, database));
                 ranges.extend(prefixes.map(|prefix| DroppedRange::Catalog { prefix }));
-                let observed = [keys::advice_prefix(database), keys::workload_prefix(database)];
+                let observed = [keys::advice_prefix, keys::workload_prefix, keys::refactorings_prefix];
+                let observed = observed.map(|prefix| prefix(database));
                 ranges.extend(observed.map(|prefix| DroppedRange::Catalog { prefix }));
             }
             Job::User { database, user } => {
@@ -117,7 +118,7 @@ impl Drops {
         Ok(plan)
     }
 
-    /// Returns when nothing about advice or recorded requests is stored any more of a database that is gone.
+    /// Returns when nothing about advice, refactorings or recorded requests is stored any more of a database that is gone.
     fn pass_observers(&self) -> Result<(), EngineError> {
         self.catalog.pass_publication();
         let storage = &*self.shared.storage;
@@ -183,7 +184,8 @@ impl Drops {
             Ok(())
         })?;
         let partitions = partitions.into_iter().map(|partition| keys::partition_id(container, partition));
-        let others = [keys::vector_sequence, keys::rid_sequence, keys::profile_sequence];
+        let others =
+            [keys::vector_sequence, keys::rid_sequence, keys::profile_sequence, keys::journal_sequence];
         let others = others.map(|sequence| sequence(container));
         for sequence in partitions.chain(others) {
             let epoch = storage.position(sequence)?.map_or(0, |position| position.epoch);

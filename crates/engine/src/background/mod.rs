@@ -11,6 +11,7 @@ mod jobs; // running jobs that clients watch
 mod key_deletes; // removing the items of deleted partition keys
 pub(crate) mod profiles; // profiles of containers, advice
 mod recording; // taking in and storing what was recorded
+pub(crate) mod refactorings; // items in another form, later writes
 pub(crate) mod repairs; // writing what a model says
 pub(crate) mod split; // one partition becomes two
 mod sweep; // removing expired items, old versions

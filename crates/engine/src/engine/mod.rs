@@ -10,6 +10,7 @@ mod model; // models of databases
 mod pages; // lists and queries
 mod profiles; // profiles and advice
 mod recording; // what is recorded of requests
+mod refactorings; // items in another form
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use quire_storage::Storage;
 
 use crate::api::{EngineError, Options};
+use crate::background::refactorings::{DryRunJobs, Following, RefactoringJobs};
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
@@ -28,9 +30,12 @@ use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::jobs::JobKind;
 use crate::profiles::Profiles;
+use crate::refactorings::Refactorings;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::watched::Watched;
+
+pub use refactorings::RefactoringDryRun;
 
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
@@ -43,6 +48,8 @@ pub struct Engine {
     splits: Worker<Splits>,
     recording: Worker<Recording>,
     profiles: Arc<Profiles>,
+    refactorings: Arc<Refactorings>,
+    following: Worker<Following>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -73,6 +80,7 @@ impl Engine {
         let splits = Splits::start(splitter)?;
         let recording = Recording::start(&shared, &catalog)?;
         let profiles = Arc::new(Profiles::new(Arc::clone(&shared), Arc::clone(&catalog)));
+        let refactorings = Arc::new(Refactorings::new(Arc::clone(&shared), Arc::clone(&catalog)));
         let [profile, advice] = ProfileJobs::kinds(&shared, &catalog, &profiles);
         let kinds: Vec<Arc<dyn JobKind>> = vec![
             Arc::<Drops>::clone(&drops),
@@ -86,8 +94,11 @@ impl Engine {
             Arc::new(Repairs::new(&shared, &catalog)),
             Arc::new(profile),
             Arc::new(advice),
+            Arc::new(RefactoringJobs::new(&refactorings)),
+            Arc::new(DryRunJobs::new(&shared, &catalog)),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
+        let following = Following::start(&refactorings)?;
         let catalog_work = CatalogWork {
             catalog: Arc::clone(&catalog),
             jobs: Arc::clone(&shared.jobs),
@@ -107,6 +118,8 @@ impl Engine {
             splits,
             recording,
             profiles,
+            refactorings,
+            following,
             watched,
         })
     }
@@ -137,6 +150,7 @@ impl Engine {
         self.views.stop();
         self.splits.stop();
         self.recording.stop();
+        self.following.stop();
     }
     /// Whether background work gets on.
     pub fn workers(&self) -> Vec<WorkerStatus> {
@@ -148,6 +162,7 @@ impl Engine {
             self.views.worker_status(),
             self.splits.status(),
             self.recording.status(),
+            self.following.status(),
         ]
     }
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.

@@ -98,6 +98,14 @@ impl Engine {
         self.decide(database, id, Some(decision))
     }
 
+    /// A finding is being applied.
+    pub fn accept_finding(&self, database: &str, id: &str) -> Result<Value, EngineError> {
+        let mut decision = Object::new();
+        decision.set("state", "accepted");
+        decision.set("reason", Value::Null);
+        self.decide(database, id, Some(decision))
+    }
+
     /// A finding is open again.
     pub fn reopen_finding(&self, database: &str, id: &str) -> Result<Value, EngineError> {
         self.decide(database, id, None)

@@ -241,7 +241,7 @@ pub(crate) fn item_example(
 }
 
 /// A partition key as clients write it: an undefined level is `{}`.
-fn key_json(key: &PartitionKey) -> Value {
+pub(crate) fn key_json(key: &PartitionKey) -> Value {
     let level = |value: Value| if value.is_undefined() { Value::Object(Object::new()) } else { value };
     key.0.iter().map(|component| level(component.to_value())).collect()
 }

@@ -14,6 +14,6 @@ mod survey; // walks over one snapshot
 mod targets; // rollups and mirrors
 mod windows; // windows and their pages
 
-pub(crate) use findings::item_example;
+pub(crate) use findings::{item_example, key_json};
 pub(crate) use subject::Subject;
 pub(crate) use survey::{Survey, SurveyOptions};

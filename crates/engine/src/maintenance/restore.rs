@@ -109,7 +109,7 @@ impl Restore<'_> {
                 let counters = jump(Counters::decode(key, value)?);
                 return loader.put(CATALOG, key.to_vec(), counters.encode(key));
             }
-            if keys::is_deleted_key(key) {
+            if keys::is_deleted_key(key) || keys::is_of_refactoring(key) {
                 return loader.put(CATALOG, key.to_vec(), value.to_vec());
             }
             if let Some(database) = catalog_keys::parse_model_key(key) {

@@ -266,6 +266,20 @@ impl Recorder {
         rows::remove(storage, &self.sequence, database)
     }
 
+    /// Forgets what was recorded of a container: its items are others now.
+    pub fn forget_container(
+        &self,
+        storage: &dyn Storage,
+        database: u32,
+        container: &str,
+    ) -> Result<(), EngineError> {
+        let record = self.current(storage, database)?;
+        let mut record = record.lock();
+        record.workload.forget(container);
+        record.is_changed = true;
+        Ok(())
+    }
+
     /// Writes what has changed. `exists`: a database that is gone is forgotten.
     pub fn store(&self, storage: &dyn Storage, exists: &dyn Fn(u32) -> bool) -> Result<(), EngineError> {
         self.drain(storage)?;

@@ -15,6 +15,7 @@
 //! | catalog | `C8` container 4                                         | how far a view is (see `follower`)       |
 //! | catalog | `C9` container 4, index 4                                | a vector index (see `vectors::state`)  |
 //! | catalog | `CA` container 4                                         | the profile of a container (see `profiles::rows`) |
+//! | catalog | `CB` container 4, refactoring 4, rid                     | what an item had (see `refactorings::rows`) |
 //! | catalog | `D0` job 8                                               | a job that is not finished (see `jobs::row`) |
 //! | catalog | `D1` job 8                                               | how far it is                         |
 //! | catalog | `D2` job 8                                               | a finished job                        |
@@ -22,6 +23,7 @@
 //! | catalog | `D4` database 4, `01`                                    | the last list of advice (see `profiles::rows`) |
 //! | catalog | `D4` database 4, `02`                                    | what was decided about findings       |
 //! | catalog | `D5` database 4, number 4                                | a part of the recorded workload (see `recording::rows`) |
+//! | catalog | `D6` database 4, number 4                                | a refactoring (see `refactorings::rows`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
@@ -52,6 +54,7 @@
 
 #[allow(dead_code, reason = "the write path of models uses it")]
 mod declarations; // rows of the declarations of models
+mod observed; // profiles, advice, recorded requests, refactorings
 #[cfg(test)]
 mod tests;
 
@@ -60,6 +63,7 @@ use std::ops::Bound;
 pub(crate) use self::declarations::{
     DeclarationKeys, LinkKeys, REFERRER_BYTES_MAX, declaration_of_row, declaration_rows, rid_of_place,
 };
+pub(crate) use self::observed::*;
 
 use quire_resource::EffectivePartitionKey;
 use quire_storage::{KeyRange, PartitionId, Space};
@@ -86,17 +90,11 @@ const CATALOG_VERSIONS_FLOOR: u8 = 0xC4;
 const CATALOG_DELETED_KEY: u8 = 0xC5;
 const CATALOG_VIEW_PROGRESS: u8 = 0xC8;
 const CATALOG_VECTOR_INDEX: u8 = 0xC9;
-const CATALOG_PROFILE: u8 = 0xCA;
 /// Jobs belong to no container.
 const CATALOG_JOB: u8 = 0xD0;
 const CATALOG_JOB_CHECKPOINT: u8 = 0xD1;
 const CATALOG_FINISHED_JOB: u8 = 0xD2;
 pub(crate) const JOB_NUMBERS: [u8; 1] = [0xD3];
-/// Of a database.
-const CATALOG_ADVICE: u8 = 0xD4;
-const CATALOG_WORKLOAD: u8 = 0xD5;
-const ADVICE_LIST: u8 = 0x01;
-const ADVICE_DECISIONS: u8 = 0x02;
 
 /// In the place of the LSN up to which versions are not kept.
 pub(crate) const VERSIONS_BEGIN_UNKNOWN: u64 = u64::MAX;
@@ -124,11 +122,12 @@ pub(crate) const ADVICE_SEQUENCE: PartitionId = PartitionId(2);
 /// The same of recorded workloads.
 pub(crate) const WORKLOAD_SEQUENCE: PartitionId = PartitionId(3);
 /// Not partitions: the guarded sequences of the commits that empty a deleted container, of its rid blocks, of its vector
-/// indexes, and of its profile.
+/// indexes, of its profile, and of journals of refactorings.
 const RECLAIM_SEQUENCE: u32 = u32::MAX;
 const RID_SEQUENCE: u32 = u32::MAX - 1;
 const VECTOR_SEQUENCE: u32 = u32::MAX - 2;
 const PROFILE_SEQUENCE: u32 = u32::MAX - 3;
+const JOURNAL_SEQUENCE: u32 = u32::MAX - 4;
 
 /// Bits of an item's child id below the prefix of its partition key.
 pub(crate) const RID_COUNTER_BITS: u32 = 36;
@@ -149,6 +148,10 @@ pub(crate) fn vector_sequence(container: u32) -> PartitionId {
 
 pub(crate) fn profile_sequence(container: u32) -> PartitionId {
     partition_id(container, PROFILE_SEQUENCE)
+}
+
+pub(crate) fn journal_sequence(container: u32) -> PartitionId {
+    partition_id(container, JOURNAL_SEQUENCE)
 }
 
 /// Every container-owned key begins with this.
@@ -276,33 +279,6 @@ pub(crate) fn lsn_of_deleted_key(key: &[u8]) -> Option<u64> {
 /// How far a view is.
 pub(crate) fn view_progress(view: u32) -> Vec<u8> {
     join(&[&[CATALOG_VIEW_PROGRESS], &view.to_be_bytes()])
-}
-
-/// The profile of a container.
-pub(crate) fn profile(container: u32) -> Vec<u8> {
-    join(&[&[CATALOG_PROFILE], &container.to_be_bytes()])
-}
-
-/// Everything about the advice of a database.
-pub(crate) fn advice_prefix(database: u32) -> Vec<u8> {
-    join(&[&[CATALOG_ADVICE], &database.to_be_bytes()])
-}
-
-pub(crate) fn advice_list(database: u32) -> Vec<u8> {
-    join(&[&[CATALOG_ADVICE], &database.to_be_bytes(), &[ADVICE_LIST]])
-}
-
-pub(crate) fn advice_decisions(database: u32) -> Vec<u8> {
-    join(&[&[CATALOG_ADVICE], &database.to_be_bytes(), &[ADVICE_DECISIONS]])
-}
-
-/// All parts of the recorded workload of a database.
-pub(crate) fn workload_prefix(database: u32) -> Vec<u8> {
-    join(&[&[CATALOG_WORKLOAD], &database.to_be_bytes()])
-}
-
-pub(crate) fn workload(database: u32, number: u32) -> Vec<u8> {
-    join(&[&[CATALOG_WORKLOAD], &database.to_be_bytes(), &number.to_be_bytes()])
 }
 
 /// What a row says of a job.
@@ -561,6 +537,7 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
         CATALOG_VIEW_PROGRESS,
         CATALOG_VECTOR_INDEX,
         CATALOG_PROFILE,
+        CATALOG_JOURNAL,
     ];
     let counters = tags.map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()

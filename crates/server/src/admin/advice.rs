@@ -1,16 +1,19 @@
 //! `/_quire/dbs/{db}/advice`: what the rules say about the profiles of a database, and what was decided about it.
 
 use hyper::StatusCode;
+use hyper::header::HeaderName;
 use quire_advisor::{Advice, Finding, Input, Options, RULES, advise, cut, preview_of};
 use quire_engine::{AdviceInput, Advisor, Engine, EngineError, ItemRead, ReadItem};
 use quire_resource::PartitionKey;
 use quire_value::{Limits, Object, Value, text};
 
 use crate::admin::profile::{bad, container_names};
-use crate::admin::{AdminCall, AdminReply, AdminResult, jobs};
+use crate::admin::{AdminCall, AdminReply, AdminResult, jobs, refactorings};
 use crate::wire::status::{HandlerError, RequestError};
 
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// A request that only says what it would do.
+const DRY_RUN: HeaderName = HeaderName::from_static("x-quire-dry-run");
 const REASON_BYTES_MAX: usize = 4_096;
 /// What the server adds to an item.
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
@@ -55,14 +58,45 @@ pub(crate) async fn reopen(call: &AdminCall<'_>, database: &str, id: &str) -> Ad
     Ok(AdminReply::json(StatusCode::OK, finding.await?))
 }
 
-/// A finding that is not there is not found, and steps are for people; others cannot be applied yet.
+/// Starts the refactoring that a finding names; its job is that of the refactoring. Steps are for people, and other kinds cannot be
+/// applied yet.
 pub(crate) async fn apply(call: &AdminCall<'_>, database: &str, id: &str) -> AdminResult {
-    let (database, owned) = (database.to_owned(), id.to_owned());
-    let finding = call.run(move |engine| engine.finding(&database, &owned)).await?;
-    let kind = finding.get("apply").and_then(|apply| apply.get("kind")?.as_str()).unwrap_or_default();
-    match kind {
-        "steps" => Err(RequestError::NothingToApply { id: id.to_owned() }.into()),
-        kind => not_supported(&format!("Applying a finding of the kind '{kind}'")),
+    let finish = finish(&body(call)?)?;
+    let (owned, finding) = (database.to_owned(), id.to_owned());
+    let finding = call.run(move |engine| engine.finding(&owned, &finding)).await?;
+    let apply = finding.get("apply").unwrap_or(&Value::Null);
+    match apply.get("kind").and_then(Value::as_str).unwrap_or_default() {
+        "refactoring" => {}
+        "steps" => return Err(RequestError::NothingToApply { id: id.to_owned() }.into()),
+        kind => return not_supported(&format!("Applying a finding of the kind '{kind}'")),
+    }
+    let mut order =
+        apply.get("request").and_then(|request| request.get("body")).cloned().unwrap_or(Value::Null);
+    if let Some(order) = order.as_object_mut() {
+        order.set("finish", finish);
+    }
+    if call.request.is_true(&DRY_RUN) {
+        return refactorings::dry_run(call, database, order).await;
+    }
+    let (database, id) = (database.to_owned(), id.to_owned());
+    let job = call.run(move |engine| {
+        let job = engine.start_refactoring(&database, order)?;
+        engine.accept_finding(&database, &id)?;
+        Ok(job)
+    });
+    Ok(jobs::accepted(&job.await?))
+}
+
+/// `{"finish": "manual" | "auto"}`
+fn finish(body: &Value) -> Result<String, HandlerError> {
+    let known = |body: &Object| body.iter().all(|(member, _)| member == "finish");
+    if !body.as_object().is_some_and(known) {
+        return Err(bad("Only 'finish' is known here."));
+    }
+    match body.get("finish").map(Value::as_str) {
+        None => Ok("manual".to_owned()),
+        Some(Some(finish @ ("manual" | "auto"))) => Ok(finish.to_owned()),
+        Some(_) => Err(bad("'finish' must be 'manual' or 'auto'.")),
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod partitions;
 pub(crate) mod profile;
+pub(crate) mod refactorings;
 pub(crate) mod transaction;
 pub(crate) mod views;
 

@@ -79,6 +79,9 @@ fn verbs_of_the_server() {
             "dbs/d/advice",
             "dbs/d/advice/a-1",
             "dbs/d/advice/a-1/dismiss",
+            "dbs/d/refactorings",
+            "dbs/d/refactorings/r-1",
+            "dbs/d/refactorings/r-1/finish",
             "dbs/d/colls/c/profile",
             "dbs/d/colls/c/view",
             "dbs/d/colls/c",
@@ -102,6 +105,9 @@ fn verbs_of_the_server() {
             dbs/d/advice: GET HEAD POST
             dbs/d/advice/a-1: none
             dbs/d/advice/a-1/dismiss: POST
+            dbs/d/refactorings: GET HEAD POST
+            dbs/d/refactorings/r-1: GET HEAD
+            dbs/d/refactorings/r-1/finish: POST
             dbs/d/colls/c/profile: GET HEAD
             dbs/d/colls/c/view: GET HEAD
             dbs/d/colls/c: none

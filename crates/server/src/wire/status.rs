@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use quire_engine::{
-    Diagnostic, EngineError, ItemError, ModelError, ModelInvalid, ScriptError, SqlError, StorageError,
+    Diagnostic, EngineError, ItemError, ModelError, ModelInvalid, OrderError, RefactoringInvalid,
+    ScriptError, SqlError, StorageError,
 };
 use quire_resource::{ContainerError, PartitionKeyError};
 use quire_value::Value;
@@ -162,6 +163,10 @@ impl From<&EngineError> for Failure {
             ModelInvalid(error) => model_invalid(error),
             RefusedByModel(error) => refused_by_model(error),
             ModelInUse { .. } => coded(409, "ModelInUse", error.to_string()),
+            RefactoringInvalid(error) => refactoring_invalid(error),
+            RefactoringRunning { .. } => coded(409, "RefactoringRunning", format!("{error}.")),
+            RefactoringRefuses { .. } => coded(409, "RefactoringState", format!("{error}.")),
+            JournalTooLarge { .. } => coded(409, "JournalTooLarge", format!("{error}.")),
             JobRefuses { .. } => coded(409, "JobNotCancellable", error.to_string()),
             UnknownLink { .. } => coded(400, "UnknownLink", format!("{error}.")),
             LinkNotReady { .. } => coded(409, "LinkNotReady", format!("{error}.")),
@@ -356,6 +361,11 @@ fn plan_features(features: &[String]) -> String {
 fn model_invalid(invalid: &ModelInvalid) -> Failure {
     let errors = invalid.0.iter().map(ModelError::to_json).collect::<Value>();
     Failure { errors: Some(errors.to_json()), ..coded(400, "ModelInvalid", invalid.to_string()) }
+}
+
+fn refactoring_invalid(invalid: &RefactoringInvalid) -> Failure {
+    let errors = invalid.0.iter().map(OrderError::to_json).collect::<Value>();
+    Failure { errors: Some(errors.to_json()), ..coded(400, "RefactoringInvalid", invalid.to_string()) }
 }
 
 fn container(error: &ContainerError) -> Failure {
@@ -612,6 +622,13 @@ mod tests {
                     problem: quire_engine::ModelProblem::Missing { member: text("container") },
                 }])),
                 EngineError::ModelInUse { container: text("c") },
+                EngineError::RefactoringRunning { container: text("c") },
+                EngineError::RefactoringRefuses {
+                    id: text("r-1"),
+                    verb: "undone",
+                    why: text("it is undone"),
+                },
+                EngineError::JournalTooLarge { bytes: 2_000_000_000 },
                 EngineError::JobRefuses { id: text("j-3"), control: "paused", why: "it is finished" },
                 EngineError::PatchConditionNotMet,
                 EngineError::BatchTimeout { limit: std::time::Duration::from_secs(5) },
@@ -733,6 +750,12 @@ mod tests {
                     400 {"code":"ModelInvalid","message":"The model has 1 error. The first: 'container' is missing.\r\nActivityId: ID, AGENT","errors":[{"code":"BadValue","at":"/links/0/to","message":"'container' is missing."}]}
                 ModelInUse { container: "c" }
                     409 {"code":"ModelInUse","message":"the container \"c\" is part of the model of its database\r\nActivityId: ID, AGENT"}
+                RefactoringRunning { container: "c" }
+                    409 {"code":"RefactoringRunning","message":"the container \"c\" is being refactored: finish or undo that first.\r\nActivityId: ID, AGENT"}
+                RefactoringRefuses { id: "r-1", verb: "undone", why: "it is undone" }
+                    409 {"code":"RefactoringState","message":"the refactoring \"r-1\" cannot be undone: it is undone.\r\nActivityId: ID, AGENT"}
+                JournalTooLarge { bytes: 2000000000 }
+                    409 {"code":"JournalTooLarge","message":"the journal would have 2000000000 bytes, and 1 GB is the most: \"journal\": false does without it, and without undo.\r\nActivityId: ID, AGENT"}
                 JobRefuses { id: "j-3", control: "paused", why: "it is finished" }
                     409 {"code":"JobNotCancellable","message":"the job \"j-3\" cannot be paused: it is finished\r\nActivityId: ID, AGENT"}
                 PatchConditionNotMet

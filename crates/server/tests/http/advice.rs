@@ -127,6 +127,48 @@ fn advice_finds_what_is_wrong_and_remembers_what_was_decided() {
     assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"], json!([]));
 }
 
+/// Prices are texts in some items, and queries filter by them.
+#[test]
+fn a_finding_is_applied_and_gone() {
+    let client = shop();
+    for n in 300..600 {
+        let price = if n % 10 == 0 { json!(n.to_string()) } else { json!(n) };
+        let item = json!({"id": format!("o-{n}"), "city": "Graz", "price": price, "customerId": "c-1"});
+        create(&client, "orders", "Graz", &item);
+    }
+    let headers = [
+        ("x-ms-documentdb-isquery", "true"),
+        ("content-type", "application/query+json"),
+        ("x-ms-documentdb-query-enablecrosspartition", "true"),
+    ];
+    let query = r#"{"query":"SELECT * FROM c WHERE c.price = 450","parameters":[]}"#;
+    let queries = |client: &Client| {
+        (0..20).for_each(|_| drop(client.must(200, "POST", "/dbs/d/colls/orders/docs", &headers, query)));
+    };
+    let order = r#"{"thresholds":{"minItems":100,"minOperations":10}}"#;
+    let drift = |client: &Client| {
+        client.run_job(ADVICE, order);
+        let list = body(&client.must(200, "GET", ADVICE, &[], ""));
+        let findings = list["findings"].as_array().expect("a list").clone();
+        findings.into_iter().find(|finding| finding["rule"] == "type-drift")
+    };
+    queries(&client);
+    let finding = drift(&client).expect("a finding");
+    assert_eq!(finding["apply"]["request"]["body"]["kind"], "retype", "{finding}");
+    let apply = format!("{ADVICE}/{}/apply", finding["id"].as_str().expect("an id"));
+    let dry = body(&client.must(200, "POST", &apply, &[("x-quire-dry-run", "true")], ""));
+    assert_eq!(dry["wouldConvert"], 30, "{dry}");
+    client.must(400, "POST", &apply, &[], r#"{"finish":"later"}"#);
+    client.run_job(&apply, r#"{"finish":"auto"}"#);
+    let list = body(&client.must(200, "GET", ADVICE, &[], ""));
+    let accepted = list["findings"].as_array().expect("a list").iter().find(|own| own["id"] == finding["id"]);
+    assert_eq!(accepted.map(|own| &own["state"]), Some(&json!("accepted")));
+    queries(&client);
+    assert_eq!(drift(&client), None);
+    let refactoring = body(&client.must(200, "GET", "/_quire/dbs/d/refactorings/r-1", &[], ""));
+    assert_eq!((&refactoring["state"], &refactoring["converted"]), (&json!("finished"), &json!(30)));
+}
+
 #[test]
 fn what_is_wrong_with_a_request_is_said() {
     let client = Client::start(1);
@@ -151,9 +193,10 @@ fn what_is_wrong_with_a_request_is_said() {
         client.must(404, "POST", &path.replace("/d/", "/other/"), &[], "");
         client.must(404, "GET", &path.replace("/d/", "/other/"), &[], "");
     }
-    for act in ["apply", "dismiss", "reopen"] {
-        client.must(404, "POST", &format!("{ADVICE}/a-1/{act}"), &[], r#"{"reason":"x"}"#);
+    for (act, body) in [("apply", ""), ("dismiss", r#"{"reason":"x"}"#), ("reopen", "")] {
+        client.must(404, "POST", &format!("{ADVICE}/a-1/{act}"), &[], body);
     }
+    client.must(400, "POST", &format!("{ADVICE}/a-1/apply"), &[], r#"{"reason":"x"}"#);
     let what_if = client.must(400, "POST", "/_quire/dbs/d/what-if", &[], "{}").body;
     assert!(what_if.contains("What-if is not supported"), "{what_if}");
     // An empty database has nothing to say.

@@ -23,6 +23,7 @@ mod offers;
 mod partition_key_ranges;
 mod patch;
 mod queries;
+mod refactorings;
 mod resume;
 mod script_runs;
 mod scripts;

@@ -247,7 +247,7 @@ fn container_entry(snapshot: &dyn Snapshot, container: &Live) -> Result<Containe
     Ok(ContainerEntry { number: container.number, rid_counter, partitions })
 }
 
-/// Everything of the catalog but the store row and what is left of deleted things, and the jobs.
+/// Everything of the catalog but the store row and what is left of deleted things, the jobs, and refactorings with their journals.
 fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry, EngineError> {
     let mut file = FileWriter::create(directory, file_name(0))?;
     if let Some(value) = snapshot.get(CATALOG, &catalog_keys::COUNTERS)? {
@@ -267,15 +267,20 @@ fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry,
     for_each_row(snapshot, CATALOG, &catalog_keys::MODELS, |key, value| {
         file.push(Record::CatalogRow { key, value })
     })?;
+    for_each_row(snapshot, CATALOG, &keys::REFACTORINGS, |key, value| {
+        file.push(Record::CatalogRow { key, value })
+    })?;
     for row in [JobRow::Body, JobRow::Finished] {
         for_each_row(snapshot, CATALOG, &keys::jobs_prefix(row), |key, value| {
             file.push(Record::CatalogRow { key, value })
         })?;
     }
     for container in containers {
-        for_each_row(snapshot, CATALOG, &keys::deleted_keys_prefix(container), |key, value| {
-            file.push(Record::CatalogRow { key, value })
-        })?;
+        for prefix in [keys::deleted_keys_prefix(container), keys::journals_prefix(container)] {
+            for_each_row(snapshot, CATALOG, &prefix, |key, value| {
+                file.push(Record::CatalogRow { key, value })
+            })?;
+        }
     }
     file.finish()
 }

@@ -137,7 +137,7 @@ fn check_catalog_file(
             has_counters = true;
             return Ok(());
         }
-        if keys::is_deleted_key(key) {
+        if keys::is_deleted_key(key) || keys::is_of_refactoring(key) {
             return Ok(());
         }
         if let Some(database) = catalog_keys::parse_model_key(key) {

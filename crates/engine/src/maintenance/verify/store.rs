@@ -304,6 +304,7 @@ impl Verifier<'_> {
             keys::view_progress(0)[0],
             keys::vector_index(0, 0)[0],
             keys::profile(0)[0],
+            keys::journals_prefix(0)[0],
         ];
         for tag in counters {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {
@@ -319,10 +320,12 @@ impl Verifier<'_> {
     /// What was observed of databases that are neither in the catalog nor being reclaimed.
     fn find_orphans_of_databases(&mut self) -> Result<(), EngineError> {
         let known = known_databases(self.snapshot)?;
-        for tag in [keys::advice_prefix(0)[0], keys::workload_prefix(0)[0]] {
+        for tag in [keys::advice_prefix(0)[0], keys::workload_prefix(0)[0], keys::REFACTORINGS[0]] {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {
                 if let Some(number) = container_at(key, 1).filter(|number| !known.contains(number)) {
-                    self.report.problem(format!("advice or recorded requests of unknown database {number}"));
+                    self.report.problem(format!(
+                        "advice, a refactoring or recorded requests of unknown database {number}"
+                    ));
                 }
                 Ok(())
             })?;

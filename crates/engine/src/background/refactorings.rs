@@ -1,0 +1,155 @@
+//! Jobs of kind `refactoring`: expand, finish and undo, and dry runs of large containers; and the worker that follows later
+//! writes until a refactoring is finished or undone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quire_value::{Limits, Object, Value, text};
+
+use super::{Interrupted, Next, Turn, Work, Worker};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::{Catalog, Container};
+use crate::jobs::{Claim, JobId, JobKind, NewJob, Step};
+use crate::refactorings::{DryRun, JobProgress, REFACTORING, RefactoringOrder, Refactorings};
+use crate::runtime::Shared;
+
+/// Of dry runs: they change nothing, and clients may cancel them.
+pub(crate) const DRY_RUN: &str = "dry-run";
+/// Between two looks at what was written.
+const FOLLOWED_EVERY: Duration = Duration::from_millis(200);
+/// Between two looks whether a journal is over.
+const JOURNALS_EVERY: Duration = Duration::from_secs(600);
+const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
+
+pub(crate) struct RefactoringJobs {
+    refactorings: Weak<Refactorings>,
+}
+
+impl RefactoringJobs {
+    pub fn new(refactorings: &Arc<Refactorings>) -> RefactoringJobs {
+        RefactoringJobs { refactorings: Arc::downgrade(refactorings) }
+    }
+
+    fn refactorings(&self) -> Result<Arc<Refactorings>, EngineError> {
+        self.refactorings.upgrade().ok_or_else(closed)
+    }
+}
+
+impl JobKind for RefactoringJobs {
+    fn name(&self) -> &'static str {
+        REFACTORING
+    }
+
+    /// The way back is to undo it.
+    fn can_cancel(&self) -> bool {
+        false
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        match self.refactorings()?.step(&claim.body.payload) {
+            Ok(JobProgress::More(done)) => {
+                if done > claim.done() {
+                    claim.commit(claim.advance(Vec::new(), done, None), Vec::new())?;
+                }
+                Ok(Step::More)
+            }
+            Ok(JobProgress::Done(result)) => Ok(Step::Done(result)),
+            Ok(JobProgress::Gone) | Err(EngineError::ResourceNotFound { .. }) => Ok(Step::Cancelled),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn undo(&self, job: JobId) -> Result<Option<JobId>, EngineError> {
+        let refactorings = self.refactorings()?;
+        let Some(own) = refactorings.of_job(job)? else { return Ok(None) };
+        let undone = refactorings.undo(own.database, &own.id())?;
+        Ok(undone.jobs.last().and_then(|job| job.parse().ok()))
+    }
+}
+
+pub(crate) struct DryRunJobs {
+    shared: Weak<Shared>,
+    catalog: Weak<Catalog>,
+    under_way: Mutex<HashMap<JobId, DryRun>>,
+}
+
+impl DryRunJobs {
+    pub fn new(shared: &Arc<Shared>, catalog: &Arc<Catalog>) -> DryRunJobs {
+        let (shared, catalog) = (Arc::downgrade(shared), Arc::downgrade(catalog));
+        DryRunJobs { shared, catalog, under_way: Mutex::default() }
+    }
+
+    pub fn job(container: &Container, body: &Value) -> NewJob {
+        container.job(DRY_RUN, "items", Object::new(), body.to_json().into_bytes())
+    }
+}
+
+impl JobKind for DryRunJobs {
+    fn name(&self) -> &'static str {
+        DRY_RUN
+    }
+
+    /// It begins anew after a restart.
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        let shared = self.shared.upgrade().ok_or_else(closed)?;
+        let catalog = self.catalog.upgrade().ok_or_else(closed)?;
+        let body =
+            text::parse(&claim.body.payload, PAYLOAD_LIMITS).map_err(|_| corrupt("payload of a dry run"))?;
+        let order = RefactoringOrder::parse(&body)?;
+        let number = claim.body.container.as_ref().map_or(0, |owner| owner.number);
+        let state = catalog.state();
+        let Some(container) = state.container(number) else { return Ok(Step::Cancelled) };
+        let mut run = self.under_way.lock().remove(&claim.id).unwrap_or_default();
+        if run.step(&shared, container, &order)? {
+            self.under_way.lock().insert(claim.id, run);
+            return Ok(Step::More);
+        }
+        claim.complete(run.items);
+        Ok(Step::Done(run.to_json(&order)))
+    }
+
+    fn release(&self, job: JobId) {
+        self.under_way.lock().remove(&job);
+    }
+
+    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+        self.release(claim.id);
+        Ok(())
+    }
+}
+
+/// Follows what is written while a refactoring is expanded.
+pub(crate) struct Following {
+    refactorings: Arc<Refactorings>,
+}
+
+impl Following {
+    pub fn start(refactorings: &Arc<Refactorings>) -> Result<Worker<Following>, EngineError> {
+        let signal = Arc::clone(&refactorings.signal);
+        Worker::start(Following { refactorings: Arc::clone(refactorings) }, signal)
+    }
+}
+
+impl Work for Following {
+    const NAME: &'static str = "refactorings";
+    type Memory = ();
+
+    fn round(&self, _turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+        Ok(match self.refactorings.follow() {
+            Ok((_, true)) => Next::Now,
+            Ok((true, false)) => Next::After(FOLLOWED_EVERY),
+            Ok((false, false)) => Next::After(JOURNALS_EVERY),
+            // It is looked at again where it is by then.
+            Err(
+                EngineError::PartitionMoved | EngineError::ResourceNotFound { .. } | EngineError::Contended,
+            ) => Next::After(FOLLOWED_EVERY),
+            Err(error) => return Err(error.into()),
+        })
+    }
+}
+
+fn closed() -> EngineError {
+    EngineError::Storage(quire_storage::StorageError::Closed)
+}

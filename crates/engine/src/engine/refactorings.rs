@@ -1,0 +1,87 @@
+//! Refactorings: items of a container in another form.
+
+use std::sync::Arc;
+
+use quire_value::{Object, Value};
+
+use super::Engine;
+use crate::api::EngineError;
+use crate::background::refactorings::DryRunJobs;
+use crate::catalog::Container;
+use crate::jobs::JobStatus;
+use crate::refactorings::{DryRun, Refactoring, RefactoringOrder};
+
+/// A dry run of a larger container is a job.
+const DRY_RUN_ITEMS_MAX: u64 = 10_000;
+
+/// What a dry run came to, or the job that does it.
+pub enum RefactoringDryRun {
+    Done(Value),
+    Job(Box<JobStatus>),
+}
+
+impl Engine {
+    /// All of a database, as JSON, the newest first.
+    pub fn refactorings(&self, database: &str) -> Result<Value, EngineError> {
+        let (owner, _) = self.database_owner(database)?;
+        let all = self.refactorings.list(owner.number)?;
+        let all = all.iter().rev().map(Refactoring::to_json).collect::<Value>();
+        Ok(Value::Object(Object::from_iter([("refactorings", all)])))
+    }
+
+    pub fn refactoring(&self, database: &str, id: &str) -> Result<Value, EngineError> {
+        let (owner, _) = self.database_owner(database)?;
+        Ok(self.refactorings.find(owner.number, id)?.to_json())
+    }
+
+    /// Starts one: the job that expands it.
+    pub fn start_refactoring(&self, database: &str, body: Value) -> Result<JobStatus, EngineError> {
+        let (order, container) = self.refactoring_order(database, &body)?;
+        let (owner, _) = self.database_owner(database)?;
+        let own = self.refactorings.start(owner.number, &container, (&order, body))?;
+        self.refactoring_job(&own)
+    }
+
+    /// The same checks, and what it would do.
+    pub fn dry_run_refactoring(
+        &self,
+        database: &str,
+        body: &Value,
+    ) -> Result<RefactoringDryRun, EngineError> {
+        let (order, container) = self.refactoring_order(database, body)?;
+        order.check(&container)?;
+        if container.usage().0 > DRY_RUN_ITEMS_MAX {
+            let job = self.shared.jobs.create(DryRunJobs::job(&container, body))?;
+            return Ok(RefactoringDryRun::Job(Box::new(self.job(&job.to_string())?)));
+        }
+        let found = DryRun::of_all(&self.shared, &container, &order)?;
+        Ok(RefactoringDryRun::Done(found.to_json(&order)))
+    }
+
+    /// Later writes are not followed any more: the job that takes the last ones.
+    pub fn finish_refactoring(&self, database: &str, id: &str) -> Result<JobStatus, EngineError> {
+        let (owner, _) = self.database_owner(database)?;
+        self.refactoring_job(&self.refactorings.finish(owner.number, id)?)
+    }
+
+    /// The job that puts back what items had.
+    pub fn undo_refactoring(&self, database: &str, id: &str) -> Result<JobStatus, EngineError> {
+        let (owner, _) = self.database_owner(database)?;
+        self.refactoring_job(&self.refactorings.undo(owner.number, id)?)
+    }
+
+    fn refactoring_order(
+        &self,
+        database: &str,
+        body: &Value,
+    ) -> Result<(RefactoringOrder, Arc<Container>), EngineError> {
+        self.database_owner(database)?;
+        let order = RefactoringOrder::parse(body)?;
+        let container = self.catalog.container(database, &order.container)?;
+        Ok((order, container))
+    }
+
+    fn refactoring_job(&self, own: &Refactoring) -> Result<JobStatus, EngineError> {
+        self.job(own.jobs.last().map_or("", String::as_str))
+    }
+}

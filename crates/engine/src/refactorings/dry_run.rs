@@ -1,0 +1,110 @@
+//! What a refactoring would do: counts, what it would leave, and some items before and after. Nothing is written.
+
+use std::ops::Bound;
+
+use quire_storage::Scan;
+use quire_value::{Object, Value};
+
+use super::convert::{Change, convert};
+use super::order::RefactoringOrder;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
+use crate::integrity::item_example;
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, ITEMS};
+use crate::store::scan;
+
+const EXAMPLES_MAX: usize = 3;
+const LEFT_MAX: usize = 100;
+const PAGE_ITEMS: usize = 500;
+
+/// What was seen until now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DryRun {
+    pub items: u64,
+    pub journal_bytes: u64,
+    converted: u64,
+    left: u64,
+    conflicts: Vec<Value>,
+    examples: Vec<Value>,
+    next: Option<Vec<u8>>,
+}
+
+impl DryRun {
+    /// Looks at all items.
+    pub fn of_all(
+        shared: &Shared,
+        container: &Container,
+        order: &RefactoringOrder,
+    ) -> Result<DryRun, EngineError> {
+        let mut found = DryRun::default();
+        while found.step(shared, container, order)? {}
+        Ok(found)
+    }
+
+    /// Looks at some more items; whether there are others.
+    pub fn step(
+        &mut self,
+        shared: &Shared,
+        container: &Container,
+        order: &RefactoringOrder,
+    ) -> Result<bool, EngineError> {
+        let mut range = keys::items_from(container.number, 0);
+        if let Some(last) = &self.next {
+            range.start = Bound::Excluded(last.clone());
+        }
+        let moment = container.moment(shared);
+        let page = container.snapshot(shared)?.scan(&Scan { rows_max: PAGE_ITEMS, ..scan(ITEMS, range) })?;
+        for (key, bytes) in &page.rows {
+            keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
+            let row = Row::parse(bytes)?;
+            if !container.is_gone(&row, &moment) {
+                self.look(container, order, &row)?;
+            }
+        }
+        let has_more = page.more;
+        self.next = page.rows.into_iter().next_back().map(|(key, _)| key);
+        Ok(has_more)
+    }
+
+    fn look(
+        &mut self,
+        container: &Container,
+        order: &RefactoringOrder,
+        row: &Row<'_>,
+    ) -> Result<(), EngineError> {
+        let before = row.node()?.to_value();
+        let conversion = convert(&order.rule, before.clone());
+        self.items += 1;
+        self.left += conversion.left.len() as u64;
+        for place in conversion.left.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
+            self.conflicts.push(item_example(container, row, place, None, None)?);
+        }
+        if conversion.changes.is_empty() {
+            return Ok(());
+        }
+        self.converted += 1;
+        let bytes: usize =
+            conversion.changes.iter().map(Change::to_json).map(|json| json.to_json().len()).sum();
+        self.journal_bytes += bytes as u64;
+        if self.examples.len() < EXAMPLES_MAX {
+            let example = Object::from_iter([("before", before), ("after", conversion.item)]);
+            self.examples.push(Value::Object(example));
+        }
+        Ok(())
+    }
+
+    pub fn to_json(&self, order: &RefactoringOrder) -> Value {
+        let mut json = Object::new();
+        json.set("kind", order.kind);
+        json.set("container", order.container.as_str());
+        json.set("items", self.items);
+        json.set("wouldConvert", self.converted);
+        json.set("wouldLeave", self.left);
+        json.set("journalBytes", self.journal_bytes);
+        json.set("conflicts", Value::Array(self.conflicts.clone()));
+        json.set("examples", Value::Array(self.examples.clone()));
+        Value::Object(json)
+    }
+}

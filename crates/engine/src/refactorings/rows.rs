@@ -1,0 +1,271 @@
+//! Refactorings and their journals in the storage: rows with a checksum, their content JSON.
+//!
+//! A refactoring is a row of its database. The journal of an item, what it had at the places that were changed, is a row of
+//! the container and goes with it.
+
+use quire_storage::{CommitError, KeyRange, Op, Position, Scan, Snapshot};
+use quire_value::{Limits, Object, Value, iso_date, text};
+
+use super::convert::Change;
+use super::order::RefactoringOrder;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::{Catalog, Container};
+use crate::runtime::Shared;
+use crate::store::keys::{self, CATALOG};
+use crate::store::{for_each_row, guarded_commit, scan, sealed};
+
+/// Items are no deeper than 128.
+const LIMITS: Limits = Limits { depth_max: 256 };
+/// Conflicts that are listed; all are counted.
+const CONFLICTS_MAX: usize = 100;
+
+/// A refactoring as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refactoring {
+    pub database: u32,
+    pub number: u32,
+    /// The number of its container.
+    pub container: u32,
+    /// As it was sent.
+    pub body: Value,
+    pub state: State,
+    /// All jobs of it, the last one is the current one.
+    pub jobs: Vec<String>,
+    /// How far it is in the changes of the container.
+    pub position: Option<String>,
+    pub converted: u64,
+    pub conflicts: Vec<Value>,
+    pub conflict_count: u64,
+    /// When the journal ends, once it is finished: milliseconds since 1970.
+    pub journal_until: Option<i64>,
+}
+
+/// The numbers are in payloads of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Expanding = 1,
+    Expanded = 2,
+    Finishing = 3,
+    Finished = 4,
+    Undoing = 5,
+    Undone = 6,
+}
+
+/// The journal of one item.
+pub(crate) struct JournalEntry {
+    pub key: Vec<u8>,
+    pub rid: u64,
+    pub changes: Vec<Change>,
+}
+
+impl State {
+    const ALL: [(&'static str, State); 6] = [
+        ("expanding", State::Expanding),
+        ("expanded", State::Expanded),
+        ("finishing", State::Finishing),
+        ("finished", State::Finished),
+        ("undoing", State::Undoing),
+        ("undone", State::Undone),
+    ];
+
+    pub fn name(self) -> &'static str {
+        State::ALL.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
+    }
+
+    /// Nothing else may be refactored in the container meanwhile.
+    pub fn is_open(self) -> bool {
+        !matches!(self, State::Finished | State::Undone)
+    }
+
+    /// A job is at work.
+    pub fn has_job(self) -> bool {
+        matches!(self, State::Expanding | State::Finishing | State::Undoing)
+    }
+}
+
+impl Refactoring {
+    pub fn id(&self) -> String {
+        format!("r-{}", self.number)
+    }
+
+    pub fn order(&self) -> Result<RefactoringOrder, EngineError> {
+        RefactoringOrder::parse(&self.body).map_err(|_| corrupt("body of a refactoring"))
+    }
+
+    /// A conflict, once.
+    pub fn add_conflict(&mut self, conflict: Value) {
+        if self.conflicts.contains(&conflict) {
+            return;
+        }
+        self.conflict_count += 1;
+        if self.conflicts.len() < CONFLICTS_MAX {
+            self.conflicts.push(conflict);
+        }
+    }
+
+    /// As clients see it.
+    pub fn to_json(&self) -> Value {
+        let member = |name: &str| self.body.get(name).cloned().unwrap_or(Value::Null);
+        let mut json = Object::new();
+        json.set("id", self.id());
+        json.set("kind", member("kind"));
+        json.set("container", member("container"));
+        json.set("state", self.state.name());
+        json.set("job", self.jobs.last().map_or(Value::Null, |job| Value::from(job.as_str())));
+        json.set("converted", self.converted);
+        json.set("conflictCount", self.conflict_count);
+        json.set("conflicts", Value::Array(self.conflicts.clone()));
+        json.set("journalUntil", self.journal_until.map_or(Value::Null, |ms| Value::from(iso_date(ms))));
+        json.set("request", self.body.clone());
+        Value::Object(json)
+    }
+
+    fn stored(&self) -> Value {
+        let mut json = Object::new();
+        json.set("container", u64::from(self.container));
+        json.set("body", self.body.clone());
+        json.set("state", self.state.name());
+        json.set("jobs", self.jobs.iter().map(|job| Value::from(job.as_str())).collect::<Value>());
+        json.set("position", self.position.as_deref().map_or(Value::Null, Value::from));
+        json.set("converted", self.converted);
+        json.set("conflicts", Value::Array(self.conflicts.clone()));
+        json.set("conflictCount", self.conflict_count);
+        json.set("journalUntil", self.journal_until.map_or(Value::Null, Value::from));
+        Value::Object(json)
+    }
+
+    fn read(key: &[u8], row: &[u8]) -> Result<Refactoring, EngineError> {
+        let text = sealed::open(key, row)?.string()?;
+        let json = parse(&text)?;
+        Refactoring::of_stored(key, &json).ok_or_else(|| corrupt("row of a refactoring"))
+    }
+
+    fn of_stored(key: &[u8], json: &Value) -> Option<Refactoring> {
+        let (database, number) = keys::parse_refactoring(key)?;
+        let texts = json.get("jobs")?.as_array()?.iter().map(|job| job.as_str().map(str::to_owned));
+        let state = json.get("state")?.as_str()?;
+        Some(Refactoring {
+            database,
+            number,
+            container: u32::try_from(json.get("container")?.as_u64()?).ok()?,
+            body: json.get("body")?.clone(),
+            state: State::ALL.iter().find(|(name, _)| *name == state)?.1,
+            jobs: texts.collect::<Option<_>>()?,
+            position: json.get("position")?.as_str().map(str::to_owned),
+            converted: json.get("converted")?.as_u64()?,
+            conflicts: json.get("conflicts")?.as_array()?.to_vec(),
+            conflict_count: json.get("conflictCount")?.as_u64()?,
+            journal_until: json.get("journalUntil")?.as_i64(),
+        })
+    }
+}
+
+/// All of a database, or of all databases, by number.
+pub(super) fn all(snapshot: &dyn Snapshot, database: Option<u32>) -> Result<Vec<Refactoring>, EngineError> {
+    let prefix = database.map_or_else(|| keys::REFACTORINGS.to_vec(), keys::refactorings_prefix);
+    let mut found = Vec::new();
+    for_each_row(snapshot, CATALOG, &prefix, |key, row| {
+        found.push(Refactoring::read(key, row)?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+pub(super) fn get(
+    snapshot: &dyn Snapshot,
+    database: u32,
+    number: u32,
+) -> Result<Option<Refactoring>, EngineError> {
+    let key = keys::refactoring(database, number);
+    snapshot.get(CATALOG, &key)?.map(|row| Refactoring::read(&key, &row)).transpose()
+}
+
+/// A database that is gone has no rows.
+pub(super) fn put(shared: &Shared, catalog: &Catalog, own: &Refactoring) -> Result<(), EngineError> {
+    let key = keys::refactoring(own.database, own.number);
+    let value = encode(&key, &own.stored());
+    commit(shared, catalog, own.database, Op::Put { space: CATALOG, key, value })
+}
+
+pub(super) fn remove(shared: &Shared, catalog: &Catalog, own: &Refactoring) -> Result<(), EngineError> {
+    let key = keys::refactoring(own.database, own.number);
+    commit(shared, catalog, own.database, Op::Delete { space: CATALOG, key })
+}
+
+fn commit(shared: &Shared, catalog: &Catalog, database: u32, op: Op) -> Result<(), EngineError> {
+    let exists = || catalog.state().database(database).is_some();
+    match shared.advice.commit_while(&*shared.storage, &exists, vec![op])? {
+        true => Ok(()),
+        false => Err(EngineError::ResourceNotFound { kind: "database", id: database.to_string() }),
+    }
+}
+
+/// The journal of an item; nothing where it was not changed.
+pub(super) fn journal(snapshot: &dyn Snapshot, key: &[u8]) -> Result<Vec<Change>, EngineError> {
+    snapshot.get(CATALOG, key)?.map_or_else(|| Ok(Vec::new()), |row| read_changes(key, &row))
+}
+
+/// Some items of a journal.
+pub(super) fn journal_page(
+    snapshot: &dyn Snapshot,
+    own: &Refactoring,
+    rows_max: usize,
+) -> Result<Vec<JournalEntry>, EngineError> {
+    let range = KeyRange::prefix(&keys::journal_prefix(own.container, own.number));
+    let page = snapshot.scan(&Scan { rows_max, ..scan(CATALOG, range) })?;
+    let entry = |(key, row): (Vec<u8>, Vec<u8>)| {
+        let rid = keys::rid_of_journal_key(&key).ok_or_else(|| corrupt("key of a journal"))?;
+        Ok(JournalEntry { changes: read_changes(&key, &row)?, key, rid })
+    };
+    page.rows.into_iter().map(entry).collect()
+}
+
+/// The row of an item's journal; none where nothing is in it.
+pub(super) fn journal_op(key: &[u8], changes: &[Change]) -> Op {
+    let key = key.to_vec();
+    if changes.is_empty() {
+        return Op::Delete { space: CATALOG, key };
+    }
+    let value = encode(&key, &changes.iter().map(Change::to_json).collect::<Value>());
+    Op::Put { space: CATALOG, key, value }
+}
+
+/// Writes rows of a journal. A drop of the container that begins now refuses the commit.
+pub(super) fn commit_journal(
+    shared: &Shared,
+    container: &Container,
+    ops: Vec<Op>,
+) -> Result<(), EngineError> {
+    if ops.is_empty() {
+        return Ok(());
+    }
+    let (sequence, storage) = (keys::journal_sequence(container.number), &*shared.storage);
+    let position = storage.position(sequence)?.unwrap_or(Position { epoch: 0, lsn: 0 });
+    if container.partitions.is_retired() {
+        return Err(container.not_found());
+    }
+    let commit = guarded_commit(sequence, position, position.lsn + 1, ops)?;
+    match storage.commit(commit) {
+        Ok(_) => Ok(()),
+        Err(_) if container.partitions.is_retired() => Err(container.not_found()),
+        Err(CommitError::Storage(error)) => Err(error.into()),
+        // Nobody knows: the same rows are written again.
+        Err(_) => Err(EngineError::Contended),
+    }
+}
+
+fn read_changes(key: &[u8], row: &[u8]) -> Result<Vec<Change>, EngineError> {
+    let json = parse(&sealed::open(key, row)?.string()?)?;
+    let changes = json.as_array().unwrap_or_default().iter().map(Change::from_json);
+    changes.collect::<Option<_>>().ok_or_else(|| corrupt("journal of an item"))
+}
+
+fn encode(key: &[u8], json: &Value) -> Vec<u8> {
+    let mut rest = Vec::new();
+    sealed::write_text(json.to_json().as_bytes(), &mut rest);
+    sealed::seal(key, &rest)
+}
+
+fn parse(text: &str) -> Result<Value, EngineError> {
+    text::parse(text.as_bytes(), LIMITS).map_err(|_| corrupt("JSON of a refactoring"))
+}

@@ -1,0 +1,281 @@
+//! Some items of a refactoring at a time: forward along the changes of the container, and back along the journal.
+//!
+//! What an item had is in the journal before the item is written, and the item is written only as it was read: whatever
+//! comes in between, the journal names nothing that was not there, and an item that a client changed meanwhile comes again, since
+//! its change is behind the position. So every step can be done again.
+
+use bytes::Bytes;
+use quire_resource::ResourceId;
+use quire_storage::{Op, Snapshot};
+use quire_value::{Item, Limits, Object, Value, text};
+
+use super::convert::{Change, Undone, convert, merged, place, undo};
+use super::order::RefactoringOrder;
+use super::rows::{self, Refactoring};
+use crate::api::{
+    Cancel, ChangesRequest, EngineError, FeedMode, FeedStart, IndexingDirective, PageRequest, corrupt,
+};
+use crate::catalog::{Catalog, Container};
+use crate::feed::changes::read_changes;
+use crate::integrity::key_json;
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, ITEMS};
+use crate::transactions::batch::{BatchOperation, BatchVerb, Bulk, bulk};
+
+/// Items of one step.
+const PAGE_ITEMS: usize = 100;
+const LIMITS: Limits = Limits { depth_max: 256 };
+/// What the server adds to an item.
+const SYSTEM_PROPERTIES: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
+const LOSSY: &str = "it cannot be converted without loss";
+const CHANGED_SINCE: &str = "it was changed since";
+
+pub(super) struct Run<'a> {
+    pub shared: &'a Shared,
+    pub catalog: &'a Catalog,
+    pub container: &'a Container,
+    pub own: &'a mut Refactoring,
+}
+
+/// An item of the container without what the server adds.
+pub(super) struct StoredItem {
+    pub rid: u64,
+    pub etag: String,
+    pub item: Value,
+}
+
+/// An item that is to be written.
+struct Rewrite {
+    rid: u64,
+    id: String,
+    etag: String,
+    body: Value,
+    /// What its journal was.
+    base: Vec<Change>,
+    changes: Vec<Change>,
+}
+
+/// An item, and whether it was written.
+type Written<'r> = (&'r Rewrite, Result<(), EngineError>);
+
+impl Run<'_> {
+    /// Converts what was written since the position; whether there is more right now.
+    pub fn forward(&mut self) -> Result<bool, EngineError> {
+        let order = self.own.order()?;
+        let start = self.own.position.clone().map_or(FeedStart::Beginning, FeedStart::After);
+        let page = PageRequest { item_count_max: Some(PAGE_ITEMS as i64), ..PageRequest::default() };
+        let request =
+            ChangesRequest { mode: FeedMode::Latest, page, start, since: None, all_previous_images: false };
+        let changes = read_changes(self.shared, self.container, &request).result?;
+        let before = self.own.clone();
+        let rows = text::parse(&changes.rows, LIMITS).map_err(|_| corrupt("a page of changes"))?;
+        let items = rows.as_array().unwrap_or_default().iter().cloned().map(of_feed);
+        let items =
+            items.collect::<Option<Vec<_>>>().ok_or_else(|| corrupt("an item of a page of changes"))?;
+        self.convert(&order, items)?;
+        self.own.position = Some(changes.etag);
+        if *self.own != before {
+            rows::put(self.shared, self.catalog, self.own)?;
+        }
+        Ok(changes.more)
+    }
+
+    fn convert(&mut self, order: &RefactoringOrder, items: Vec<StoredItem>) -> Result<(), EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        let mut rewrites = Vec::new();
+        for stored in items {
+            let conversion = convert(&order.rule, stored.item);
+            for place in &conversion.left {
+                self.conflict(&conversion.item, place, LOSSY);
+            }
+            if conversion.changes.is_empty() {
+                continue;
+            }
+            let base = rows::journal(&*snapshot, &self.journal_key(stored.rid))?;
+            let id = id_of(&conversion.item);
+            let (rid, etag, body) = (stored.rid, stored.etag, conversion.item);
+            rewrites.push(Rewrite { rid, id, etag, body, base, changes: conversion.changes });
+        }
+        drop(snapshot);
+        if order.has_journal {
+            let ops = rewrites.iter().map(|own| self.journal_op(own, true)).collect();
+            rows::commit_journal(self.shared, self.container, ops)?;
+        }
+        let mut not_written = Vec::new();
+        for (rewrite, result) in self.write(&rewrites)? {
+            match result {
+                Ok(()) => self.own.converted += 1,
+                Err(error) => {
+                    not_written.push(self.journal_op(rewrite, false));
+                    // It comes again, or is gone.
+                    if !is_other_version(&error) {
+                        self.conflict(&rewrite.body, "", &error.to_string());
+                    }
+                }
+            }
+        }
+        if order.has_journal {
+            rows::commit_journal(self.shared, self.container, not_written)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Puts some items of the journal back; whether there are more.
+    pub fn back(&mut self) -> Result<bool, EngineError> {
+        let order = self.own.order()?;
+        let snapshot = self.shared.storage.snapshot()?;
+        let entries = rows::journal_page(&*snapshot, self.own, PAGE_ITEMS)?;
+        let before = self.own.clone();
+        let (mut rewrites, mut ended) = (Vec::new(), Vec::new());
+        for entry in &entries {
+            let Some(mut stored) = self.stored_item(&*snapshot, entry.rid)? else {
+                ended.push(rows::journal_op(&entry.key, &[]));
+                continue;
+            };
+            let undone: Vec<Undone> =
+                entry.changes.iter().map(|change| undo(&order.rule, change, &mut stored.item)).collect();
+            for (change, _) in entry.changes.iter().zip(&undone).filter(|(_, own)| **own == Undone::Conflict)
+            {
+                self.conflict(&stored.item, &place(&order.rule, change), CHANGED_SINCE);
+            }
+            if !undone.contains(&Undone::Done) {
+                ended.push(rows::journal_op(&entry.key, &[]));
+                continue;
+            }
+            let (id, StoredItem { rid, etag, item }) = (id_of(&stored.item), stored);
+            rewrites.push(Rewrite { rid, id, etag, body: item, base: Vec::new(), changes: Vec::new() });
+        }
+        drop(snapshot);
+        for (rewrite, result) in self.write(&rewrites)? {
+            match result {
+                // Its journal is looked at again.
+                Err(error) if is_other_version(&error) => continue,
+                Err(error) => self.conflict(&rewrite.body, "", &error.to_string()),
+                Ok(()) => {}
+            }
+            ended.push(self.journal_op(rewrite, false));
+        }
+        if *self.own != before {
+            rows::put(self.shared, self.catalog, self.own)?;
+        }
+        rows::commit_journal(self.shared, self.container, ended)?;
+        Ok(!entries.is_empty())
+    }
+
+    /// Forgets some of the journal; whether there is more.
+    pub fn forget(&mut self) -> Result<bool, EngineError> {
+        let entries = rows::journal_page(&*self.shared.storage.snapshot()?, self.own, PAGE_ITEMS)?;
+        let ops = entries.iter().map(|entry| rows::journal_op(&entry.key, &[])).collect();
+        rows::commit_journal(self.shared, self.container, ops)?;
+        Ok(!entries.is_empty())
+    }
+
+    /// Writes items that are still as they were read, in few commits. An error that passes ends it: all of it is done again.
+    fn write<'r>(&self, rewrites: &'r [Rewrite]) -> Result<Vec<Written<'r>>, EngineError> {
+        if rewrites.is_empty() {
+            return Ok(Vec::new());
+        }
+        let operation = |own: &Rewrite| BatchOperation {
+            verb: BatchVerb::Replace { id: own.id.clone() },
+            body: Bytes::from(own.body.to_json()),
+            if_match: Some(own.etag.clone()),
+            if_none_match: None,
+            indexing: IndexingDirective::Default,
+            partition_key: None,
+            want_body: false,
+        };
+        let bulk = Bulk {
+            operations: rewrites.iter().map(operation).collect(),
+            partition_id: None,
+            partition_key: None,
+            continue_on_error: true,
+            session: None,
+            cancel: Cancel::default(),
+        };
+        let results = bulk::run(self.shared, self.container, bulk, 0).result?;
+        let mut written = Vec::with_capacity(rewrites.len());
+        for (rewrite, result) in rewrites.iter().zip(results) {
+            match result.result {
+                Err(error) if is_passing(&error) => return Err(error),
+                result => written.push((rewrite, result.map(drop))),
+            }
+        }
+        Ok(written)
+    }
+
+    fn stored_item(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<StoredItem>, EngineError> {
+        let Some(bytes) = snapshot.get(ITEMS, &keys::item(self.container.number, rid))? else {
+            return Ok(None);
+        };
+        let row = Row::parse(&bytes)?;
+        if self.container.is_gone(&row, &self.container.moment(self.shared)) {
+            return Ok(None);
+        }
+        Ok(Some(StoredItem { rid, etag: row.stamp.etag(), item: row.node()?.to_value() }))
+    }
+
+    fn journal_key(&self, rid: u64) -> Vec<u8> {
+        keys::journal(self.container.number, self.own.number, rid)
+    }
+
+    /// The journal of an item that is written, or that was not.
+    fn journal_op(&self, rewrite: &Rewrite, is_written: bool) -> Op {
+        let changes = match is_written {
+            true => merged(rewrite.base.clone(), &rewrite.changes),
+            false => rewrite.base.clone(),
+        };
+        rows::journal_op(&self.journal_key(rewrite.rid), &changes)
+    }
+
+    fn conflict(&mut self, item: &Value, place: &str, why: &str) {
+        let stored = Item::from_json(item.to_json().as_bytes(), Limits::default()).ok();
+        let key = stored.and_then(|item| self.container.definition.partition_key.extract(item.root()).ok());
+        let mut conflict = Object::new();
+        conflict.set("container", self.container.definition.id.as_str());
+        conflict.set("id", id_of(item));
+        conflict.set("partitionKey", key.map_or(Value::Null, |key| key_json(&key)));
+        conflict.set("path", place);
+        conflict.set("reason", why);
+        self.own.add_conflict(Value::Object(conflict));
+    }
+}
+
+/// Without what the server adds.
+fn of_feed(mut item: Value) -> Option<StoredItem> {
+    let object = item.as_object_mut()?;
+    let etag = object.get("_etag")?.as_str()?.to_owned();
+    let rid = match ResourceId::parse(object.get("_rid")?.as_str()?).ok()? {
+        ResourceId::Child { child, .. } => child,
+        _ => return None,
+    };
+    SYSTEM_PROPERTIES.iter().for_each(|name| drop(object.remove(name)));
+    Some(StoredItem { rid, etag, item })
+}
+
+fn id_of(item: &Value) -> String {
+    item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The item is another one by now, or gone.
+fn is_other_version(error: &EngineError) -> bool {
+    matches!(error, EngineError::PreconditionFailed | EngineError::ItemNotFound { .. })
+}
+
+/// Nothing was done, and it may go well the next time; or nobody knows.
+fn is_passing(error: &EngineError) -> bool {
+    use EngineError::*;
+    matches!(
+        error,
+        PartitionMoved
+            | Overloaded
+            | Contended
+            | TransactionConflict
+            | Cancelled
+            | Unresolved
+            | Storage(_)
+            | UnderModel
+            | ResourceNotFound { .. }
+    )
+}

@@ -1,0 +1,78 @@
+//! Keys of what is observed of databases and containers, and of refactorings.
+
+use super::join;
+
+pub(super) const CATALOG_PROFILE: u8 = 0xCA;
+pub(super) const CATALOG_JOURNAL: u8 = 0xCB;
+/// Of a database.
+const CATALOG_ADVICE: u8 = 0xD4;
+const CATALOG_WORKLOAD: u8 = 0xD5;
+/// Begins the keys of all refactorings.
+pub(crate) const REFACTORINGS: [u8; 1] = [0xD6];
+const ADVICE_LIST: u8 = 0x01;
+const ADVICE_DECISIONS: u8 = 0x02;
+
+/// The profile of a container.
+pub(crate) fn profile(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_PROFILE], &container.to_be_bytes()])
+}
+
+/// Everything about the advice of a database.
+pub(crate) fn advice_prefix(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_ADVICE], &database.to_be_bytes()])
+}
+
+pub(crate) fn advice_list(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_ADVICE], &database.to_be_bytes(), &[ADVICE_LIST]])
+}
+
+pub(crate) fn advice_decisions(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_ADVICE], &database.to_be_bytes(), &[ADVICE_DECISIONS]])
+}
+
+/// All parts of the recorded workload of a database.
+pub(crate) fn workload_prefix(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_WORKLOAD], &database.to_be_bytes()])
+}
+
+pub(crate) fn workload(database: u32, number: u32) -> Vec<u8> {
+    join(&[&[CATALOG_WORKLOAD], &database.to_be_bytes(), &number.to_be_bytes()])
+}
+
+/// All refactorings of a database.
+pub(crate) fn refactorings_prefix(database: u32) -> Vec<u8> {
+    join(&[&REFACTORINGS, &database.to_be_bytes()])
+}
+
+pub(crate) fn refactoring(database: u32, number: u32) -> Vec<u8> {
+    join(&[&REFACTORINGS, &database.to_be_bytes(), &number.to_be_bytes()])
+}
+
+/// Database and number.
+pub(crate) fn parse_refactoring(key: &[u8]) -> Option<(u32, u32)> {
+    let (database, rest) = key.strip_prefix(&REFACTORINGS)?.split_first_chunk()?;
+    Some((u32::from_be_bytes(*database), u32::from_be_bytes(rest.try_into().ok()?)))
+}
+
+/// Whether it is the key of a refactoring or of a journal.
+pub(crate) fn is_of_refactoring(key: &[u8]) -> bool {
+    key.starts_with(&REFACTORINGS) || key.starts_with(&[CATALOG_JOURNAL])
+}
+
+/// All journals of a container.
+pub(crate) fn journals_prefix(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_JOURNAL], &container.to_be_bytes()])
+}
+
+pub(crate) fn journal_prefix(container: u32, refactoring: u32) -> Vec<u8> {
+    join(&[&[CATALOG_JOURNAL], &container.to_be_bytes(), &refactoring.to_be_bytes()])
+}
+
+/// What an item had before a refactoring.
+pub(crate) fn journal(container: u32, refactoring: u32, rid: u64) -> Vec<u8> {
+    join(&[&[CATALOG_JOURNAL], &container.to_be_bytes(), &refactoring.to_be_bytes(), &rid.to_be_bytes()])
+}
+
+pub(crate) fn rid_of_journal_key(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(9..)?.try_into().ok()?))
+}

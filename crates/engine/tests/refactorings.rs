@@ -1,0 +1,295 @@
+//! Refactorings: forward, followed, finished and undone, under writers and kills. What items must be is computed here from
+//! what was written, by text, without the engine's code.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quire_engine::{Container, Engine, EngineError, JobControl, Precondition, RefactoringDryRun, WriteKind};
+use quire_storage::Storage;
+use quire_storage::fault::{CommitFault, FaultStorage};
+use quire_storage::memory::MemoryStorage;
+use quire_value::Value;
+use support::{container, items, json, open, open_on, wait_until, wait_until_idle};
+
+const RENAME: &str = r#"{"kind":"rename","container":"c","from":"/fname","to":"/firstName"}"#;
+const ITEMS: usize = 230;
+const SYSTEM: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
+
+/// An item in the old form (`fname`) or in the new one.
+fn person(number: usize, name: &str, round: usize) -> String {
+    format!(r#"{{"id":"p{number}","pk":"{}","{name}":"name {number} {round}","age":{round}}}"#, number % 7)
+}
+
+fn put(engine: &Engine, container: &Arc<Container>, body: &str) {
+    support::write(engine, container, WriteKind::Upsert, body).unwrap();
+}
+
+/// All items by id, without what the server adds.
+fn stored(engine: &Engine) -> BTreeMap<String, String> {
+    let container = engine.catalog().container("d", "c").unwrap();
+    let own = |text: String| {
+        let mut item = json(&text);
+        SYSTEM.iter().for_each(|name| drop(item.as_object_mut().unwrap().remove(name)));
+        item.to_json()
+    };
+    items(engine, &container).into_iter().map(|(id, text)| (id, own(text))).collect()
+}
+
+fn filled(storage: &MemoryStorage) -> (Engine, Arc<Container>) {
+    let engine = open(storage);
+    let container = container(&engine);
+    (0..ITEMS).for_each(|number| put(&engine, &container, &person(number, "fname", 0)));
+    (engine, container)
+}
+
+fn all_people(name: &str) -> BTreeMap<String, String> {
+    (0..ITEMS).map(|number| (format!("p{number}"), person(number, name, 0))).collect()
+}
+
+fn start(engine: &Engine, body: &str) -> Result<(), EngineError> {
+    engine.start_refactoring("d", json(body)).map(drop)
+}
+
+fn state(engine: &Engine) -> Value {
+    engine.refactoring("d", "r-1").unwrap()
+}
+
+fn wait_for(engine: &Engine, wanted: &str) -> Value {
+    wait_until(wanted, || state(engine).get("state").and_then(Value::as_str) == Some(wanted));
+    wait_until_idle(engine);
+    state(engine)
+}
+
+fn check_sound(storage: &dyn Storage) {
+    let report = quire_engine::verify(storage).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.problems);
+}
+
+#[test]
+fn an_untouched_expansion_is_undone_to_what_was() {
+    let storage = MemoryStorage::new();
+    let (engine, container) = filled(&storage);
+    put(&engine, &container, r#"{"id":"both","pk":"x","fname":"old","firstName":"new"}"#);
+    put(&engine, &container, r#"{"id":"neither","pk":"x","other":[1,{"fname":2}]}"#);
+    let before = stored(&engine);
+    start(&engine, RENAME).unwrap();
+    let expanded = wait_for(&engine, "expanded");
+    assert_eq!(expanded.get("converted").and_then(Value::as_u64), Some(ITEMS as u64 + 1), "{expanded:?}");
+    let mut expected = all_people("firstName");
+    expected.insert("both".to_owned(), r#"{"id":"both","pk":"x","firstName":"new"}"#.to_owned());
+    expected.insert("neither".to_owned(), before["neither"].clone());
+    assert_eq!(stored(&engine), expected);
+    let second = start(&engine, RENAME);
+    assert!(matches!(second, Err(EngineError::RefactoringRunning { .. })), "{second:?}");
+    engine.undo_refactoring("d", "r-1").unwrap();
+    let undone = wait_for(&engine, "undone");
+    assert_eq!(undone.get("conflictCount").and_then(Value::as_u64), Some(0), "{undone:?}");
+    let parsed =
+        |all: BTreeMap<String, String>| -> Vec<Value> { all.values().map(|text| json(text)).collect() };
+    let (now, then) = (parsed(stored(&engine)), parsed(before));
+    // The order of members is that of before, but for an item that had both.
+    assert_eq!(now.iter().filter(|item| !then.contains(item)).count(), 0);
+    assert!(matches!(engine.undo_refactoring("d", "r-1"), Err(EngineError::RefactoringRefuses { .. })));
+    engine.close().unwrap();
+    check_sound(&storage.reopen());
+}
+
+#[test]
+fn later_writes_are_followed_until_it_is_finished() {
+    let storage = MemoryStorage::new();
+    let (engine, container) = filled(&storage);
+    start(&engine, RENAME).unwrap();
+    wait_for(&engine, "expanded");
+    put(&engine, &container, &person(3, "fname", 8));
+    put(&engine, &container, &person(1_000, "fname", 8));
+    let is_followed = || {
+        let all = stored(&engine);
+        all["p3"] == person(3, "firstName", 8) && all["p1000"] == person(1_000, "firstName", 8)
+    };
+    wait_until("later writes are converted", is_followed);
+    engine.finish_refactoring("d", "r-1").unwrap();
+    let finished = wait_for(&engine, "finished");
+    assert!(finished.get("journalUntil").and_then(Value::as_str).is_some(), "{finished:?}");
+    assert!(matches!(engine.finish_refactoring("d", "r-1"), Err(EngineError::RefactoringRefuses { .. })));
+    // Changed by a client since: left, and listed.
+    put(&engine, &container, &person(5, "firstName", 9));
+    put(&engine, &container, &person(6, "fname", 9));
+    engine.undo_refactoring("d", "r-1").unwrap();
+    let undone = wait_for(&engine, "undone");
+    let conflicts = undone.get("conflicts").and_then(Value::as_array).unwrap();
+    let ids: Vec<&str> = conflicts.iter().map(|own| own.get("id").and_then(Value::as_str).unwrap()).collect();
+    assert!(ids.len() == 2 && ids.contains(&"p5") && ids.contains(&"p6"), "{conflicts:?}");
+    let mut expected = all_people("fname");
+    expected.insert("p3".to_owned(), person(3, "fname", 8));
+    expected.insert("p1000".to_owned(), person(1_000, "fname", 8));
+    expected.insert("p5".to_owned(), person(5, "firstName", 9));
+    expected.insert("p6".to_owned(), person(6, "fname", 9));
+    assert_eq!(stored(&engine), expected);
+}
+
+#[test]
+fn values_are_converted_where_nothing_is_lost() {
+    let storage = MemoryStorage::new();
+    let engine = open(&storage);
+    let container = container(&engine);
+    put(&engine, &container, r#"{"id":"a","pk":"1","lines":[{"price":"12.5"},{"price":7},{}]}"#);
+    put(&engine, &container, r#"{"id":"b","pk":"1","lines":[{"price":"secret"},{"price":"3"}]}"#);
+    let body = r#"{"kind":"retype","container":"c","path":"/lines/*/price","as":"number","finish":"auto"}"#;
+    let RefactoringDryRun::Done(dry) = engine.dry_run_refactoring("d", &json(body)).unwrap() else {
+        panic!()
+    };
+    let figure = |name: &str| dry.get(name).and_then(Value::as_u64);
+    assert_eq!((figure("items"), figure("wouldConvert"), figure("wouldLeave")), (Some(2), Some(2), Some(1)));
+    assert_eq!(dry.get("examples").and_then(Value::as_array).map(<[Value]>::len), Some(2));
+    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","lines":[{"price":"12.5"},{"price":7},{}]}"#);
+    start(&engine, body).unwrap();
+    let finished = wait_for(&engine, "finished");
+    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","lines":[{"price":12.5},{"price":7},{}]}"#);
+    assert_eq!(stored(&engine)["b"], r#"{"id":"b","pk":"1","lines":[{"price":"secret"},{"price":3}]}"#);
+    let text = finished.to_json();
+    assert!(text.contains(r#""id":"b","partitionKey":["1"],"path":"/lines/0/price""#), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+    // Through its job, as clients undo other work.
+    let job = finished.get("job").and_then(Value::as_str).unwrap().to_owned();
+    engine.control_job(&job, JobControl::Undo).unwrap();
+    wait_for(&engine, "undone");
+    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","lines":[{"price":"12.5"},{"price":7},{}]}"#);
+}
+
+#[test]
+fn writers_of_both_forms_lose_nothing() {
+    let storage = MemoryStorage::new();
+    let (engine, container) = filled(&storage);
+    let (engine, stop) = (Arc::new(engine), Arc::new(AtomicBool::new(false)));
+    let writers: Vec<_> = (0..3)
+        .map(|writer| {
+            let (engine, container, stop) = (Arc::clone(&engine), Arc::clone(&container), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let (mut last, mut round) = (BTreeMap::new(), 1);
+                while !stop.load(Ordering::SeqCst) && round < 2_000 {
+                    let number = writer + 3 * (round * 7 % 40);
+                    let name = if round % 2 == 0 { "fname" } else { "firstName" };
+                    put(&engine, &container, &person(number, name, round));
+                    last.insert(format!("p{number}"), person(number, "firstName", round));
+                    round += 1;
+                }
+                last
+            })
+        })
+        .collect();
+    start(&engine, RENAME).unwrap();
+    wait_until("expanded", || state(&engine).get("state").and_then(Value::as_str) == Some("expanded"));
+    stop.store(true, Ordering::SeqCst);
+    let mut expected = all_people("firstName");
+    writers.into_iter().for_each(|writer| expected.extend(writer.join().unwrap()));
+    engine.finish_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "finished");
+    assert_eq!(stored(&engine), expected);
+}
+
+/// The storage takes so many commits, and none after: as if the process had been killed then.
+fn killed_after(memory: &MemoryStorage, commits: usize, act: impl Fn(&Engine) -> Result<(), EngineError>) {
+    let faults = Arc::new(FaultStorage::new(memory.reopen()));
+    let engine = open_on(Arc::<FaultStorage<MemoryStorage>>::clone(&faults));
+    let last = if commits % 2 == 0 { CommitFault::Poison } else { CommitFault::PoisonDone };
+    faults.script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([last]));
+    if act(&engine).is_ok() {
+        wait_until("it is killed, or done", || faults.injected() > 0 || is_settled(&engine));
+    }
+    drop(engine);
+    // What had reached the disk is there when it is opened again.
+    faults.reopen_on(memory.reopen()).unwrap();
+}
+
+fn is_settled(engine: &Engine) -> bool {
+    let state = state(engine);
+    ["expanded", "undone"].contains(&state.get("state").and_then(Value::as_str).unwrap_or_default())
+}
+
+#[test]
+fn kills_at_every_commit_come_to_the_same_end() {
+    for commits in 0..16 {
+        let memory = MemoryStorage::new();
+        let (engine, _) = filled(&memory);
+        engine.close().unwrap();
+        killed_after(&memory, commits, |engine| start(engine, RENAME));
+        let engine = open(&memory);
+        // A request that was not answered may have been done or not.
+        if engine.refactoring("d", "r-1").is_err() {
+            start(&engine, RENAME).unwrap();
+        }
+        wait_for(&engine, "expanded");
+        assert_eq!(stored(&engine), all_people("firstName"), "killed after {commits} commits");
+        drop(engine);
+        killed_after(&memory, commits, |engine| engine.undo_refactoring("d", "r-1").map(drop));
+        let engine = open(&memory);
+        if is_settled(&engine) && state(&engine).get("state").and_then(Value::as_str) == Some("expanded") {
+            engine.undo_refactoring("d", "r-1").unwrap();
+        }
+        let undone = wait_for(&engine, "undone");
+        assert_eq!(undone.get("conflictCount").and_then(Value::as_u64), Some(0), "{undone:?}");
+        assert_eq!(stored(&engine), all_people("fname"), "undo killed after {commits} commits");
+        engine.close().unwrap();
+        check_sound(&memory.reopen());
+    }
+}
+
+#[test]
+fn it_is_in_backups_and_goes_with_its_container() {
+    let directory = tempfile::tempdir().unwrap();
+    let backup = directory.path().join("backup");
+    let storage = MemoryStorage::new();
+    let (engine, _) = filled(&storage);
+    start(&engine, RENAME).unwrap();
+    wait_for(&engine, "expanded");
+    engine.backup(&backup).unwrap();
+    let report = quire_engine::verify_backup(&backup).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.problems);
+    let restored = MemoryStorage::new();
+    quire_engine::restore(&backup, &restored).unwrap();
+    check_sound(&restored);
+    let again = open(&restored);
+    again.undo_refactoring("d", "r-1").unwrap();
+    wait_for(&again, "undone");
+    assert_eq!(stored(&again), all_people("fname"));
+    let any = Precondition { if_match: None };
+    engine.catalog().delete_container("d", "c", &any).unwrap();
+    wait_until_idle(&engine);
+    engine.catalog().create_container("d", &json(support::CONTAINER), None).unwrap();
+    start(&engine, RENAME).unwrap();
+    wait_until_idle(&engine);
+    engine.catalog().delete_database("d", &any).unwrap();
+    wait_until_idle(&engine);
+    engine.close().unwrap();
+    check_sound(&storage.reopen());
+}
+
+#[test]
+fn what_cannot_be_refactored_is_refused() {
+    let storage = MemoryStorage::new();
+    let (engine, _) = filled(&storage);
+    let before = stored(&engine);
+    for body in [
+        r#"{"kind":"rename","container":"c","from":"/pk","to":"/key"}"#,
+        r#"{"kind":"rename","container":"c","from":"/a","to":"/id"}"#,
+        r#"{"kind":"retype","container":"c","path":"/ttl","as":"number"}"#,
+    ] {
+        for found in [start(&engine, body), engine.dry_run_refactoring("d", &json(body)).map(drop)] {
+            assert!(matches!(found, Err(EngineError::RefactoringInvalid(_))), "{body}: {found:?}");
+        }
+    }
+    let unknown = start(&engine, r#"{"kind":"rename","container":"x","from":"/a","to":"/b"}"#);
+    assert!(matches!(unknown, Err(EngineError::ResourceNotFound { .. })), "{unknown:?}");
+    let without = RENAME.replace("{\"kind\"", "{\"journal\":false,\"kind\"");
+    start(&engine, &without).unwrap();
+    wait_for(&engine, "expanded");
+    assert!(matches!(engine.undo_refactoring("d", "r-1"), Err(EngineError::RefactoringRefuses { .. })));
+    engine.finish_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "finished");
+    assert_ne!(stored(&engine), before);
+    assert!(engine.refactoring("d", "r-2").is_err() && engine.refactoring("d", "x").is_err());
+}
