@@ -195,7 +195,7 @@ fn writers_of_both_forms_lose_nothing() {
 fn killed_after(memory: &MemoryStorage, commits: usize, act: impl Fn(&Engine) -> Result<(), EngineError>) {
     let faults = Arc::new(FaultStorage::new(memory.reopen()));
     let engine = open_on(Arc::<FaultStorage<MemoryStorage>>::clone(&faults));
-    let last = if commits % 2 == 0 { CommitFault::Poison } else { CommitFault::PoisonDone };
+    let last = if commits.is_multiple_of(2) { CommitFault::Poison } else { CommitFault::PoisonDone };
     faults.script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([last]));
     if act(&engine).is_ok() {
         wait_until("it is killed, or done", || faults.injected() > 0 || is_settled(&engine));
