@@ -96,6 +96,9 @@ fn every_worker_is_listed_and_runs() {
     let fixture = Fixture::new("");
     let workers = fixture.engine.workers();
     let names: Vec<_> = workers.iter().map(|worker| worker.name).collect();
-    assert_eq!(names, ["catalog", "jobs", "vector-indexes", "sweep", "views", "split", "recording"]);
+    assert_eq!(
+        names,
+        ["catalog", "jobs", "vector-indexes", "sweep", "views", "split", "recording", "refactorings"]
+    );
     assert!(workers.iter().all(|worker| worker.state == WorkerState::Running && worker.failures == 0));
 }
