@@ -73,21 +73,26 @@ fn check_sound(storage: &dyn Storage) {
 fn an_untouched_expansion_is_undone_to_what_was() {
     let storage = MemoryStorage::new();
     let (engine, container) = filled(&storage);
-    put(&engine, &container, r#"{"id":"both","pk":"x","fname":"old","firstName":"new"}"#);
+    put(&engine, &container, r#"{"id":"both","pk":"x","fname":"same","firstName":"same"}"#);
+    put(&engine, &container, r#"{"id":"differs","pk":"x","fname":"old","firstName":"new"}"#);
     put(&engine, &container, r#"{"id":"neither","pk":"x","other":[1,{"fname":2}]}"#);
     let before = stored(&engine);
     start(&engine, RENAME).unwrap();
     let expanded = wait_for(&engine, "expanded");
     assert_eq!(expanded.get("converted").and_then(Value::as_u64), Some(ITEMS as u64 + 1), "{expanded:?}");
     let mut expected = all_people("firstName");
-    expected.insert("both".to_owned(), r#"{"id":"both","pk":"x","firstName":"new"}"#.to_owned());
+    expected.insert("both".to_owned(), r#"{"id":"both","pk":"x","firstName":"same"}"#.to_owned());
+    expected.insert("differs".to_owned(), before["differs"].clone());
     expected.insert("neither".to_owned(), before["neither"].clone());
     assert_eq!(stored(&engine), expected);
+    let conflicts = expanded.get("conflicts").and_then(Value::as_array).unwrap();
+    assert_eq!(conflicts.len(), 1, "{conflicts:?}");
+    assert_eq!(conflicts[0].get("id").and_then(Value::as_str), Some("differs"));
     let second = start(&engine, RENAME);
     assert!(matches!(second, Err(EngineError::RefactoringRunning { .. })), "{second:?}");
     engine.undo_refactoring("d", "r-1").unwrap();
     let undone = wait_for(&engine, "undone");
-    assert_eq!(undone.get("conflictCount").and_then(Value::as_u64), Some(0), "{undone:?}");
+    assert_eq!(undone.get("conflictCount").and_then(Value::as_u64), Some(1), "{undone:?}");
     let parsed =
         |all: BTreeMap<String, String>| -> Vec<Value> { all.values().map(|text| json(text)).collect() };
     let (now, then) = (parsed(stored(&engine)), parsed(before));

@@ -230,12 +230,35 @@ pub(super) fn journal_op(key: &[u8], changes: &[Change]) -> Op {
     Op::Put { space: CATALOG, key, value }
 }
 
-/// Writes rows of a journal. A drop of the container that begins now refuses the commit.
+/// Whether the storage takes the row at all.
+pub(super) fn fits(shared: &Shared, op: &Op) -> bool {
+    let caps = shared.storage.caps();
+    let is_value = !matches!(op, Op::Put { value, .. } if value.len() > caps.value_bytes_max);
+    is_value && bytes_of(op) <= caps.commit_bytes_max
+}
+
+/// Writes rows of a journal, each of which [`fits`], in as few commits as the storage takes.
 pub(super) fn commit_journal(
     shared: &Shared,
     container: &Container,
     ops: Vec<Op>,
 ) -> Result<(), EngineError> {
+    let caps = shared.storage.caps();
+    let (mut some, mut bytes) = (Vec::new(), 0);
+    for op in ops {
+        let own = bytes_of(&op);
+        if bytes + own > caps.commit_bytes_max || some.len() >= caps.commit_ops_max {
+            commit_some(shared, container, std::mem::take(&mut some))?;
+            bytes = 0;
+        }
+        bytes += own;
+        some.push(op);
+    }
+    commit_some(shared, container, some)
+}
+
+/// A drop of the container that begins now refuses the commit.
+fn commit_some(shared: &Shared, container: &Container, ops: Vec<Op>) -> Result<(), EngineError> {
     if ops.is_empty() {
         return Ok(());
     }
@@ -249,8 +272,25 @@ pub(super) fn commit_journal(
         Ok(_) => Ok(()),
         Err(_) if container.partitions.is_retired() => Err(container.not_found()),
         Err(CommitError::Storage(error)) => Err(error.into()),
-        // Nobody knows: the same rows are written again.
-        Err(_) => Err(EngineError::Contended),
+        // It would be refused each time.
+        Err(error @ (CommitError::TooLarge { .. } | CommitError::Malformed { .. })) => {
+            Err(corrupt(format!("a commit of a journal was refused: {error}")))
+        }
+        // Not done, or nobody knows: the same rows are written again.
+        Err(
+            CommitError::Busy
+            | CommitError::Unknown { .. }
+            | CommitError::Conflict { .. }
+            | CommitError::Fenced { .. },
+        ) => Err(EngineError::Contended),
+    }
+}
+
+/// As the storage counts them.
+fn bytes_of(op: &Op) -> usize {
+    match op {
+        Op::Put { key, value, .. } => key.len() + value.len(),
+        Op::Delete { key, .. } | Op::Rows { prefix: key, .. } => key.len(),
     }
 }
 
