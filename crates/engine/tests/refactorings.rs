@@ -5,18 +5,24 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quire_engine::{Container, Engine, EngineError, JobControl, Precondition, RefactoringDryRun, WriteKind};
-use quire_storage::Storage;
+use quire_engine::{
+    Container, Engine, EngineError, IndexingDirective, JobControl, ModelCondition, Precondition,
+    RefactoringDryRun, WriteItem, WriteKind,
+};
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::Value;
 use support::{container, items, json, open, open_on, wait_until, wait_until_idle};
 
 const RENAME: &str = r#"{"kind":"rename","container":"c","from":"/fname","to":"/firstName"}"#;
 const ITEMS: usize = 230;
+/// The key space of items.
+const ITEMS_SPACE: u8 = 1;
 const SYSTEM: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
 /// An item in the old form (`fname`) or in the new one.
@@ -272,6 +278,85 @@ fn it_is_in_backups_and_goes_with_its_container() {
     wait_until_idle(&engine);
     engine.close().unwrap();
     check_sound(&storage.reopen());
+}
+
+/// What a container is refactored by knows no rules of a model.
+#[test]
+fn a_model_and_a_refactoring_exclude_each_other() {
+    const ANY: ModelCondition = ModelCondition { if_match: None, if_none_match: None };
+    const OTHER: &str = r#"{"id":"o","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
+    let model = json(
+        r#"{"version":1,"links":[{"name":"boss","from":{"container":"c","path":"/boss"},"to":{"container":"o"}}]}"#,
+    );
+    let storage = MemoryStorage::new();
+    let (engine, _) = filled(&storage);
+    let catalog = engine.catalog();
+    catalog.create_container("d", &json(OTHER), None).unwrap();
+    start(&engine, RENAME).unwrap();
+    wait_for(&engine, "expanded");
+    let refused = catalog.put_model("d", &model, &ANY);
+    assert!(
+        matches!(&refused, Err(EngineError::RefactoringRunning { container }) if container == "c"),
+        "{:?}",
+        refused.err()
+    );
+    engine.finish_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "finished");
+    catalog.put_model("d", &model, &ANY).unwrap();
+    wait_until_idle(&engine);
+    for refused in [start(&engine, RENAME), engine.undo_refactoring("d", "r-1").map(drop)] {
+        assert!(matches!(refused, Err(EngineError::NotSupported { .. })), "{refused:?}");
+    }
+    assert_eq!(state(&engine).get("state").and_then(Value::as_str), Some("finished"));
+    assert_eq!(stored(&engine), all_people("firstName"));
+    catalog.delete_model("d", &ANY).unwrap();
+    engine.undo_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "undone");
+    assert_eq!(stored(&engine), all_people("fname"));
+}
+
+/// The flags of an item's row say how it was written.
+#[test]
+fn items_keep_their_indexing_directive() {
+    let storage = MemoryStorage::new();
+    let engine = open(&storage);
+    let container = container(&engine);
+    let write = WriteItem {
+        kind: WriteKind::Create,
+        partition_key: None,
+        body: person(1, "fname", 0).into(),
+        if_match: None,
+        indexing: IndexingDirective::Exclude,
+        want_body: false,
+        pre_trigger: None,
+        post_trigger: None,
+        trigger_headers: Vec::new(),
+        cancel: Default::default(),
+    };
+    engine.write_item(&container, write).result.unwrap();
+    let directive = || {
+        let range = KeyRange { start: Bound::Unbounded, end: Bound::Unbounded };
+        let (direction, max) = (Direction::Forward, usize::MAX);
+        let scan = Scan {
+            space: Space(ITEMS_SPACE),
+            range,
+            direction,
+            rows_max: max,
+            bytes_max: max,
+            keys_only: false,
+        };
+        let rows = storage.snapshot().unwrap().scan(&scan).unwrap().rows;
+        assert_eq!(rows.len(), 1);
+        rows[0].1[1] & 0b110
+    };
+    let before = directive();
+    assert_ne!(before, 0);
+    start(&engine, RENAME).unwrap();
+    wait_for(&engine, "expanded");
+    assert_eq!((stored(&engine)["p1"].clone(), directive()), (person(1, "firstName", 0), before));
+    engine.undo_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "undone");
+    assert_eq!((stored(&engine)["p1"].clone(), directive()), (person(1, "fname", 0), before));
 }
 
 #[test]
