@@ -329,7 +329,7 @@ mod tests {
         let caps = Caps { commit_bytes_max: 100, commit_ops_max: 3, ..memory.caps().clone() };
         let put = |bytes: usize| Op::Put { space: CATALOG, key: vec![0; 10], value: vec![0; bytes] };
         let sizes = |ops: Vec<Op>| -> Vec<usize> { groups(ops, &caps).iter().map(Vec::len).collect() };
-        assert_eq!(sizes(Vec::new()), []);
+        assert!(sizes(Vec::new()).is_empty());
         assert_eq!(sizes([40, 40, 1, 90, 1].map(put).into()), [2, 1, 1, 1]);
         assert_eq!(sizes([1; 7].map(put).into()), [3, 3, 1]);
     }
