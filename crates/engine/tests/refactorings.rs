@@ -5,18 +5,24 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quire_engine::{Container, Engine, EngineError, JobControl, Precondition, RefactoringDryRun, WriteKind};
-use quire_storage::Storage;
+use quire_engine::{
+    Container, Engine, EngineError, IndexingDirective, JobControl, ModelCondition, Precondition,
+    RefactoringDryRun, WriteItem, WriteKind,
+};
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::Value;
 use support::{container, items, json, open, open_on, wait_until, wait_until_idle};
 
 const RENAME: &str = r#"{"kind":"rename","container":"c","from":"/fname","to":"/firstName"}"#;
 const ITEMS: usize = 230;
+/// The key space of items.
+const ITEMS_SPACE: u8 = 1;
 const SYSTEM: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
 /// An item in the old form (`fname`) or in the new one.
@@ -73,21 +79,26 @@ fn check_sound(storage: &dyn Storage) {
 fn an_untouched_expansion_is_undone_to_what_was() {
     let storage = MemoryStorage::new();
     let (engine, container) = filled(&storage);
-    put(&engine, &container, r#"{"id":"both","pk":"x","fname":"old","firstName":"new"}"#);
+    put(&engine, &container, r#"{"id":"both","pk":"x","fname":"same","firstName":"same"}"#);
+    put(&engine, &container, r#"{"id":"differs","pk":"x","fname":"old","firstName":"new"}"#);
     put(&engine, &container, r#"{"id":"neither","pk":"x","other":[1,{"fname":2}]}"#);
     let before = stored(&engine);
     start(&engine, RENAME).unwrap();
     let expanded = wait_for(&engine, "expanded");
     assert_eq!(expanded.get("converted").and_then(Value::as_u64), Some(ITEMS as u64 + 1), "{expanded:?}");
     let mut expected = all_people("firstName");
-    expected.insert("both".to_owned(), r#"{"id":"both","pk":"x","firstName":"new"}"#.to_owned());
+    expected.insert("both".to_owned(), r#"{"id":"both","pk":"x","firstName":"same"}"#.to_owned());
+    expected.insert("differs".to_owned(), before["differs"].clone());
     expected.insert("neither".to_owned(), before["neither"].clone());
     assert_eq!(stored(&engine), expected);
+    let conflicts = expanded.get("conflicts").and_then(Value::as_array).unwrap();
+    assert_eq!(conflicts.len(), 1, "{conflicts:?}");
+    assert_eq!(conflicts[0].get("id").and_then(Value::as_str), Some("differs"));
     let second = start(&engine, RENAME);
     assert!(matches!(second, Err(EngineError::RefactoringRunning { .. })), "{second:?}");
     engine.undo_refactoring("d", "r-1").unwrap();
     let undone = wait_for(&engine, "undone");
-    assert_eq!(undone.get("conflictCount").and_then(Value::as_u64), Some(0), "{undone:?}");
+    assert_eq!(undone.get("conflictCount").and_then(Value::as_u64), Some(1), "{undone:?}");
     let parsed =
         |all: BTreeMap<String, String>| -> Vec<Value> { all.values().map(|text| json(text)).collect() };
     let (now, then) = (parsed(stored(&engine)), parsed(before));
@@ -136,28 +147,29 @@ fn values_are_converted_where_nothing_is_lost() {
     let storage = MemoryStorage::new();
     let engine = open(&storage);
     let container = container(&engine);
-    put(&engine, &container, r#"{"id":"a","pk":"1","lines":[{"price":"12.5"},{"price":7},{}]}"#);
-    put(&engine, &container, r#"{"id":"b","pk":"1","lines":[{"price":"secret"},{"price":"3"}]}"#);
-    let body = r#"{"kind":"retype","container":"c","path":"/lines/*/price","as":"number","finish":"auto"}"#;
+    put(&engine, &container, r#"{"id":"a","pk":"1","line":{"price":"12.5"}}"#);
+    put(&engine, &container, r#"{"id":"b","pk":"1","line":{"price":"secret"}}"#);
+    put(&engine, &container, r#"{"id":"c","pk":"1","line":{"price":3}}"#);
+    let body = r#"{"kind":"retype","container":"c","path":"/line/price","as":"number","finish":"auto"}"#;
     let RefactoringDryRun::Done(dry) = engine.dry_run_refactoring("d", &json(body)).unwrap() else {
         panic!()
     };
     let figure = |name: &str| dry.get(name).and_then(Value::as_u64);
-    assert_eq!((figure("items"), figure("wouldConvert"), figure("wouldLeave")), (Some(2), Some(2), Some(1)));
-    assert_eq!(dry.get("examples").and_then(Value::as_array).map(<[Value]>::len), Some(2));
-    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","lines":[{"price":"12.5"},{"price":7},{}]}"#);
+    assert_eq!((figure("items"), figure("wouldConvert"), figure("wouldLeave")), (Some(3), Some(1), Some(1)));
+    assert_eq!(dry.get("examples").and_then(Value::as_array).map(<[Value]>::len), Some(1));
+    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","line":{"price":"12.5"}}"#);
     start(&engine, body).unwrap();
     let finished = wait_for(&engine, "finished");
-    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","lines":[{"price":12.5},{"price":7},{}]}"#);
-    assert_eq!(stored(&engine)["b"], r#"{"id":"b","pk":"1","lines":[{"price":"secret"},{"price":3}]}"#);
+    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","line":{"price":12.5}}"#);
+    assert_eq!(stored(&engine)["b"], r#"{"id":"b","pk":"1","line":{"price":"secret"}}"#);
     let text = finished.to_json();
-    assert!(text.contains(r#""id":"b","partitionKey":["1"],"path":"/lines/0/price""#), "{text}");
+    assert!(text.contains(r#""id":"b","partitionKey":["1"],"path":"/line/price""#), "{text}");
     assert!(!text.contains("secret"), "{text}");
     // Through its job, as clients undo other work.
     let job = finished.get("job").and_then(Value::as_str).unwrap().to_owned();
     engine.control_job(&job, JobControl::Undo).unwrap();
     wait_for(&engine, "undone");
-    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","lines":[{"price":"12.5"},{"price":7},{}]}"#);
+    assert_eq!(stored(&engine)["a"], r#"{"id":"a","pk":"1","line":{"price":"12.5"}}"#);
 }
 
 #[test]
@@ -268,6 +280,85 @@ fn it_is_in_backups_and_goes_with_its_container() {
     check_sound(&storage.reopen());
 }
 
+/// What a container is refactored by knows no rules of a model.
+#[test]
+fn a_model_and_a_refactoring_exclude_each_other() {
+    const ANY: ModelCondition = ModelCondition { if_match: None, if_none_match: None };
+    const OTHER: &str = r#"{"id":"o","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
+    let model = json(
+        r#"{"version":1,"links":[{"name":"boss","from":{"container":"c","path":"/boss"},"to":{"container":"o"}}]}"#,
+    );
+    let storage = MemoryStorage::new();
+    let (engine, _) = filled(&storage);
+    let catalog = engine.catalog();
+    catalog.create_container("d", &json(OTHER), None).unwrap();
+    start(&engine, RENAME).unwrap();
+    wait_for(&engine, "expanded");
+    let refused = catalog.put_model("d", &model, &ANY);
+    assert!(
+        matches!(&refused, Err(EngineError::RefactoringRunning { container }) if container == "c"),
+        "{:?}",
+        refused.err()
+    );
+    engine.finish_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "finished");
+    catalog.put_model("d", &model, &ANY).unwrap();
+    wait_until_idle(&engine);
+    for refused in [start(&engine, RENAME), engine.undo_refactoring("d", "r-1").map(drop)] {
+        assert!(matches!(refused, Err(EngineError::NotSupported { .. })), "{refused:?}");
+    }
+    assert_eq!(state(&engine).get("state").and_then(Value::as_str), Some("finished"));
+    assert_eq!(stored(&engine), all_people("firstName"));
+    catalog.delete_model("d", &ANY).unwrap();
+    engine.undo_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "undone");
+    assert_eq!(stored(&engine), all_people("fname"));
+}
+
+/// The flags of an item's row say how it was written.
+#[test]
+fn items_keep_their_indexing_directive() {
+    let storage = MemoryStorage::new();
+    let engine = open(&storage);
+    let container = container(&engine);
+    let write = WriteItem {
+        kind: WriteKind::Create,
+        partition_key: None,
+        body: person(1, "fname", 0).into(),
+        if_match: None,
+        indexing: IndexingDirective::Exclude,
+        want_body: false,
+        pre_trigger: None,
+        post_trigger: None,
+        trigger_headers: Vec::new(),
+        cancel: Default::default(),
+    };
+    engine.write_item(&container, write).result.unwrap();
+    let directive = || {
+        let range = KeyRange { start: Bound::Unbounded, end: Bound::Unbounded };
+        let (direction, max) = (Direction::Forward, usize::MAX);
+        let scan = Scan {
+            space: Space(ITEMS_SPACE),
+            range,
+            direction,
+            rows_max: max,
+            bytes_max: max,
+            keys_only: false,
+        };
+        let rows = storage.snapshot().unwrap().scan(&scan).unwrap().rows;
+        assert_eq!(rows.len(), 1);
+        rows[0].1[1] & 0b110
+    };
+    let before = directive();
+    assert_ne!(before, 0);
+    start(&engine, RENAME).unwrap();
+    wait_for(&engine, "expanded");
+    assert_eq!((stored(&engine)["p1"].clone(), directive()), (person(1, "firstName", 0), before));
+    engine.undo_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "undone");
+    assert_eq!((stored(&engine)["p1"].clone(), directive()), (person(1, "fname", 0), before));
+}
+
 #[test]
 fn what_cannot_be_refactored_is_refused() {
     let storage = MemoryStorage::new();
@@ -277,9 +368,23 @@ fn what_cannot_be_refactored_is_refused() {
         r#"{"kind":"rename","container":"c","from":"/pk","to":"/key"}"#,
         r#"{"kind":"rename","container":"c","from":"/a","to":"/id"}"#,
         r#"{"kind":"retype","container":"c","path":"/ttl","as":"number"}"#,
+        r#"{"kind":"rename","container":"c","from":"/fname","to":"/_ts"}"#,
+        r#"{"kind":"rename","container":"c","from":"/fname","to":"/_lsn"}"#,
+        r#"{"kind":"rename","container":"c","from":"/_etag","to":"/tag"}"#,
+        r#"{"kind":"rename","container":"c","from":"/fname","to":"/_follow"}"#,
+        r#"{"kind":"retype","container":"c","path":"/_ts","as":"iso-date"}"#,
     ] {
         for found in [start(&engine, body), engine.dry_run_refactoring("d", &json(body)).map(drop)] {
             assert!(matches!(found, Err(EngineError::RefactoringInvalid(_))), "{body}: {found:?}");
+        }
+    }
+    for body in [
+        r#"{"kind":"rename","container":"c","from":"/lines/*/qty","to":"/lines/*/quantity"}"#,
+        r#"{"kind":"retype","container":"c","path":"/prices/*","as":"number"}"#,
+    ] {
+        for found in [start(&engine, body), engine.dry_run_refactoring("d", &json(body)).map(drop)] {
+            let Err(EngineError::NotSupported { feature }) = found else { panic!("{body}: {found:?}") };
+            assert!(feature.ends_with("through arrays"), "{feature}");
         }
     }
     let unknown = start(&engine, r#"{"kind":"rename","container":"x","from":"/a","to":"/b"}"#);

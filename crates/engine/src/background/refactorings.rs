@@ -136,18 +136,40 @@ impl Work for Following {
     const NAME: &'static str = "refactorings";
     type Memory = ();
 
-    fn round(&self, _turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
-        Ok(match self.refactorings.follow() {
-            Ok((_, true)) => Next::Now,
-            Ok((true, false)) => Next::After(FOLLOWED_EVERY),
-            Ok((false, false)) => Next::After(JOURNALS_EVERY),
+    /// One that fails waits by itself.
+    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+        let all = self.refactorings.numbers()?;
+        turn.retain_parts(|part| all.iter().any(|own| part_of(*own) == part));
+        let (mut follows, mut has_more) = (false, false);
+        for own in all {
+            turn.check()?;
+            let done = turn.part(part_of(own), || Ok(self.follow(own)?))?;
+            let (own_follows, own_more) = done.unwrap_or((true, false));
+            follows |= own_follows;
+            has_more |= own_more;
+        }
+        Ok(match (follows, has_more) {
+            (_, true) => Next::Now,
+            (true, false) => Next::After(FOLLOWED_EVERY),
+            (false, false) => Next::After(JOURNALS_EVERY),
+        })
+    }
+}
+
+impl Following {
+    fn follow(&self, (database, number): (u32, u32)) -> Result<(bool, bool), EngineError> {
+        match self.refactorings.follow(database, number) {
             // It is looked at again where it is by then.
             Err(
                 EngineError::PartitionMoved | EngineError::ResourceNotFound { .. } | EngineError::Contended,
-            ) => Next::After(FOLLOWED_EVERY),
-            Err(error) => return Err(error.into()),
-        })
+            ) => Ok((true, false)),
+            done => done,
+        }
     }
+}
+
+fn part_of((database, number): (u32, u32)) -> u64 {
+    u64::from(database) << 32 | u64::from(number)
 }
 
 fn closed() -> EngineError {

@@ -23,6 +23,7 @@ use crate::model::{
 };
 use crate::partition::PartitionSet;
 use crate::store::keys::CATALOG;
+use crate::store::open_refactorings;
 
 const DECLARATION_NUMBER_MAX: u64 = u32::MAX as u64;
 /// The kind of job that builds declarations: all those whose state names the job.
@@ -89,6 +90,7 @@ impl Catalog {
         }
         let job = change.prepare_build(&database, &difference)?;
         let new = change.new_model(&database, model, &difference, job.as_ref().map(|job| job.id))?;
+        self.check_not_refactored(&database, &new)?;
         let jobs = job.iter().map(|job| job.id.to_string()).collect();
         job.into_iter().for_each(|job| change.add_prepared_job(job));
         let created = database.model.is_none();
@@ -133,6 +135,17 @@ impl Catalog {
         };
         self.replace_model(change, &entry, Some(Arc::new(new)), &Difference::default())?;
         Ok(true)
+    }
+
+    /// Refactorings write items without a model's rules. One that starts now looks for a model after this change (see
+    /// `Refactorings::start`).
+    fn check_not_refactored(&self, database: &DatabaseEntry, new: &DatabaseModel) -> Result<(), EngineError> {
+        let open = open_refactorings::containers(&*self.shared.storage.snapshot()?, database.number())?;
+        let mut named = database.containers.iter().filter(|container| new.names(container.number));
+        match named.find(|container| open.contains(&container.number)) {
+            Some(found) => Err(EngineError::RefactoringRunning { container: found.definition.id.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// Commits the new model and switches to it.

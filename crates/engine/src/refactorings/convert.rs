@@ -6,14 +6,17 @@ use quire_value::{Object, Value};
 use super::forms::{Converted, converted};
 use super::order::Rule;
 
+const LOSSY: &str = "it cannot be converted without loss";
+const BOTH_NAMES: &str = "the other name is there with another value";
+
 /// An item that a refactoring was applied to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Conversion {
     pub item: Value,
     /// Nothing: it has the new form already.
     pub changes: Vec<Change>,
-    /// Places whose values cannot be converted without loss.
-    pub left: Vec<String>,
+    /// Places that stay as they are, and why.
+    pub left: Vec<(String, &'static str)>,
 }
 
 /// What was changed at one place: `at` are the positions in arrays that `*` stands for.
@@ -29,7 +32,7 @@ pub(crate) enum Changed {
     Moved {
         value: Value,
     },
-    /// A member went, because the other name was there already.
+    /// A member went, because the other name was there already with the same value.
     Removed {
         before: Value,
     },
@@ -48,14 +51,26 @@ pub(crate) enum Undone {
     Conflict,
 }
 
+enum Renamed {
+    Nothing,
+    Changed(Changed),
+    /// Both names are there, and nobody knows which value counts.
+    Differs,
+}
+
 pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
     let (mut changes, mut left) = (Vec::new(), Vec::new());
     match rule {
         Rule::Rename { parent, from, to } => {
             for at in places(&parent.0, &item) {
                 let object = parent.find_mut(&mut item, &at).and_then(Value::as_object_mut);
-                let what = object.and_then(|object| rename(object, from, to));
-                changes.extend(what.map(|what| Change { at, what }));
+                match object.map_or(Renamed::Nothing, |object| rename(object, from, to)) {
+                    Renamed::Nothing => {}
+                    Renamed::Changed(what) => changes.push(Change { at, what }),
+                    Renamed::Differs => {
+                        left.push((parent.join(&Pointer::of_name(from)).at(&at), BOTH_NAMES));
+                    }
+                }
             }
         }
         Rule::Retype { path, form } => {
@@ -67,7 +82,7 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
                         let before = std::mem::replace(value, after.clone());
                         changes.push(Change { at, what: Changed::Replaced { before, after } });
                     }
-                    Converted::Lossy => left.push(path.at(&at)),
+                    Converted::Lossy => left.push((path.at(&at), LOSSY)),
                 }
             }
         }
@@ -111,13 +126,19 @@ pub(crate) fn merged(earlier: Vec<Change>, later: &[Change]) -> Vec<Change> {
     kept.chain(later.iter().cloned()).collect()
 }
 
-fn rename(object: &mut Object, from: &str, to: &str) -> Option<Changed> {
-    if object.contains(to) {
-        return Some(Changed::Removed { before: object.remove(from)? });
+fn rename(object: &mut Object, from: &str, to: &str) -> Renamed {
+    let Some(value) = object.get(from).cloned() else { return Renamed::Nothing };
+    match object.get(to) {
+        None => {
+            rename_in_place(object, from, to);
+            Renamed::Changed(Changed::Moved { value })
+        }
+        Some(other) if *other == value => {
+            object.remove(from);
+            Renamed::Changed(Changed::Removed { before: value })
+        }
+        Some(_) => Renamed::Differs,
     }
-    let value = object.get(from)?.clone();
-    rename_in_place(object, from, to);
-    Some(Changed::Moved { value })
 }
 
 fn undo_rename(object: &mut Object, (from, to): (&str, &str), what: &Changed) -> Undone {
@@ -128,7 +149,8 @@ fn undo_rename(object: &mut Object, (from, to): (&str, &str), what: &Changed) ->
             Undone::Done
         }
         Changed::Moved { value } if new.is_none() && old == Some(value) => Undone::Already,
-        Changed::Removed { before } if old.is_none() => {
+        // The other name had the same value: one that a client changed since is not the old value.
+        Changed::Removed { before } if old.is_none() && new == Some(before) => {
             object.set(from, before.clone());
             Undone::Done
         }
@@ -228,11 +250,13 @@ mod tests {
     #[test]
     fn renames() {
         check(&rename_rule(""), r#"{"id":"1","a":{"x":[1]},"c":2}"#, r#"{"id":"1","b":{"x":[1]},"c":2}"#);
-        check(&rename_rule(""), r#"{"id":"1","a":1,"b":2}"#, r#"{"id":"1","b":2}"#);
+        check(&rename_rule(""), r#"{"id":"1","a":2,"b":2}"#, r#"{"id":"1","b":2}"#);
+        let both = check(&rename_rule(""), r#"{"a":1,"b":2}"#, r#"{"a":1,"b":2}"#);
+        assert_eq!(both.left, [("/a".to_owned(), BOTH_NAMES)]);
         check(&rename_rule(""), r#"{"id":"1","c":1}"#, r#"{"id":"1","c":1}"#);
         check(
             &rename_rule("/l/*"),
-            r#"{"l":[{"a":1},{"b":2},7,{"a":3,"b":4}]}"#,
+            r#"{"l":[{"a":1},{"b":2},7,{"a":4,"b":4}]}"#,
             r#"{"l":[{"b":1},{"b":2},7,{"b":4}]}"#,
         );
         check(&rename_rule("/o"), r#"{"o":3,"a":1}"#, r#"{"o":3,"a":1}"#);
@@ -246,7 +270,7 @@ mod tests {
             r#"{"l":[{"p":"12"},{"p":3},{"p":"x"},{}]}"#,
             r#"{"l":[{"p":12},{"p":3},{"p":"x"},{}]}"#,
         );
-        assert_eq!(found.left, ["/l/2/p"]);
+        assert_eq!(found.left, [("/l/2/p".to_owned(), LOSSY)]);
     }
 
     #[test]
@@ -256,6 +280,12 @@ mod tests {
         for since in [r#"{"b":2}"#, r#"{"a":5,"b":1}"#, r#"{}"#, "7"] {
             let mut item = json(since);
             assert_eq!(undo(&rule, &found.changes[0], &mut item), Undone::Conflict, "{since}");
+            assert_eq!(item, json(since));
+        }
+        let both = convert(&rule, json(r#"{"a":1,"b":1}"#));
+        for since in [r#"{"b":2}"#, r#"{"a":5,"b":1}"#, r#"{}"#] {
+            let mut item = json(since);
+            assert_eq!(undo(&rule, &both.changes[0], &mut item), Undone::Conflict, "{since}");
             assert_eq!(item, json(since));
         }
     }

@@ -78,7 +78,7 @@ impl DryRun {
         let conversion = convert(&order.rule, before.clone());
         self.items += 1;
         self.left += conversion.left.len() as u64;
-        for place in conversion.left.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
+        for (place, _) in conversion.left.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
             self.conflicts.push(item_example(container, row, place, None, None)?);
         }
         if conversion.changes.is_empty() {

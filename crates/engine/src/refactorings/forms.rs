@@ -23,7 +23,7 @@ pub(crate) enum Converted {
 }
 
 /// Numbers of this size and more count milliseconds, smaller ones seconds.
-const MILLISECONDS_FROM: i64 = 100_000_000_000;
+const MILLISECONDS_FROM: u64 = 100_000_000_000;
 /// The end of the year 9999.
 const SECONDS_MAX: i64 = 253_402_300_799;
 const SECONDS_PER_DAY: i64 = 86_400;
@@ -70,7 +70,7 @@ fn number_text(value: &Value) -> Option<Value> {
 }
 
 fn date(number: i64) -> Option<Value> {
-    let ms = if number.abs() >= MILLISECONDS_FROM { number } else { number.checked_mul(1000)? };
+    let ms = if number.unsigned_abs() >= MILLISECONDS_FROM { number } else { number.checked_mul(1000)? };
     (0..=SECONDS_MAX * 1000 + 999).contains(&ms).then(|| Value::from(iso_date(ms)))
 }
 

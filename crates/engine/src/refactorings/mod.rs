@@ -86,7 +86,7 @@ impl Refactorings {
         if all.iter().any(|own| own.container == container.number && own.state.is_open()) {
             return Err(EngineError::RefactoringRunning { container: container.definition.id.clone() });
         }
-        let mut own = Refactoring {
+        let own = Refactoring {
             database,
             number: all.iter().map(|own| own.number).max().unwrap_or(0) + 1,
             container: container.number,
@@ -100,8 +100,24 @@ impl Refactorings {
             journal_until: None,
         };
         rows::put(&self.shared, &self.catalog, &own)?;
-        self.add_job(&mut own)?;
-        Ok(own)
+        if let Err(error) = self.check_settled(order, container.number) {
+            rows::remove(&self.shared, &self.catalog, &own)?;
+            return Err(error);
+        }
+        self.add_job_now(own)
+    }
+
+    /// The same checks behind a change of the model that had begun before the row was stored. One that begins later finds the row.
+    fn check_settled(&self, order: &RefactoringOrder, container: u32) -> Result<(), EngineError> {
+        self.catalog.settle_unresolved()?;
+        self.check_container(order, container)
+    }
+
+    fn check_container(&self, order: &RefactoringOrder, container: u32) -> Result<(), EngineError> {
+        let state = self.catalog.state();
+        let id = &order.container;
+        let gone = || EngineError::ResourceNotFound { kind: "container", id: id.clone() };
+        order.check(state.container(container).ok_or_else(gone)?)
     }
 
     /// Contracts it: later writes are not followed any more.
@@ -122,12 +138,21 @@ impl Refactorings {
             return Err(refused(&own, "undone", own.state));
         }
         let is_over = own.journal_until.is_some_and(|until| until <= self.shared.clock.now_ms());
-        if !own.order()?.has_journal || is_over {
+        let order = own.order()?;
+        if !order.has_journal || is_over {
             let why = "it has no journal".to_owned();
             return Err(EngineError::RefactoringRefuses { id: own.id(), verb: "undone", why });
         }
-        if own.state == State::Finished {
-            self.check_alone(&own)?;
+        self.check_container(&order, own.container)?;
+        if own.state != State::Finished {
+            return self.set_state(own, State::Undoing);
+        }
+        self.check_alone(&own)?;
+        // It is open again from here on: a model may have come before.
+        rows::put(&self.shared, &self.catalog, &Refactoring { state: State::Undoing, ..own.clone() })?;
+        if let Err(error) = self.check_settled(&order, own.container) {
+            rows::put(&self.shared, &self.catalog, &own)?;
+            return Err(error);
         }
         self.set_state(own, State::Undoing)
     }
@@ -150,7 +175,12 @@ impl Refactorings {
     fn set_state(&self, mut own: Refactoring, state: State) -> Result<Refactoring, EngineError> {
         own.state = state;
         rows::put(&self.shared, &self.catalog, &own)?;
-        self.add_job(&mut own)?;
+        self.add_job_now(own)
+    }
+
+    /// Where that fails, the worker adds it.
+    fn add_job_now(&self, mut own: Refactoring) -> Result<Refactoring, EngineError> {
+        self.add_job(&mut own).inspect_err(|_| self.signal.wake())?;
         Ok(own)
     }
 
@@ -178,6 +208,10 @@ impl Refactorings {
         }
         let state = self.catalog.state();
         let Some(container) = state.container(own.container) else { return Ok(JobProgress::Gone) };
+        // It goes on when no model names the container any more.
+        if container.partitions.is_modelled() {
+            return Err(EngineError::UnderModel);
+        }
         let mut run = Run { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
         let has_more = if run.own.state == State::Undoing { run.back()? } else { run.forward()? };
         if has_more {
@@ -210,37 +244,37 @@ impl Refactorings {
         Ok(())
     }
 
-    /// One round of the worker: jobs that are missing, later writes, journals that are over. Whether there is something to
-    /// follow, and whether there is more of it right now.
-    pub fn follow(&self) -> Result<(bool, bool), EngineError> {
-        let (mut follows, mut has_more) = (false, false);
-        for own in rows::all(&*self.shared.storage.snapshot()?, None)? {
-            let _turn = self.turn.lock();
-            // As it is now.
-            let own = rows::get(&*self.shared.storage.snapshot()?, own.database, own.number)?;
-            let Some(mut own) = own else { continue };
-            let state = self.catalog.state();
-            let Some(container) = state.container(own.container) else {
-                if state.database(own.database).is_some() {
-                    rows::remove(&self.shared, &self.catalog, &own)?;
-                }
-                continue;
-            };
-            if own.state.has_job() && !self.shared.jobs.unfinished(REFACTORING).contains(&payload(&own)) {
-                self.add_missing_job(&mut own)?;
+    /// Database and number of all.
+    pub fn numbers(&self) -> Result<Vec<(u32, u32)>, EngineError> {
+        let all = rows::all(&*self.shared.storage.snapshot()?, None)?;
+        Ok(all.iter().map(|own| (own.database, own.number)).collect())
+    }
+
+    /// What the worker does for one: a job that is missing, later writes, a journal that is over. Whether there is something
+    /// to follow, and whether there is more of it right now.
+    pub fn follow(&self, database: u32, number: u32) -> Result<(bool, bool), EngineError> {
+        let _turn = self.turn.lock();
+        let own = rows::get(&*self.shared.storage.snapshot()?, database, number)?;
+        let Some(mut own) = own else { return Ok((false, false)) };
+        let state = self.catalog.state();
+        let Some(container) = state.container(own.container) else {
+            if state.database(own.database).is_some() {
+                rows::remove(&self.shared, &self.catalog, &own)?;
             }
-            let is_over = own.journal_until.is_some_and(|until| until <= self.shared.clock.now_ms());
-            let mut run = Run { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
-            match run.own.state {
-                State::Expanded => {
-                    follows = true;
-                    has_more |= run.forward()?;
-                }
-                State::Finished if is_over => has_more |= run.forget()?,
-                _ => {}
-            }
+            return Ok((false, false));
+        };
+        if own.state.has_job() && !self.shared.jobs.unfinished(REFACTORING).contains(&payload(&own)) {
+            self.add_missing_job(&mut own)?;
         }
-        Ok((follows, has_more))
+        let is_over = own.journal_until.is_some_and(|until| until <= self.shared.clock.now_ms());
+        let mut run = Run { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
+        match run.own.state {
+            // It goes on when no model names the container any more.
+            State::Expanded if container.partitions.is_modelled() => Ok((true, false)),
+            State::Expanded => Ok((true, run.forward()?)),
+            State::Finished if is_over => Ok((false, run.forget()?)),
+            _ => Ok((false, false)),
+        }
     }
 
     /// One that finishes itself is finished by the job that expanded it.

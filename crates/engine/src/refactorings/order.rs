@@ -6,7 +6,10 @@ use quire_value::{Object, Value};
 use super::forms::Form;
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
+use crate::store::SYSTEM_PROPERTIES;
 
+/// What reads add to items whose links they follow; writes drop it.
+const FOLLOW: &str = "_follow";
 /// Kinds that are described and not there yet.
 const LATER: [&str; 6] = ["extract", "embed", "flip", "split-array", "merge-join-items", "rekey"];
 
@@ -66,16 +69,20 @@ impl RefactoringOrder {
         if container.partitions.is_modelled() {
             return unsupported(format!("'{}' in a container that the model names", self.kind));
         }
+        if let Some((_, path)) = self.rule.paths().iter().find(|(_, path)| path.each_count() > 0) {
+            return unsupported(format!("Refactoring '{path}' through arrays"));
+        }
         let unique = definition.unique_keys.iter().flat_map(|key| &key.paths);
         let reserved = definition.partition_key.paths.iter().chain(unique).map(Pointer::of_path);
-        let reserved: Vec<Pointer> =
-            reserved.chain([Pointer::of_name("id"), Pointer::of_name("ttl")]).collect();
+        let names = ["id", "ttl", FOLLOW].into_iter().chain(SYSTEM_PROPERTIES).map(Pointer::of_name);
+        let reserved: Vec<Pointer> = reserved.chain(names).collect();
         let is_reserved = |path: &Pointer| reserved.iter().any(|own| own.touches(path));
         let wrong = self.rule.paths().into_iter().filter(|(_, path)| is_reserved(path));
         let errors: Vec<OrderError> = wrong
             .map(|(member, path)| {
-                let message =
-                    format!("'{path}' is part of the id, the ttl, the partition key or a unique key.");
+                let message = format!(
+                    "'{path}' is part of the id, the ttl, the partition key or a unique key, or the server sets it."
+                );
                 OrderError::new("PathReserved", &format!("/{member}"), &message)
             })
             .collect();

@@ -3,7 +3,7 @@
 //! A refactoring is a row of its database. The journal of an item, what it had at the places that were changed, is a row of
 //! the container and goes with it.
 
-use quire_storage::{CommitError, KeyRange, Op, Position, Scan, Snapshot};
+use quire_storage::{Caps, CommitError, KeyRange, Op, Position, Scan, Snapshot};
 use quire_value::{Limits, Object, Value, iso_date, text};
 
 use super::convert::Change;
@@ -12,7 +12,7 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::runtime::Shared;
 use crate::store::keys::{self, CATALOG};
-use crate::store::{for_each_row, guarded_commit, scan, sealed};
+use crate::store::{for_each_row, guarded_commit, open_refactorings, scan, sealed};
 
 /// Items are no deeper than 128.
 const LIMITS: Limits = Limits { depth_max: 256 };
@@ -74,7 +74,7 @@ impl State {
 
     /// Nothing else may be refactored in the container meanwhile.
     pub fn is_open(self) -> bool {
-        !matches!(self, State::Finished | State::Undone)
+        open_refactorings::is_open(self.name())
     }
 
     /// A job is at work.
@@ -230,15 +230,44 @@ pub(super) fn journal_op(key: &[u8], changes: &[Change]) -> Op {
     Op::Put { space: CATALOG, key, value }
 }
 
-/// Writes rows of a journal. A drop of the container that begins now refuses the commit.
+/// Whether the storage takes the row at all.
+pub(super) fn fits(shared: &Shared, op: &Op) -> bool {
+    let caps = shared.storage.caps();
+    let is_value = !matches!(op, Op::Put { value, .. } if value.len() > caps.value_bytes_max);
+    is_value && bytes_of(op) <= caps.commit_bytes_max
+}
+
+/// Writes rows of a journal, each of which [`fits`], in as few commits as the storage takes.
 pub(super) fn commit_journal(
     shared: &Shared,
     container: &Container,
     ops: Vec<Op>,
 ) -> Result<(), EngineError> {
-    if ops.is_empty() {
-        return Ok(());
+    let groups = groups(ops, shared.storage.caps());
+    groups.into_iter().try_for_each(|ops| commit_group(shared, container, ops))
+}
+
+/// Rows in their order, as many together as one commit takes.
+fn groups(ops: Vec<Op>, caps: &Caps) -> Vec<Vec<Op>> {
+    let (mut groups, mut bytes) = (Vec::<Vec<Op>>::new(), 0);
+    for op in ops {
+        let own = bytes_of(&op);
+        match groups.last_mut() {
+            Some(group) if bytes + own <= caps.commit_bytes_max && group.len() < caps.commit_ops_max => {
+                bytes += own;
+                group.push(op);
+            }
+            _ => {
+                bytes = own;
+                groups.push(vec![op]);
+            }
+        }
     }
+    groups
+}
+
+/// A drop of the container that begins now refuses the commit.
+fn commit_group(shared: &Shared, container: &Container, ops: Vec<Op>) -> Result<(), EngineError> {
     let (sequence, storage) = (keys::journal_sequence(container.number), &*shared.storage);
     let position = storage.position(sequence)?.unwrap_or(Position { epoch: 0, lsn: 0 });
     if container.partitions.is_retired() {
@@ -249,8 +278,25 @@ pub(super) fn commit_journal(
         Ok(_) => Ok(()),
         Err(_) if container.partitions.is_retired() => Err(container.not_found()),
         Err(CommitError::Storage(error)) => Err(error.into()),
-        // Nobody knows: the same rows are written again.
-        Err(_) => Err(EngineError::Contended),
+        // It would be refused each time.
+        Err(error @ (CommitError::TooLarge { .. } | CommitError::Malformed { .. })) => {
+            Err(corrupt(format!("a commit of a journal was refused: {error}")))
+        }
+        // Not done, or nobody knows: the same rows are written again.
+        Err(
+            CommitError::Busy
+            | CommitError::Unknown { .. }
+            | CommitError::Conflict { .. }
+            | CommitError::Fenced { .. },
+        ) => Err(EngineError::Contended),
+    }
+}
+
+/// As the storage counts them.
+fn bytes_of(op: &Op) -> usize {
+    match op {
+        Op::Put { key, value, .. } => key.len() + value.len(),
+        Op::Delete { key, .. } | Op::Rows { prefix: key, .. } => key.len(),
     }
 }
 
@@ -268,4 +314,23 @@ fn encode(key: &[u8], json: &Value) -> Vec<u8> {
 
 fn parse(text: &str) -> Result<Value, EngineError> {
     text::parse(text.as_bytes(), LIMITS).map_err(|_| corrupt("JSON of a refactoring"))
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_storage::Storage;
+    use quire_storage::memory::MemoryStorage;
+
+    use super::*;
+
+    #[test]
+    fn groups_fit_the_storage() {
+        let memory = MemoryStorage::new();
+        let caps = Caps { commit_bytes_max: 100, commit_ops_max: 3, ..memory.caps().clone() };
+        let put = |bytes: usize| Op::Put { space: CATALOG, key: vec![0; 10], value: vec![0; bytes] };
+        let sizes = |ops: Vec<Op>| -> Vec<usize> { groups(ops, &caps).iter().map(Vec::len).collect() };
+        assert!(sizes(Vec::new()).is_empty());
+        assert_eq!(sizes([40, 40, 1, 90, 1].map(put).into()), [2, 1, 1, 1]);
+        assert_eq!(sizes([1; 7].map(put).into()), [3, 3, 1]);
+    }
 }

@@ -26,9 +26,7 @@ use crate::transactions::batch::{BatchOperation, BatchVerb, Bulk, bulk};
 /// Items of one step.
 const PAGE_ITEMS: usize = 100;
 const LIMITS: Limits = Limits { depth_max: 256 };
-/// What the server adds to an item.
-const SYSTEM_PROPERTIES: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
-const LOSSY: &str = "it cannot be converted without loss";
+const NO_JOURNAL: &str = "what it has is too large for the journal";
 const CHANGED_SINCE: &str = "it was changed since";
 
 pub(super) struct Run<'a> {
@@ -42,6 +40,7 @@ pub(super) struct Run<'a> {
 pub(super) struct StoredItem {
     pub rid: u64,
     pub etag: String,
+    pub indexing: IndexingDirective,
     pub item: Value,
 }
 
@@ -50,6 +49,7 @@ struct Rewrite {
     rid: u64,
     id: String,
     etag: String,
+    indexing: IndexingDirective,
     body: Value,
     /// What its journal was.
     base: Vec<Change>,
@@ -70,44 +70,30 @@ impl Run<'_> {
         let changes = read_changes(self.shared, self.container, &request).result?;
         let before = self.own.clone();
         let rows = text::parse(&changes.rows, LIMITS).map_err(|_| corrupt("a page of changes"))?;
-        let items = rows.as_array().unwrap_or_default().iter().cloned().map(of_feed);
-        let items =
-            items.collect::<Option<Vec<_>>>().ok_or_else(|| corrupt("an item of a page of changes"))?;
-        self.convert(&order, items)?;
+        let rids = rows.as_array().unwrap_or_default().iter().map(rid_of);
+        let rids = rids.collect::<Option<Vec<_>>>().ok_or_else(|| corrupt("an item of a page of changes"))?;
+        let is_complete = self.convert(&order, rids)?;
         self.own.position = Some(changes.etag);
         if *self.own != before {
             rows::put(self.shared, self.catalog, self.own)?;
         }
-        Ok(changes.more)
+        Ok(changes.more || !is_complete)
     }
 
-    fn convert(&mut self, order: &RefactoringOrder, items: Vec<StoredItem>) -> Result<(), EngineError> {
-        let snapshot = self.shared.storage.snapshot()?;
-        let mut rewrites = Vec::new();
-        for stored in items {
-            let conversion = convert(&order.rule, stored.item);
-            for place in &conversion.left {
-                self.conflict(&conversion.item, place, LOSSY);
-            }
-            if conversion.changes.is_empty() {
-                continue;
-            }
-            let base = rows::journal(&*snapshot, &self.journal_key(stored.rid))?;
-            let id = id_of(&conversion.item);
-            let (rid, etag, body) = (stored.rid, stored.etag, conversion.item);
-            rewrites.push(Rewrite { rid, id, etag, body, base, changes: conversion.changes });
-        }
-        drop(snapshot);
+    /// Converts items as they are now; whether none of them was changed by a client meanwhile.
+    fn convert(&mut self, order: &RefactoringOrder, rids: Vec<u64>) -> Result<bool, EngineError> {
+        let mut rewrites = self.conversions(order, rids)?;
         if order.has_journal {
-            let ops = rewrites.iter().map(|own| self.journal_op(own, true)).collect();
+            let ops = self.journal_ops(&mut rewrites);
             rows::commit_journal(self.shared, self.container, ops)?;
         }
-        let mut not_written = Vec::new();
+        let (mut not_written, mut is_complete) = (Vec::new(), true);
         for (rewrite, result) in self.write(&rewrites)? {
             match result {
                 Ok(()) => self.own.converted += 1,
                 Err(error) => {
                     not_written.push(self.journal_op(rewrite, false));
+                    is_complete &= !matches!(error, EngineError::PreconditionFailed);
                     // It comes again, or is gone.
                     if !is_other_version(&error) {
                         self.conflict(&rewrite.body, "", &error.to_string());
@@ -116,10 +102,45 @@ impl Run<'_> {
             }
         }
         if order.has_journal {
-            rows::commit_journal(self.shared, self.container, not_written)
-        } else {
-            Ok(())
+            rows::commit_journal(self.shared, self.container, not_written)?;
         }
+        Ok(is_complete)
+    }
+
+    /// The items among these that have the old form.
+    fn conversions(&mut self, order: &RefactoringOrder, rids: Vec<u64>) -> Result<Vec<Rewrite>, EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        let mut rewrites = Vec::new();
+        for rid in rids {
+            let Some(stored) = self.stored_item(&*snapshot, rid)? else { continue };
+            let (etag, indexing) = (stored.etag, stored.indexing);
+            let conversion = convert(&order.rule, stored.item);
+            for (place, why) in &conversion.left {
+                self.conflict(&conversion.item, place, why);
+            }
+            if conversion.changes.is_empty() {
+                continue;
+            }
+            let base = rows::journal(&*snapshot, &self.journal_key(rid))?;
+            let (id, body, changes) = (id_of(&conversion.item), conversion.item, conversion.changes);
+            rewrites.push(Rewrite { rid, id, etag, indexing, body, base, changes });
+        }
+        Ok(rewrites)
+    }
+
+    /// The journal of what is to be written. An item whose row the storage does not take is a conflict, and not written.
+    fn journal_ops(&mut self, rewrites: &mut Vec<Rewrite>) -> Vec<Op> {
+        let mut ops = Vec::with_capacity(rewrites.len());
+        for own in std::mem::take(rewrites) {
+            let op = self.journal_op(&own, true);
+            if rows::fits(self.shared, &op) {
+                ops.push(op);
+                rewrites.push(own);
+            } else {
+                self.conflict(&own.body, "", NO_JOURNAL);
+            }
+        }
+        ops
     }
 
     /// Puts some items of the journal back; whether there are more.
@@ -144,8 +165,9 @@ impl Run<'_> {
                 ended.push(rows::journal_op(&entry.key, &[]));
                 continue;
             }
-            let (id, StoredItem { rid, etag, item }) = (id_of(&stored.item), stored);
-            rewrites.push(Rewrite { rid, id, etag, body: item, base: Vec::new(), changes: Vec::new() });
+            let (id, StoredItem { rid, etag, indexing, item: body }) = (id_of(&stored.item), stored);
+            let (base, changes) = Default::default();
+            rewrites.push(Rewrite { rid, id, etag, indexing, body, base, changes });
         }
         drop(snapshot);
         for (rewrite, result) in self.write(&rewrites)? {
@@ -182,7 +204,7 @@ impl Run<'_> {
             body: Bytes::from(own.body.to_json()),
             if_match: Some(own.etag.clone()),
             if_none_match: None,
-            indexing: IndexingDirective::Default,
+            indexing: own.indexing,
             partition_key: None,
             want_body: false,
         };
@@ -213,7 +235,8 @@ impl Run<'_> {
         if self.container.is_gone(&row, &self.container.moment(self.shared)) {
             return Ok(None);
         }
-        Ok(Some(StoredItem { rid, etag: row.stamp.etag(), item: row.node()?.to_value() }))
+        let (etag, indexing, item) = (row.stamp.etag(), row.indexing.directive, row.node()?.to_value());
+        Ok(Some(StoredItem { rid, etag, indexing, item }))
     }
 
     fn journal_key(&self, rid: u64) -> Vec<u8> {
@@ -242,16 +265,11 @@ impl Run<'_> {
     }
 }
 
-/// Without what the server adds.
-fn of_feed(mut item: Value) -> Option<StoredItem> {
-    let object = item.as_object_mut()?;
-    let etag = object.get("_etag")?.as_str()?.to_owned();
-    let rid = match ResourceId::parse(object.get("_rid")?.as_str()?).ok()? {
-        ResourceId::Child { child, .. } => child,
-        _ => return None,
-    };
-    SYSTEM_PROPERTIES.iter().for_each(|name| drop(object.remove(name)));
-    Some(StoredItem { rid, etag, item })
+fn rid_of(item: &Value) -> Option<u64> {
+    match ResourceId::parse(item.get("_rid")?.as_str()?).ok()? {
+        ResourceId::Child { child, .. } => Some(child),
+        _ => None,
+    }
 }
 
 fn id_of(item: &Value) -> String {

@@ -5,6 +5,7 @@ mod definition; // definitions of containers
 pub(crate) mod item_row; // the value of an item's row
 pub(crate) mod keys; // every key and value form in the storage
 mod layout; // the partitions of a container
+pub(crate) mod open_refactorings; // containers that are being refactored
 mod random; // tokens of commits
 mod scan; // pages of rows
 pub(crate) mod sealed; // rows with a checksum

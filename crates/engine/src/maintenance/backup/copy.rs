@@ -1,6 +1,6 @@
 //! Copying the account: chunks, rounds of catching up, the cut. The module above says why this is exact.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
 
@@ -253,11 +253,15 @@ fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry,
     if let Some(value) = snapshot.get(CATALOG, &catalog_keys::COUNTERS)? {
         file.push(Record::CatalogRow { key: &catalog_keys::COUNTERS, value: &value })?;
     }
-    let (mut live, mut containers) = (std::collections::HashSet::new(), Vec::new());
+    let (mut live, mut containers, mut databases) = (HashSet::new(), Vec::new(), HashSet::new());
     for_each_resource(snapshot, |id, _| {
         live.insert(catalog_keys::row_key(id));
-        if let ResourceId::Container { container, .. } = id.rid() {
-            containers.push(container);
+        match id.rid() {
+            ResourceId::Container { container, .. } => containers.push(container),
+            ResourceId::Database(database) => {
+                databases.insert(database);
+            }
+            _ => {}
         }
         Ok(())
     })?;
@@ -267,8 +271,11 @@ fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry,
     for_each_row(snapshot, CATALOG, &catalog_keys::MODELS, |key, value| {
         file.push(Record::CatalogRow { key, value })
     })?;
+    // Those of a deleted database are there until its drop is done.
+    let is_live =
+        |key: &[u8]| keys::parse_refactoring(key).is_some_and(|(database, _)| databases.contains(&database));
     for_each_row(snapshot, CATALOG, &keys::REFACTORINGS, |key, value| {
-        file.push(Record::CatalogRow { key, value })
+        if is_live(key) { file.push(Record::CatalogRow { key, value }) } else { Ok(()) }
     })?;
     for row in [JobRow::Body, JobRow::Finished] {
         for_each_row(snapshot, CATALOG, &keys::jobs_prefix(row), |key, value| {

@@ -1,0 +1,33 @@
+//! Containers that are being refactored: what the catalog asks of the rows of refactorings.
+
+use quire_storage::Snapshot;
+use quire_value::{Limits, Value, text};
+
+use super::keys::{self, CATALOG};
+use super::{for_each_row, sealed};
+use crate::api::{EngineError, corrupt};
+
+const LIMITS: Limits = Limits { depth_max: 256 };
+
+/// Whether a refactoring in the state of this name still changes items.
+pub(crate) fn is_open(state: &str) -> bool {
+    !["finished", "undone"].contains(&state)
+}
+
+/// Numbers of containers of a database with an open refactoring.
+pub(crate) fn containers(snapshot: &dyn Snapshot, database: u32) -> Result<Vec<u32>, EngineError> {
+    let mut found = Vec::new();
+    for_each_row(snapshot, CATALOG, &keys::refactorings_prefix(database), |key, row| {
+        let text = sealed::open(key, row)?.string()?;
+        let json = text::parse(text.as_bytes(), LIMITS).map_err(|_| corrupt("JSON of a refactoring"))?;
+        let (container, state) = container_and_state(&json).ok_or_else(|| corrupt("row of a refactoring"))?;
+        found.extend(is_open(state).then_some(container));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn container_and_state(json: &Value) -> Option<(u32, &str)> {
+    let container = u32::try_from(json.get("container")?.as_u64()?).ok()?;
+    Some((container, json.get("state")?.as_str()?))
+}
