@@ -24,7 +24,7 @@ use quire_storage::Storage;
 use self::hash::KeyedHash;
 pub use self::observed::Observed;
 pub(crate) use self::observed::{PageNote, note_query, note_read, note_returned, note_write};
-use self::shapes::Shapes;
+use self::shapes::{NewShapes, Shapes};
 use crate::api::EngineError;
 use crate::store::Sequence;
 use crate::store::keys::WORKLOAD_SEQUENCE;
@@ -32,6 +32,8 @@ use crate::store::keys::WORKLOAD_SEQUENCE;
 const SHARDS: usize = 16;
 /// Records of a shard that wait to be taken in; beyond it they are dropped.
 const WAITING_MAX: usize = 8_192;
+/// And their memory.
+const WAITING_BYTES_MAX: usize = 2 << 20;
 /// Records a second above which actions are sampled.
 const RATE_MAX: f64 = 5_000.0;
 /// Executions of queries whose next page is known.
@@ -54,6 +56,8 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct Shard {
     records: Vec<(u32, u32, Record)>,
+    /// Memory of the records.
+    bytes: usize,
     dropped: HashMap<u32, u64>,
 }
 
@@ -140,7 +144,8 @@ impl Recorder {
         let is_sampled =
             one_in <= 1 || sampled_by.wrapping_mul(0x9e37_79b9_7f4a_7c15).is_multiple_of(u64::from(one_in));
         let mut shard = self.shards[shard_of_thread()].lock();
-        if !is_sampled || shard.records.len() >= WAITING_MAX {
+        let is_full = shard.records.len() >= WAITING_MAX || shard.bytes >= WAITING_BYTES_MAX;
+        if !is_sampled || is_full {
             *shard.dropped.entry(place.database).or_default() += 1;
             return;
         }
@@ -178,6 +183,7 @@ impl Recorder {
             query,
             weight: one_in.max(1),
         };
+        shard.bytes += record.memory();
         shard.records.push((place.database, place.container, record));
     }
 
@@ -197,38 +203,58 @@ impl Recorder {
         execution
     }
 
-    /// Takes in what waits, and decides which part of the requests is recorded from now on.
+    /// Takes in what waits, and decides which part of the requests is recorded from now on. A database whose record cannot be read
+    /// holds up no other one.
     pub fn drain(&self, storage: &dyn Storage) -> Result<(), EngineError> {
         let mut drained = self.drained.lock();
-        let mut answered = 0.0;
-        let mut records = Vec::new();
+        let mut waited = Shard::default();
         for shard in &self.shards {
-            let mut shard = shard.lock();
-            let taken = std::mem::take(&mut shard.records);
-            let dropped = std::mem::take(&mut shard.dropped);
-            drop(shard);
-            for (database, count) in dropped {
-                answered += count as f64;
-                self.record_of(storage, database)?.lock().workload.drop_requests(count);
+            let shard = std::mem::take(&mut *shard.lock());
+            waited.records.extend(shard.records);
+            for (database, count) in shard.dropped {
+                *waited.dropped.entry(database).or_default() += count;
             }
-            records.extend(taken);
         }
         // After the records: every shape that one of them names is there.
-        for (database, name, shape) in self.shapes.take_new() {
-            self.record_of(storage, database)?.lock().workload.add_shape(&name, &shape);
-        }
-        answered += records.len() as f64;
-        records.sort_by_key(|(.., record)| record.time_ms);
-        for (database, container, record) in records {
-            self.record_of(storage, database)?.lock().take_in(container, record);
-        }
+        let shapes = self.shapes.take_new();
+        let answered = waited.records.len() as f64 + waited.dropped.values().sum::<u64>() as f64;
         let seconds = drained.elapsed().as_secs_f64();
         if seconds >= 0.5 {
             let one_in = (answered / seconds / RATE_MAX).ceil().clamp(1.0, 1_000_000.0);
             self.one_in.store(one_in as u32, Ordering::Relaxed);
             *drained = Instant::now();
         }
-        Ok(())
+        let taken_in = self.take_in(storage, waited, shapes);
+        if taken_in.is_err() {
+            // Those that were not taken in must come again.
+            self.shapes.clear();
+        }
+        taken_in
+    }
+
+    fn take_in(&self, storage: &dyn Storage, waited: Shard, shapes: NewShapes) -> Result<(), EngineError> {
+        let mut result = Ok(());
+        let mut with = |database: u32, what: &mut dyn FnMut(&mut DatabaseRecord)| match self
+            .record_of(storage, database)
+        {
+            Ok(record) => what(&mut record.lock()),
+            Err(error) => result = Err(error),
+        };
+        for (database, count) in waited.dropped {
+            with(database, &mut |record| record.workload.drop_requests(count));
+        }
+        for ((database, _), (name, shape)) in shapes {
+            with(database, &mut |record| record.workload.add_shape(&name, &shape));
+        }
+        let mut records = waited.records;
+        records.sort_by_key(|(.., record)| record.time_ms);
+        for (database, container, request) in records {
+            let mut request = Some(request);
+            with(database, &mut |record| {
+                request.take().into_iter().for_each(|request| record.take_in(container, request));
+            });
+        }
+        result
     }
 
     /// The workload of a database, with all that was answered until now.
@@ -331,6 +357,7 @@ fn shard_of_thread() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use quire_storage::fault::{FaultStorage, ReadFault};
     use quire_storage::memory::MemoryStorage;
 
     use super::*;
@@ -353,7 +380,7 @@ mod tests {
         }
     }
 
-    fn reads(recorder: &Recorder, storage: &MemoryStorage, database: u32) -> u64 {
+    fn reads(recorder: &Recorder, storage: &dyn Storage, database: u32) -> u64 {
         let record = recorder.current(storage, database).expect("a record");
         let totals = record.lock().workload.container("c");
         totals.operations.get(&Operation::Read).map_or(0, |totals| totals.count)
@@ -393,5 +420,39 @@ mod tests {
         assert_eq!(reads(&recorder, &storage, 1), 3);
         recorder.add(&place(1, 2), 2_000, request(9));
         assert_eq!(reads(&recorder, &storage, 1), 1);
+    }
+
+    #[test]
+    fn an_error_of_one_database_neither_loses_shapes_nor_holds_up_others() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
+        let none = Parameters(Vec::new());
+        let ask = || recorder.shape(&place(1, 1), ("SELECT * FROM c", &none), false).expect("a shape");
+        let shape = ask();
+        recorder.add(&place(2, 1), 1_000, request(1));
+        storage.script_reads([ReadFault::Fail]);
+        assert!(recorder.drain(&storage).is_err());
+        assert_eq!(reads(&recorder, &storage, 2), 1);
+        ask();
+        let record = recorder.current(&storage, 1).expect("a record");
+        assert!(record.lock().workload.shape(shape).is_some());
+    }
+
+    #[test]
+    fn memory_of_what_waits_is_bounded() {
+        let recorder = Recorder::new(&[1; 32]);
+        for action in 0..WAITING_MAX as u64 {
+            let mut request = request(action);
+            let paths = vec!["n".repeat(1_000); 8];
+            request.observed.change = Some(quire_profile::Change { paths, ..Default::default() });
+            recorder.add(&place(1, 1), 1_000, request);
+        }
+        let bytes: usize = recorder
+            .shards
+            .iter()
+            .flat_map(|shard| {
+                shard.lock().records.iter().map(|(.., record)| record.memory()).collect::<Vec<_>>()
+            })
+            .sum();
+        assert!(bytes < WAITING_BYTES_MAX + 10_000, "{bytes}");
     }
 }
