@@ -36,6 +36,8 @@ const WAITING_MAX: usize = 8_192;
 const WAITING_BYTES_MAX: usize = 2 << 20;
 /// Records a second above which actions are sampled.
 const RATE_MAX: f64 = 5_000.0;
+/// Of the record of one database; the oldest beyond it is forgotten.
+const STORED_BYTES_MAX: usize = 14 << 20;
 /// Executions of queries whose next page is known.
 const PAGES_MAX: usize = 4_096;
 
@@ -50,6 +52,8 @@ pub(crate) struct Recorder {
     /// By hash of a continuation: the execution that goes on there.
     pages: Vec<Mutex<HashMap<u64, u64>>>,
     drained: Mutex<Instant>,
+    /// Held from taking what is to be stored until it is, so that nothing is stored after it was forgotten.
+    storing: Mutex<()>,
     sequence: Sequence,
 }
 
@@ -65,8 +69,6 @@ struct Shard {
 #[derive(Default)]
 pub(crate) struct DatabaseRecord {
     pub workload: Workload,
-    /// Numbers of containers by name: one that was made again is another one.
-    numbers: HashMap<Arc<str>, u32>,
     is_changed: bool,
 }
 
@@ -103,6 +105,7 @@ impl Recorder {
             databases: Mutex::default(),
             pages: (0..SHARDS).map(|_| Mutex::default()).collect(),
             drained: Mutex::new(Instant::now()),
+            storing: Mutex::default(),
             sequence: Sequence::new(WORKLOAD_SEQUENCE),
         }
     }
@@ -243,16 +246,24 @@ impl Recorder {
         for (database, count) in waited.dropped {
             with(database, &mut |record| record.workload.drop_requests(count));
         }
+        let mut records = waited.records;
+        records.sort_by_key(|(.., record)| record.time_ms);
+        // Shapes of a container that was made again come after those of the one before are forgotten.
+        let mut containers = HashMap::new();
+        for (database, container, request) in &records {
+            containers.insert((*database, Arc::clone(&request.container)), *container);
+        }
+        for ((database, name), container) in &containers {
+            with(*database, &mut |record| record.workload.set_container(name, *container));
+        }
         for ((database, _), (name, shape)) in shapes {
             with(database, &mut |record| record.workload.add_shape(&name, &shape));
         }
-        let mut records = waited.records;
-        records.sort_by_key(|(.., record)| record.time_ms);
         for (database, container, request) in records {
-            let mut request = Some(request);
-            with(database, &mut |record| {
-                request.take().into_iter().for_each(|request| record.take_in(container, request));
-            });
+            if containers.get(&(database, Arc::clone(&request.container))) == Some(&container) {
+                let mut request = Some(request);
+                with(database, &mut |record| request.take().into_iter().for_each(|own| record.take_in(own)));
+            }
         }
         result
     }
@@ -286,6 +297,7 @@ impl Recorder {
     /// Forgets all that was recorded of a database.
     pub fn forget(&self, storage: &dyn Storage, database: u32) -> Result<(), EngineError> {
         let record = self.current(storage, database)?;
+        let _storing = self.storing.lock();
         let mut record = record.lock();
         *record = DatabaseRecord::default();
         self.shapes.clear();
@@ -303,28 +315,41 @@ impl Recorder {
         let mut record = record.lock();
         record.workload.forget(container);
         record.is_changed = true;
+        // A shape that is known is not added again.
+        self.shapes.clear();
         Ok(())
     }
 
-    /// Writes what has changed. `exists`: a database that is gone is forgotten.
+    /// Writes what has changed. `exists`: a database that is gone is forgotten. One that cannot be stored holds up no other one.
     pub fn store(&self, storage: &dyn Storage, exists: &dyn Fn(u32) -> bool) -> Result<(), EngineError> {
-        self.drain(storage)?;
+        let mut result = self.drain(storage);
         self.databases.lock().retain(|database, _| exists(*database));
         let all: Vec<_> =
             self.databases.lock().iter().map(|(number, own)| (*number, Arc::clone(own))).collect();
         for (database, record) in all {
-            let bytes = {
-                let mut record = record.lock();
-                std::mem::take(&mut record.is_changed).then(|| record.workload.to_bytes())
-            };
-            if let Some(bytes) = bytes
-                && let Err(error) = rows::put(storage, &self.sequence, (database, exists), &bytes)
-            {
+            let stored = self.store_one(storage, (database, exists), &record);
+            if stored.is_err() {
                 record.lock().is_changed = true;
-                return Err(error);
+                result = stored;
             }
         }
-        Ok(())
+        result
+    }
+
+    fn store_one(
+        &self,
+        storage: &dyn Storage,
+        (database, exists): (u32, &dyn Fn(u32) -> bool),
+        record: &Mutex<DatabaseRecord>,
+    ) -> Result<(), EngineError> {
+        let _storing = self.storing.lock();
+        // Half of a commit: rows have keys and checksums.
+        let bytes_max = STORED_BYTES_MAX.min(storage.caps().commit_bytes_max / 2);
+        let bytes = {
+            let mut record = record.lock();
+            std::mem::take(&mut record.is_changed).then(|| record.workload.to_bytes_within(bytes_max))
+        };
+        bytes.map_or(Ok(()), |bytes| rows::put(storage, &self.sequence, (database, exists), &bytes).map(drop))
     }
 
     /// What was stored before a database was seen to be gone is there when it returns; nothing comes after it.
@@ -334,14 +359,7 @@ impl Recorder {
 }
 
 impl DatabaseRecord {
-    fn take_in(&mut self, container: u32, record: Record) {
-        let known = self.numbers.get(&record.container).copied();
-        if known.is_some_and(|known| known != container) {
-            self.workload.forget(&record.container);
-        }
-        if known != Some(container) {
-            self.numbers.insert(Arc::clone(&record.container), container);
-        }
+    fn take_in(&mut self, record: Record) {
         self.workload.record(record);
         self.is_changed = true;
     }
@@ -420,6 +438,84 @@ mod tests {
         assert_eq!(reads(&recorder, &storage, 1), 3);
         recorder.add(&place(1, 2), 2_000, request(9));
         assert_eq!(reads(&recorder, &storage, 1), 1);
+        // Also after the server was started again.
+        recorder.store(&storage, &|_| true).expect("stores");
+        let again = Recorder::new(&[1; 32]);
+        again.add(&place(1, 2), 3_000, request(10));
+        assert_eq!(reads(&again, &storage, 1), 2);
+        let again = Recorder::new(&[1; 32]);
+        again.add(&place(1, 3), 3_000, request(10));
+        assert_eq!(reads(&again, &storage, 1), 1);
+    }
+
+    #[test]
+    fn shapes_of_a_container_that_is_forgotten_or_made_again_come_again() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        let none = Parameters(Vec::new());
+        let ask = |container: u32| {
+            let shape = recorder.shape(&place(1, container), ("SELECT * FROM c", &none), false);
+            recorder.add(&place(1, container), 1_000, request(1));
+            let record = recorder.current(&storage, 1).expect("a record");
+            record.lock().workload.shape(shape.expect("a shape")).is_some()
+        };
+        assert!(ask(1));
+        recorder.forget_container(&storage, 1, "c").expect("forgets");
+        assert!(ask(1));
+        assert!(ask(2));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_stored_by_a_store_under_way() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
+        recorder.add(&place(1, 1), 1_000, request(1));
+        recorder.drain(&storage).expect("takes in");
+        // The store has the bytes, and reads slowly what is stored.
+        storage.script_reads([ReadFault::Delay(std::time::Duration::from_millis(500))]);
+        std::thread::scope(|threads| {
+            let store = threads.spawn(|| recorder.store(&storage, &|_| true));
+            while storage.injected() == 0 {
+                std::thread::yield_now();
+            }
+            recorder.forget(&storage, 1).expect("forgets");
+            store.join().expect("a thread").expect("stores");
+        });
+        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 1), 0);
+    }
+
+    #[test]
+    fn a_record_above_the_limit_of_a_commit_is_stored_and_others_too() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        for hour in 0..30 {
+            for number in 0..200 {
+                let mut request = request(number);
+                let paths = (0..8).map(|path| format!("/{number}-{path}-{}", "n".repeat(1_000))).collect();
+                let (size_before, size_after) = (Some(1), Some(1));
+                let change = quire_profile::Change { paths, size_before, size_after, ..Default::default() };
+                request.observed.change = Some(change);
+                recorder.add(&place(1, 1), hour * 3_600_000, request);
+            }
+            recorder.drain(&storage).expect("takes in");
+        }
+        recorder.add(&place(2, 1), 1_000, request(1));
+        let record = recorder.current(&storage, 1).expect("a record");
+        assert!(record.lock().workload.to_bytes().len() > storage.caps().commit_bytes_max);
+        recorder.store(&storage, &|_| true).expect("stores");
+        let again = Recorder::new(&[1; 32]);
+        assert!(reads(&again, &storage, 1) > 0);
+        assert_eq!(reads(&again, &storage, 2), 1);
+    }
+
+    #[test]
+    fn a_database_that_cannot_be_stored_holds_up_no_other_one() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
+        (1..=2).for_each(|database| recorder.add(&place(database, 1), 1_000, request(1)));
+        recorder.drain(&storage).expect("takes in");
+        storage.script_reads([ReadFault::Fail]);
+        assert!(recorder.store(&storage, &|_| true).is_err());
+        let stored = |database| reads(&Recorder::new(&[1; 32]), &storage, database);
+        assert_eq!(stored(1) + stored(2), 1);
+        recorder.store(&storage, &|_| true).expect("stores");
+        assert_eq!((stored(1), stored(2)), (1, 1));
     }
 
     #[test]
