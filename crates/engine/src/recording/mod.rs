@@ -37,7 +37,7 @@ const WAITING_BYTES_MAX: usize = 2 << 20;
 /// Records a second above which actions are sampled.
 const RATE_MAX: f64 = 5_000.0;
 /// Of the record of one database; the oldest beyond it is forgotten.
-const STORED_BYTES_MAX: usize = 14 << 20;
+const STORED_BYTES_MAX: usize = 16 << 20;
 /// Executions of queries whose next page is known.
 const PAGES_MAX: usize = 4_096;
 

@@ -47,7 +47,7 @@ impl Workload {
 
     /// The oldest record.
     pub(super) fn forget_first(&mut self) {
-        let bytes = self.ring.pop_front().map_or(0, |record| record.memory());
+        let bytes = self.ring.pop_front().map_or(0, |record| record.variable_memory());
         self.ring_bytes = self.ring_bytes.saturating_sub(bytes);
     }
 }
@@ -62,7 +62,7 @@ fn length(part: &impl Encode) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{Change, HOUR_MS, Operation, RING_BYTES_MAX, Record};
+    use super::super::{Change, HOUR_MS, Operation, RING_BYTES_MAX, RING_MAX, Record};
     use super::*;
 
     /// A change of 8 paths of a kilobyte each.
@@ -97,10 +97,15 @@ mod tests {
     #[test]
     fn the_ring_is_bounded_by_its_memory() {
         let workload = workload();
-        let memory: usize = workload.records().map(Record::memory).sum();
+        let memory: usize = workload.records().map(Record::variable_memory).sum();
         assert!(memory <= RING_BYTES_MAX && memory > RING_BYTES_MAX / 2, "{memory}");
         assert_eq!(workload.records().next_back().and_then(|record| record.item), Some(1_999));
         assert_eq!(memory, workload.ring_bytes);
+        // Records without long lists are as many as ever.
+        let mut workload = Workload::new();
+        let read = Record { change: None, ..record(1, 1) };
+        (0..=RING_MAX).for_each(|_| workload.record(read.clone()));
+        assert_eq!(workload.ring.len(), RING_MAX);
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub use self::summary::{
 
 /// Records of one database.
 pub const RING_MAX: usize = 65_536;
-/// Their memory.
-pub const RING_BYTES_MAX: usize = 8 << 20;
+/// Memory of their names, paths and lists.
+pub const RING_BYTES_MAX: usize = 6 << 20;
 const HOUR_MS: u64 = 3_600_000;
 /// Hours that are kept, and those that counts are taken from.
 const KEPT_HOURS: u64 = 28 * 24;
@@ -58,7 +58,7 @@ const FORMAT_1: u8 = 1;
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     ring: VecDeque<Record>,
-    /// Memory of the ring.
+    /// Counts towards [`RING_BYTES_MAX`].
     ring_bytes: usize,
     hours: BTreeMap<u64, BTreeMap<String, HourTotals>>,
     shapes: BTreeMap<u64, (String, QueryShape)>,
@@ -93,7 +93,7 @@ impl Workload {
         self.to_ms = record.time_ms;
         self.from_ms.get_or_insert(record.time_ms);
         self.take_in(&record);
-        self.ring_bytes += record.memory();
+        self.ring_bytes += record.variable_memory();
         self.ring.push_back(record);
         while self.ring.len() > RING_MAX || self.ring_bytes > RING_BYTES_MAX {
             self.forget_first();
@@ -204,7 +204,7 @@ impl Workload {
         self.minutes.remove(container);
         self.shapes.retain(|_, (own, _)| own != container);
         self.ring.retain(|record| *record.container != *container);
-        self.ring_bytes = self.ring.iter().map(Record::memory).sum();
+        self.ring_bytes = self.ring.iter().map(Record::variable_memory).sum();
         self.actions.forget(container);
     }
 
@@ -279,7 +279,7 @@ impl Workload {
         let input = &mut rest;
         let ring: VecDeque<Record> = Vec::take(input)?.into();
         let workload = Workload {
-            ring_bytes: ring.iter().map(Record::memory).sum(),
+            ring_bytes: ring.iter().map(Record::variable_memory).sum(),
             ring,
             hours: Encode::take(input)?,
             shapes: Encode::take(input)?,

@@ -114,15 +114,19 @@ impl Record {
         self
     }
 
-    /// Memory that it takes; its byte form is not longer.
     pub fn memory(&self) -> usize {
+        size_of::<Record>() + self.variable_memory()
+    }
+
+    /// Memory of what is not of the same size in every record.
+    pub(crate) fn variable_memory(&self) -> usize {
         let change = self.change.as_ref().map_or(0, |change| {
             let paths = change.paths.iter().chain(change.lengths.iter().map(|length| &length.path));
             let texts: usize = paths.map(|path| path.capacity() + size_of::<String>()).sum();
             texts + 24 * change.lengths.capacity() + 10 * change.element_keys.capacity()
         });
         let query = self.query.as_ref().map_or(0, |query| 10 * query.items.capacity());
-        size_of::<Record>() + self.container.len() + change + query
+        self.container.len() + change + query
     }
 
     /// A line of `GET workload` as NDJSON. The caller makes the time text.
