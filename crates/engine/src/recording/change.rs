@@ -6,6 +6,10 @@ use quire_value::{Kind, Node};
 use super::hash::KeyedHash;
 
 const PATHS_MAX: usize = 64;
+/// Of one path. What is below a longer one counts as a change of the nearest object above it that has a shorter path.
+const PATH_BYTES_MAX: usize = 1_024;
+/// Of all paths of a change.
+const ALL_PATHS_BYTES_MAX: usize = 8 << 10;
 /// Names by which items say of which type they are.
 const TYPE_NAMES: [&str; 5] = ["type", "kind", "entityType", "docType", "_type"];
 
@@ -14,7 +18,7 @@ pub(super) fn of(
     before: Option<(Node<'_>, u64)>,
     after: Option<(Node<'_>, u64)>,
 ) -> Change {
-    let mut walk = Walk { hash, change: Change::default(), path: Vec::new(), numbers: 0 };
+    let mut walk = Walk { hash, change: Change::default(), path: Vec::new(), numbers: 0, bytes: 0 };
     if let (Some((before, _)), Some((after, _))) = (before, after) {
         walk.compare(before, after);
     }
@@ -37,15 +41,20 @@ struct Walk<'a> {
     path: Vec<&'a str>,
     /// Changed paths that are numbers before and after.
     numbers: usize,
+    /// Of the paths that are noted.
+    bytes: usize,
 }
 
 impl<'a> Walk<'a> {
     fn compare(&mut self, before: Node<'a>, after: Node<'a>) {
+        if self.is_full() {
+            return;
+        }
         match (before.kind(), after.kind()) {
             (Kind::Object, Kind::Object) => self.compare_objects(before, after),
             (Kind::Array, Kind::Array) => self.compare_arrays(before, after),
             (Kind::Number, Kind::Number) if before.as_number() != after.as_number() => {
-                self.numbers += 1;
+                self.numbers += usize::from(self.pointer().1);
                 self.changed();
             }
             (Kind::String, Kind::String) if before.as_text() != after.as_text() => self.changed(),
@@ -66,6 +75,9 @@ impl<'a> Walk<'a> {
             self.path.pop();
         }
         for (name, _) in after.members().filter(|(name, _)| before.get(name).is_none()) {
+            if self.is_full() {
+                break;
+            }
             self.path.push(name);
             self.changed();
             self.path.pop();
@@ -77,8 +89,7 @@ impl<'a> Walk<'a> {
 
     fn compare_arrays(&mut self, before: Node<'a>, after: Node<'a>) {
         if before.len() != after.len() {
-            let (before, after) = (before.len() as u64, after.len() as u64);
-            self.change.lengths.push(ArrayLength { path: self.pointer(), before, after });
+            self.note_length(before.len() as u64, after.len() as u64);
             self.changed();
             return;
         }
@@ -89,10 +100,29 @@ impl<'a> Walk<'a> {
         self.path.pop();
     }
 
+    /// Nothing more is noted, so there is no need to look on.
+    fn is_full(&self) -> bool {
+        self.change.paths.len() >= PATHS_MAX || self.bytes >= ALL_PATHS_BYTES_MAX
+    }
+
     fn changed(&mut self) {
-        let path = self.pointer();
-        if self.change.paths.len() < PATHS_MAX && !self.change.paths.contains(&path) {
+        if self.is_full() {
+            return;
+        }
+        let (path, _) = self.pointer();
+        if !self.change.paths.contains(&path) {
+            self.bytes += path.len();
             self.change.paths.push(path);
+        }
+    }
+
+    fn note_length(&mut self, before: u64, after: u64) {
+        if self.change.lengths.len() >= PATHS_MAX || self.is_full() {
+            return;
+        }
+        if let (path, true) = self.pointer() {
+            self.bytes += path.len();
+            self.change.lengths.push(ArrayLength { path, before, after });
         }
     }
 
@@ -110,8 +140,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn pointer(&self) -> String {
-        self.path.iter().map(|name| format!("/{}", escaped(name))).collect()
+    /// The path to where the walk is, or the part of it that is not too long; and whether it is all of it.
+    fn pointer(&self) -> (String, bool) {
+        let mut path = String::new();
+        for name in &self.path {
+            if path.len() + name.len() >= PATH_BYTES_MAX {
+                return (path, false);
+            }
+            path.push('/');
+            path.push_str(&escaped(name));
+        }
+        (path, true)
     }
 }
 
@@ -154,6 +193,37 @@ mod tests {
             r#"{"h":[{"s":{"symbol":"A","high":2}},{"s":{"symbol":"B","high":3}}]}"#,
         );
         assert_eq!(found.paths, ["/h/*/s/high"]);
+    }
+
+    #[test]
+    fn no_more_than_a_bounded_number_of_paths_and_lengths() {
+        let object = |value: &str| {
+            let members: Vec<String> = (0..5_000).map(|name| format!(r#""n{name}":{value}"#)).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let found = change(&object("1"), &object("2"));
+        assert_eq!((found.paths.len(), found.paths.capacity()), (PATHS_MAX, PATHS_MAX));
+        // Every element has an array that grew: one path, and not one length for each of them.
+        let array = |value: &str| format!(r#"{{"a":[{}]}}"#, vec![value; 5_000].join(","));
+        let found = change(&array(r#"{"b":[]}"#), &array(r#"{"b":[1]}"#));
+        assert_eq!((found.paths.len(), found.lengths.len()), (1, PATHS_MAX));
+        let found = change("{}", &object("1"));
+        assert_eq!(found.paths.len(), PATHS_MAX);
+    }
+
+    #[test]
+    fn what_is_below_a_long_name_counts_as_a_change_above_it() {
+        let long = "n".repeat(100_000);
+        let item = |value: u64| format!(r#"{{"a":{{"{long}":{value}}}}}"#);
+        let found = change(&item(1), &item(2));
+        assert_eq!(found.paths, ["/a"]);
+        assert!(!found.one_number);
+        let names = |value: u64| {
+            let name = |number: u64| format!(r#""{number}{}":{value}"#, "n".repeat(900));
+            format!("{{{}}}", (0..1_000).map(name).collect::<Vec<_>>().join(","))
+        };
+        let found = change(&names(1), &names(2));
+        assert!(found.paths.iter().map(String::len).sum::<usize>() < 2 * ALL_PATHS_BYTES_MAX);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use quire_storage::Storage;
 use self::hash::KeyedHash;
 pub use self::observed::Observed;
 pub(crate) use self::observed::{PageNote, note_query, note_read, note_returned, note_write};
-use self::shapes::Shapes;
+use self::shapes::{NewShapes, Shapes};
 use crate::api::EngineError;
 use crate::store::Sequence;
 use crate::store::keys::WORKLOAD_SEQUENCE;
@@ -32,8 +32,12 @@ use crate::store::keys::WORKLOAD_SEQUENCE;
 const SHARDS: usize = 16;
 /// Records of a shard that wait to be taken in; beyond it they are dropped.
 const WAITING_MAX: usize = 8_192;
+/// And their memory.
+const WAITING_BYTES_MAX: usize = 2 << 20;
 /// Records a second above which actions are sampled.
 const RATE_MAX: f64 = 5_000.0;
+/// Of the record of one database; the oldest beyond it is forgotten.
+const STORED_BYTES_MAX: usize = 16 << 20;
 /// Executions of queries whose next page is known.
 const PAGES_MAX: usize = 4_096;
 
@@ -48,12 +52,16 @@ pub(crate) struct Recorder {
     /// By hash of a continuation: the execution that goes on there.
     pages: Vec<Mutex<HashMap<u64, u64>>>,
     drained: Mutex<Instant>,
+    /// Held from taking what is to be stored until it is, so that nothing is stored after it was forgotten.
+    storing: Mutex<()>,
     sequence: Sequence,
 }
 
 #[derive(Default)]
 struct Shard {
     records: Vec<(u32, u32, Record)>,
+    /// Memory of the records.
+    bytes: usize,
     dropped: HashMap<u32, u64>,
 }
 
@@ -61,8 +69,6 @@ struct Shard {
 #[derive(Default)]
 pub(crate) struct DatabaseRecord {
     pub workload: Workload,
-    /// Numbers of containers by name: one that was made again is another one.
-    numbers: HashMap<Arc<str>, u32>,
     is_changed: bool,
 }
 
@@ -99,6 +105,7 @@ impl Recorder {
             databases: Mutex::default(),
             pages: (0..SHARDS).map(|_| Mutex::default()).collect(),
             drained: Mutex::new(Instant::now()),
+            storing: Mutex::default(),
             sequence: Sequence::new(WORKLOAD_SEQUENCE),
         }
     }
@@ -140,7 +147,8 @@ impl Recorder {
         let is_sampled =
             one_in <= 1 || sampled_by.wrapping_mul(0x9e37_79b9_7f4a_7c15).is_multiple_of(u64::from(one_in));
         let mut shard = self.shards[shard_of_thread()].lock();
-        if !is_sampled || shard.records.len() >= WAITING_MAX {
+        let is_full = shard.records.len() >= WAITING_MAX || shard.bytes >= WAITING_BYTES_MAX;
+        if !is_sampled || is_full {
             *shard.dropped.entry(place.database).or_default() += 1;
             return;
         }
@@ -178,6 +186,7 @@ impl Recorder {
             query,
             weight: one_in.max(1),
         };
+        shard.bytes += record.memory();
         shard.records.push((place.database, place.container, record));
     }
 
@@ -197,38 +206,66 @@ impl Recorder {
         execution
     }
 
-    /// Takes in what waits, and decides which part of the requests is recorded from now on.
+    /// Takes in what waits, and decides which part of the requests is recorded from now on. A database whose record cannot be read
+    /// holds up no other one.
     pub fn drain(&self, storage: &dyn Storage) -> Result<(), EngineError> {
         let mut drained = self.drained.lock();
-        let mut answered = 0.0;
-        let mut records = Vec::new();
+        let mut waited = Shard::default();
         for shard in &self.shards {
-            let mut shard = shard.lock();
-            let taken = std::mem::take(&mut shard.records);
-            let dropped = std::mem::take(&mut shard.dropped);
-            drop(shard);
-            for (database, count) in dropped {
-                answered += count as f64;
-                self.record_of(storage, database)?.lock().workload.drop_requests(count);
+            let shard = std::mem::take(&mut *shard.lock());
+            waited.records.extend(shard.records);
+            for (database, count) in shard.dropped {
+                *waited.dropped.entry(database).or_default() += count;
             }
-            records.extend(taken);
         }
         // After the records: every shape that one of them names is there.
-        for (database, name, shape) in self.shapes.take_new() {
-            self.record_of(storage, database)?.lock().workload.add_shape(&name, &shape);
-        }
-        answered += records.len() as f64;
-        records.sort_by_key(|(.., record)| record.time_ms);
-        for (database, container, record) in records {
-            self.record_of(storage, database)?.lock().take_in(container, record);
-        }
+        let shapes = self.shapes.take_new();
+        let answered = waited.records.len() as f64 + waited.dropped.values().sum::<u64>() as f64;
         let seconds = drained.elapsed().as_secs_f64();
         if seconds >= 0.5 {
             let one_in = (answered / seconds / RATE_MAX).ceil().clamp(1.0, 1_000_000.0);
             self.one_in.store(one_in as u32, Ordering::Relaxed);
             *drained = Instant::now();
         }
-        Ok(())
+        let taken_in = self.take_in(storage, waited, shapes);
+        if taken_in.is_err() {
+            // Those that were not taken in must come again.
+            self.shapes.clear();
+        }
+        taken_in
+    }
+
+    fn take_in(&self, storage: &dyn Storage, waited: Shard, shapes: NewShapes) -> Result<(), EngineError> {
+        let mut result = Ok(());
+        let mut with = |database: u32, what: &mut dyn FnMut(&mut DatabaseRecord)| match self
+            .record_of(storage, database)
+        {
+            Ok(record) => what(&mut record.lock()),
+            Err(error) => result = Err(error),
+        };
+        for (database, count) in waited.dropped {
+            with(database, &mut |record| record.workload.drop_requests(count));
+        }
+        let mut records = waited.records;
+        records.sort_by_key(|(.., record)| record.time_ms);
+        // Shapes of a container that was made again come after those of the one before are forgotten.
+        let mut containers = HashMap::new();
+        for (database, container, request) in &records {
+            containers.insert((*database, Arc::clone(&request.container)), *container);
+        }
+        for ((database, name), container) in &containers {
+            with(*database, &mut |record| record.workload.set_container(name, *container));
+        }
+        for ((database, _), (name, shape)) in shapes {
+            with(database, &mut |record| record.workload.add_shape(&name, &shape));
+        }
+        for (database, container, request) in records {
+            if containers.get(&(database, Arc::clone(&request.container))) == Some(&container) {
+                let mut request = Some(request);
+                with(database, &mut |record| request.take().into_iter().for_each(|own| record.take_in(own)));
+            }
+        }
+        result
     }
 
     /// The workload of a database, with all that was answered until now.
@@ -260,6 +297,7 @@ impl Recorder {
     /// Forgets all that was recorded of a database.
     pub fn forget(&self, storage: &dyn Storage, database: u32) -> Result<(), EngineError> {
         let record = self.current(storage, database)?;
+        let _storing = self.storing.lock();
         let mut record = record.lock();
         *record = DatabaseRecord::default();
         self.shapes.clear();
@@ -277,28 +315,41 @@ impl Recorder {
         let mut record = record.lock();
         record.workload.forget(container);
         record.is_changed = true;
+        // A shape that is known is not added again.
+        self.shapes.clear();
         Ok(())
     }
 
-    /// Writes what has changed. `exists`: a database that is gone is forgotten.
+    /// Writes what has changed. `exists`: a database that is gone is forgotten. One that cannot be stored holds up no other one.
     pub fn store(&self, storage: &dyn Storage, exists: &dyn Fn(u32) -> bool) -> Result<(), EngineError> {
-        self.drain(storage)?;
+        let mut result = self.drain(storage);
         self.databases.lock().retain(|database, _| exists(*database));
         let all: Vec<_> =
             self.databases.lock().iter().map(|(number, own)| (*number, Arc::clone(own))).collect();
         for (database, record) in all {
-            let bytes = {
-                let mut record = record.lock();
-                std::mem::take(&mut record.is_changed).then(|| record.workload.to_bytes())
-            };
-            if let Some(bytes) = bytes
-                && let Err(error) = rows::put(storage, &self.sequence, (database, exists), &bytes)
-            {
+            let stored = self.store_one(storage, (database, exists), &record);
+            if stored.is_err() {
                 record.lock().is_changed = true;
-                return Err(error);
+                result = stored;
             }
         }
-        Ok(())
+        result
+    }
+
+    fn store_one(
+        &self,
+        storage: &dyn Storage,
+        (database, exists): (u32, &dyn Fn(u32) -> bool),
+        record: &Mutex<DatabaseRecord>,
+    ) -> Result<(), EngineError> {
+        let _storing = self.storing.lock();
+        // Half of a commit: rows have keys and checksums.
+        let bytes_max = STORED_BYTES_MAX.min(storage.caps().commit_bytes_max / 2);
+        let bytes = {
+            let mut record = record.lock();
+            std::mem::take(&mut record.is_changed).then(|| record.workload.to_bytes_within(bytes_max))
+        };
+        bytes.map_or(Ok(()), |bytes| rows::put(storage, &self.sequence, (database, exists), &bytes).map(drop))
     }
 
     /// What was stored before a database was seen to be gone is there when it returns; nothing comes after it.
@@ -308,14 +359,7 @@ impl Recorder {
 }
 
 impl DatabaseRecord {
-    fn take_in(&mut self, container: u32, record: Record) {
-        let known = self.numbers.get(&record.container).copied();
-        if known.is_some_and(|known| known != container) {
-            self.workload.forget(&record.container);
-        }
-        if known != Some(container) {
-            self.numbers.insert(Arc::clone(&record.container), container);
-        }
+    fn take_in(&mut self, record: Record) {
         self.workload.record(record);
         self.is_changed = true;
     }
@@ -331,6 +375,7 @@ fn shard_of_thread() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use quire_storage::fault::{FaultStorage, ReadFault};
     use quire_storage::memory::MemoryStorage;
 
     use super::*;
@@ -353,7 +398,7 @@ mod tests {
         }
     }
 
-    fn reads(recorder: &Recorder, storage: &MemoryStorage, database: u32) -> u64 {
+    fn reads(recorder: &Recorder, storage: &dyn Storage, database: u32) -> u64 {
         let record = recorder.current(storage, database).expect("a record");
         let totals = record.lock().workload.container("c");
         totals.operations.get(&Operation::Read).map_or(0, |totals| totals.count)
@@ -393,5 +438,117 @@ mod tests {
         assert_eq!(reads(&recorder, &storage, 1), 3);
         recorder.add(&place(1, 2), 2_000, request(9));
         assert_eq!(reads(&recorder, &storage, 1), 1);
+        // Also after the server was started again.
+        recorder.store(&storage, &|_| true).expect("stores");
+        let again = Recorder::new(&[1; 32]);
+        again.add(&place(1, 2), 3_000, request(10));
+        assert_eq!(reads(&again, &storage, 1), 2);
+        let again = Recorder::new(&[1; 32]);
+        again.add(&place(1, 3), 3_000, request(10));
+        assert_eq!(reads(&again, &storage, 1), 1);
+    }
+
+    #[test]
+    fn shapes_of_a_container_that_is_forgotten_or_made_again_come_again() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        let none = Parameters(Vec::new());
+        let ask = |container: u32| {
+            let shape = recorder.shape(&place(1, container), ("SELECT * FROM c", &none), false);
+            recorder.add(&place(1, container), 1_000, request(1));
+            let record = recorder.current(&storage, 1).expect("a record");
+            record.lock().workload.shape(shape.expect("a shape")).is_some()
+        };
+        assert!(ask(1));
+        recorder.forget_container(&storage, 1, "c").expect("forgets");
+        assert!(ask(1));
+        assert!(ask(2));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_stored_by_a_store_under_way() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
+        recorder.add(&place(1, 1), 1_000, request(1));
+        recorder.drain(&storage).expect("takes in");
+        // The store has the bytes, and reads slowly what is stored.
+        storage.script_reads([ReadFault::Delay(std::time::Duration::from_millis(500))]);
+        std::thread::scope(|threads| {
+            let store = threads.spawn(|| recorder.store(&storage, &|_| true));
+            while storage.injected() == 0 {
+                std::thread::yield_now();
+            }
+            recorder.forget(&storage, 1).expect("forgets");
+            store.join().expect("a thread").expect("stores");
+        });
+        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 1), 0);
+    }
+
+    #[test]
+    fn a_record_above_the_limit_of_a_commit_is_stored_and_others_too() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        for hour in 0..30 {
+            for number in 0..200 {
+                let mut request = request(number);
+                let paths = (0..8).map(|path| format!("/{number}-{path}-{}", "n".repeat(1_000))).collect();
+                let (size_before, size_after) = (Some(1), Some(1));
+                let change = quire_profile::Change { paths, size_before, size_after, ..Default::default() };
+                request.observed.change = Some(change);
+                recorder.add(&place(1, 1), hour * 3_600_000, request);
+            }
+            recorder.drain(&storage).expect("takes in");
+        }
+        recorder.add(&place(2, 1), 1_000, request(1));
+        let record = recorder.current(&storage, 1).expect("a record");
+        assert!(record.lock().workload.to_bytes().len() > storage.caps().commit_bytes_max);
+        recorder.store(&storage, &|_| true).expect("stores");
+        let again = Recorder::new(&[1; 32]);
+        assert!(reads(&again, &storage, 1) > 0);
+        assert_eq!(reads(&again, &storage, 2), 1);
+    }
+
+    #[test]
+    fn a_database_that_cannot_be_stored_holds_up_no_other_one() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
+        (1..=2).for_each(|database| recorder.add(&place(database, 1), 1_000, request(1)));
+        recorder.drain(&storage).expect("takes in");
+        storage.script_reads([ReadFault::Fail]);
+        assert!(recorder.store(&storage, &|_| true).is_err());
+        let stored = |database| reads(&Recorder::new(&[1; 32]), &storage, database);
+        assert_eq!(stored(1) + stored(2), 1);
+        recorder.store(&storage, &|_| true).expect("stores");
+        assert_eq!((stored(1), stored(2)), (1, 1));
+    }
+
+    #[test]
+    fn an_error_of_one_database_neither_loses_shapes_nor_holds_up_others() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
+        let none = Parameters(Vec::new());
+        let ask = || recorder.shape(&place(1, 1), ("SELECT * FROM c", &none), false).expect("a shape");
+        let shape = ask();
+        recorder.add(&place(2, 1), 1_000, request(1));
+        storage.script_reads([ReadFault::Fail]);
+        assert!(recorder.drain(&storage).is_err());
+        assert_eq!(reads(&recorder, &storage, 2), 1);
+        ask();
+        let record = recorder.current(&storage, 1).expect("a record");
+        assert!(record.lock().workload.shape(shape).is_some());
+    }
+
+    #[test]
+    fn memory_of_what_waits_is_bounded() {
+        let recorder = Recorder::new(&[1; 32]);
+        for action in 0..WAITING_MAX as u64 {
+            let mut request = request(action);
+            let paths = vec!["n".repeat(1_000); 8];
+            request.observed.change = Some(quire_profile::Change { paths, ..Default::default() });
+            recorder.add(&place(1, 1), 1_000, request);
+        }
+        let bytes: usize = recorder
+            .shards
+            .iter()
+            .flat_map(|shard| {
+                shard.lock().records.iter().map(|(.., record)| record.memory()).collect::<Vec<_>>()
+            })
+            .sum();
+        assert!(bytes < WAITING_BYTES_MAX + 10_000, "{bytes}");
     }
 }

@@ -13,15 +13,22 @@ use super::RecordedPlace;
 const SHARDS: usize = 16;
 /// Texts that a shard knows; beyond it all are forgotten.
 const KNOWN_MAX: usize = 512;
+/// Shapes that wait to be taken in.
+const NEW_MAX: usize = 1_000;
+/// A query whose text without values is longer has no shape.
+const TEXT_BYTES_MAX: usize = 4 << 10;
 /// Words whose numbers are part of a shape, also where parameters give them.
-const COUNTED: [&[u8]; 3] = [b"top", b"offset", b"limit"];
+const COUNTED: [&str; 3] = ["top", "offset", "limit"];
 
 /// Shapes of queries by hash of container and text.
 pub(super) struct Shapes {
     known: Vec<Mutex<HashMap<u128, Option<u64>>>>,
-    /// Shapes that no workload has yet: database, container, shape.
-    new: Mutex<Vec<(u32, Arc<str>, QueryShape)>>,
+    /// Shapes that no workload has yet.
+    new: Mutex<NewShapes>,
 }
+
+/// Container and shape, by database and number of the shape.
+pub(super) type NewShapes = HashMap<(u32, u64), (Arc<str>, QueryShape)>;
 
 impl Default for Shapes {
     fn default() -> Shapes {
@@ -35,7 +42,7 @@ impl Shapes {
         self.new.lock().clear();
     }
 
-    pub fn take_new(&self) -> Vec<(u32, Arc<str>, QueryShape)> {
+    pub fn take_new(&self) -> NewShapes {
         std::mem::take(&mut self.new.lock())
     }
 
@@ -48,17 +55,14 @@ impl Shapes {
         has_key: bool,
     ) -> Option<u64> {
         let key = key_of(place, text, parameters, has_key);
-        let shard = key.map(|key| &self.known[key as usize % SHARDS]);
-        let known = shard.zip(key).and_then(|(shard, key)| shard.lock().get(&key).copied());
-        if let Some(known) = known {
-            return known;
+        let shard = &self.known[key as usize % SHARDS];
+        if let Some(known) = shard.lock().get(&key) {
+            return *known;
         }
-        let shape = shape_of(&place.name, text, parameters, &place.key_paths, has_key);
+        let shape = shape_of(&place.name, text, parameters, &place.key_paths, has_key)
+            .filter(|shape| shape.text.len() <= TEXT_BYTES_MAX);
         let number = shape.as_ref().map(|shape| shape.id);
-        if let Some(shape) = shape {
-            self.new.lock().push((place.database, Arc::clone(&place.name), shape));
-        }
-        if let (Some(shard), Some(key)) = (shard, key) {
+        if shape.is_none_or(|shape| self.add_new(place, shape)) {
             let mut shard = shard.lock();
             if shard.len() >= KNOWN_MAX {
                 shard.clear();
@@ -67,18 +71,48 @@ impl Shapes {
         }
         number
     }
+
+    /// False where too many wait: a later query with it tries again.
+    fn add_new(&self, place: &RecordedPlace, shape: QueryShape) -> bool {
+        let (mut new, key) = (self.new.lock(), (place.database, shape.id));
+        let has_room = new.len() < NEW_MAX || new.contains_key(&key);
+        if has_room {
+            new.entry(key).or_insert_with(|| (Arc::clone(&place.name), shape));
+        }
+        has_room
+    }
 }
 
-/// `None` where parameters may decide the shape.
-fn key_of(place: &RecordedPlace, text: &str, parameters: &Parameters, has_key: bool) -> Option<u128> {
-    let text = text.as_bytes();
-    let counts = |word: &&[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    if !parameters.0.is_empty() && COUNTED.iter().any(counts) {
-        return None;
+/// Of container, text, and the numbers that parameters give to words that count.
+fn key_of(place: &RecordedPlace, text: &str, parameters: &Parameters, has_key: bool) -> u128 {
+    let (high, low) = murmur::murmur128(text.as_bytes());
+    let mut own = u64::from(place.container) << 1 | u64::from(has_key);
+    for (name, value) in &parameters.0 {
+        if let Some(number) = value.as_u64()
+            && may_count(text, name)
+        {
+            own = mixed(mixed(own) ^ number);
+        }
     }
-    let (high, low) = murmur::murmur128(text);
-    let own = u64::from(place.container) << 1 | u64::from(has_key);
-    Some(u128::from(high ^ own.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(low))
+    u128::from(high ^ mixed(own)) << 64 | u128::from(low)
+}
+
+fn mixed(number: u64) -> u64 {
+    (number ^ number >> 29).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Whether a parameter is behind a word that counts. A comment may be between them.
+fn may_count(text: &str, parameter: &str) -> bool {
+    let counts = |before: &str| {
+        let before = before.trim_end().as_bytes();
+        COUNTED.iter().any(|word| {
+            before
+                .len()
+                .checked_sub(word.len())
+                .is_some_and(|at| before[at..].eq_ignore_ascii_case(word.as_bytes()))
+        })
+    };
+    text.contains("--") || text.match_indices(parameter).any(|(at, _)| counts(&text[..at]))
 }
 
 #[cfg(test)]
@@ -115,5 +149,43 @@ mod tests {
             shapes.of(&place(1), text, &parameters, false)
         };
         assert_ne!(shape(0), shape(5_000));
+    }
+
+    #[test]
+    fn words_inside_of_names_do_not_count() {
+        let shapes = Shapes::default();
+        let key = |text: &str, value: i64| {
+            let parameters = Parameters(vec![("@v".to_owned(), Value::from(value))]);
+            shapes.of(&place(1), text, &parameters, false);
+            key_of(&place(1), text, &parameters, false)
+        };
+        for text in ["SELECT c.desktop FROM c WHERE c.stop = @v", "SELECT TOP 3 * FROM c WHERE c.limit=@v"] {
+            assert_eq!(key(text, 1), key(text, 2), "{text}");
+        }
+        assert_eq!(shapes.known.iter().map(|shard| shard.lock().len()).sum::<usize>(), 2);
+        for text in
+            ["SELECT TOP @v * FROM c", "SELECT top\n@v * FROM c", "SELECT TOP -- so many\n@v * FROM c"]
+        {
+            assert_ne!(key(text, 1), key(text, 2), "{text}");
+        }
+    }
+
+    #[test]
+    fn shapes_that_wait_are_bounded_and_no_two_are_the_same() {
+        let (shapes, none) = (Shapes::default(), Parameters(Vec::new()));
+        let ask = |text: &str| shapes.of(&place(1), text, &none, false);
+        for value in 0..100 {
+            ask(&format!("SELECT * FROM c WHERE c.a = {value}"));
+        }
+        assert_eq!(shapes.take_new().len(), 1);
+        for name in 0..2 * NEW_MAX {
+            ask(&format!("SELECT c.n{name} FROM c"));
+        }
+        assert_eq!(shapes.take_new().len(), NEW_MAX);
+        // One that found no room comes when it is asked again.
+        ask(&format!("SELECT c.n{} FROM c", 2 * NEW_MAX - 1));
+        assert_eq!(shapes.take_new().len(), 1);
+        assert_eq!(ask(&format!("SELECT c.{} FROM c", "n".repeat(TEXT_BYTES_MAX))), None);
+        assert_eq!(shapes.take_new().len(), 0);
     }
 }

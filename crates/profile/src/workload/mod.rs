@@ -3,9 +3,11 @@
 //! [`Workload::record`] feeds every request to small state machines (executions of queries, minutes of keys, versions of arrays,
 //! actions); [`Workload::resolve_sequences`] asks for the items that decide whether one read followed another. What they find is
 //! added to the hour. [`Workload::container`] sums the hours up for one container.
-//! Bounds: [`RING_MAX`] records, 28 days of hours, and named limits for every map.
+//! Bounds: [`RING_MAX`] records and [`RING_BYTES_MAX`] of them, 28 days of hours, named limits for every map, and what
+//! [`Workload::to_bytes_within`] is given for all of it.
 
 mod actions; // requests that belong together
+mod bounds; // what is forgotten for lack of room
 mod change_sets; // which paths change together
 mod encode; // the byte form
 mod growth; // lengths of arrays over versions
@@ -25,6 +27,7 @@ use self::encode::Encode;
 use self::growth::Growth;
 use self::hour::HourTotals;
 use self::minutes::Minutes;
+use self::record::RETURNED_ITEMS_MAX;
 
 pub use self::change_sets::ChangeSets;
 pub use self::encode::CorruptWorkload;
@@ -38,6 +41,8 @@ pub use self::summary::{
 
 /// Records of one database.
 pub const RING_MAX: usize = 65_536;
+/// Memory of their names, paths and lists.
+pub const RING_BYTES_MAX: usize = 6 << 20;
 const HOUR_MS: u64 = 3_600_000;
 /// Hours that are kept, and those that counts are taken from.
 const KEPT_HOURS: u64 = 28 * 24;
@@ -45,18 +50,24 @@ pub(crate) const COUNTED_HOURS: u64 = 14 * 24;
 const SHAPES_MAX: usize = 1_000;
 const EXECUTIONS_MAX: usize = 1_024;
 /// Of the byte form.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Without numbers of containers.
+const FORMAT_1: u8 = 1;
 
 /// The recorded workload of one database.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     ring: VecDeque<Record>,
+    /// Counts towards [`RING_BYTES_MAX`].
+    ring_bytes: usize,
     hours: BTreeMap<u64, BTreeMap<String, HourTotals>>,
     shapes: BTreeMap<u64, (String, QueryShape)>,
     growth: BTreeMap<String, Growth>,
     from_ms: Option<u64>,
     to_ms: u64,
     dropped: u64,
+    /// Numbers of containers by name: one that was made again is another one.
+    numbers: BTreeMap<String, u32>,
     /// State of what is under way; not stored.
     executions: HashMap<u64, Record>,
     minutes: BTreeMap<String, Minutes>,
@@ -82,9 +93,21 @@ impl Workload {
         self.to_ms = record.time_ms;
         self.from_ms.get_or_insert(record.time_ms);
         self.take_in(&record);
+        self.ring_bytes += record.variable_memory();
         self.ring.push_back(record);
-        if self.ring.len() > RING_MAX {
-            self.ring.pop_front();
+        while self.ring.len() > RING_MAX || self.ring_bytes > RING_BYTES_MAX {
+            self.forget_first();
+        }
+    }
+
+    /// The container that records of this name are of. What was recorded of another one of that name is forgotten.
+    pub fn set_container(&mut self, name: &str, number: u32) {
+        let known = self.numbers.get(name).copied();
+        if known.is_some_and(|known| known != number) {
+            self.forget(name);
+        }
+        if known != Some(number) {
+            self.numbers.insert(name.to_owned(), number);
         }
     }
 
@@ -125,6 +148,7 @@ impl Workload {
             whole_query.rows_read += before_query.rows_read;
             whole_query.returned += before_query.returned;
             whole_query.items.splice(0..0, before_query.items.iter().copied());
+            whole_query.items.truncate(RETURNED_ITEMS_MAX);
             whole.charge += before.charge;
         }
         if query.is_last || !record.is_success() {
@@ -180,6 +204,7 @@ impl Workload {
         self.minutes.remove(container);
         self.shapes.retain(|_, (own, _)| own != container);
         self.ring.retain(|record| *record.container != *container);
+        self.ring_bytes = self.ring.iter().map(Record::variable_memory).sum();
         self.actions.forget(container);
     }
 
@@ -235,27 +260,34 @@ impl Workload {
     /// What is stored: the ring, the hours, shapes and growth. What is under way is not.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT];
-        self.ring.iter().cloned().collect::<Vec<_>>().put(&mut bytes);
+        (self.ring.len() as u64).put(&mut bytes);
+        self.ring.iter().for_each(|record| record.put(&mut bytes));
         self.hours.put(&mut bytes);
         self.shapes.put(&mut bytes);
         self.growth.put(&mut bytes);
         self.from_ms.put(&mut bytes);
         self.to_ms.put(&mut bytes);
         self.dropped.put(&mut bytes);
+        self.numbers.put(&mut bytes);
         bytes
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Result<Workload, CorruptWorkload> {
-        let Some((&FORMAT, mut rest)) = bytes.split_first() else { return Err(CorruptWorkload) };
+        let Some((&format @ (FORMAT | FORMAT_1), mut rest)) = bytes.split_first() else {
+            return Err(CorruptWorkload);
+        };
         let input = &mut rest;
+        let ring: VecDeque<Record> = Vec::take(input)?.into();
         let workload = Workload {
-            ring: Vec::<Record>::take(input)?.into(),
+            ring_bytes: ring.iter().map(Record::variable_memory).sum(),
+            ring,
             hours: Encode::take(input)?,
             shapes: Encode::take(input)?,
             growth: Encode::take(input)?,
             from_ms: Encode::take(input)?,
             to_ms: Encode::take(input)?,
             dropped: Encode::take(input)?,
+            numbers: if format == FORMAT { Encode::take(input)? } else { BTreeMap::new() },
             ..Workload::default()
         };
         if input.is_empty() { Ok(workload) } else { Err(CorruptWorkload) }

@@ -101,17 +101,32 @@ pub struct RecordedQuery {
 }
 
 impl Record {
-    /// Cuts lists to what may be recorded.
+    /// Cuts lists to what may be recorded, and gives back the memory of the rest.
     pub(crate) fn bounded(mut self) -> Record {
         if let Some(query) = &mut self.query {
-            query.items.truncate(RETURNED_ITEMS_MAX);
+            cut(&mut query.items, RETURNED_ITEMS_MAX);
         }
         if let Some(change) = &mut self.change {
-            change.paths.truncate(CHANGED_PATHS_MAX);
-            change.lengths.truncate(CHANGED_PATHS_MAX);
-            change.element_keys.truncate(CHANGED_PATHS_MAX);
+            cut(&mut change.paths, CHANGED_PATHS_MAX);
+            cut(&mut change.lengths, CHANGED_PATHS_MAX);
+            cut(&mut change.element_keys, CHANGED_PATHS_MAX);
         }
         self
+    }
+
+    pub fn memory(&self) -> usize {
+        size_of::<Record>() + self.variable_memory()
+    }
+
+    /// Memory of what is not of the same size in every record.
+    pub(crate) fn variable_memory(&self) -> usize {
+        let change = self.change.as_ref().map_or(0, |change| {
+            let paths = change.paths.iter().chain(change.lengths.iter().map(|length| &length.path));
+            let texts: usize = paths.map(|path| path.capacity() + size_of::<String>()).sum();
+            texts + 24 * change.lengths.capacity() + 10 * change.element_keys.capacity()
+        });
+        let query = self.query.as_ref().map_or(0, |query| 10 * query.items.capacity());
+        self.container.len() + change + query
     }
 
     /// A line of `GET workload` as NDJSON. The caller makes the time text.
@@ -152,6 +167,11 @@ impl Record {
     pub fn is_change(&self) -> bool {
         self.is_success() && self.change.as_ref().is_some_and(|change| change.size_before.is_some())
     }
+}
+
+fn cut<T>(list: &mut Vec<T>, length_max: usize) {
+    list.truncate(length_max);
+    list.shrink_to_fit();
 }
 
 impl Change {
@@ -227,5 +247,38 @@ impl Operation {
     pub fn is_write(self) -> bool {
         use Operation::{Create, Delete, Patch, Replace, Upsert};
         matches!(self, Create | Replace | Upsert | Patch | Delete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_off_takes_no_memory() {
+        let record = Record {
+            time_ms: 1,
+            action: None,
+            container: Arc::from("c"),
+            operation: Operation::Replace,
+            status: 200,
+            sub_status: 0,
+            charge: 1.0,
+            bytes: 1,
+            micros: 1,
+            item: Some(1),
+            id: None,
+            partition_key: None,
+            change: Some(Change {
+                lengths: vec![ArrayLength { path: String::new(), before: 1, after: 2 }; 100_000],
+                ..Change::default()
+            }),
+            query: Some(RecordedQuery { items: Vec::with_capacity(100_000), ..RecordedQuery::default() }),
+            weight: 1,
+        };
+        assert!(record.memory() > 1_000_000);
+        let record = record.bounded();
+        assert!(record.memory() < 8_192, "{}", record.memory());
+        assert_eq!(record.change.expect("a change").lengths.len(), CHANGED_PATHS_MAX);
     }
 }
