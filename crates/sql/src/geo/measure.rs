@@ -282,10 +282,12 @@ pub(super) fn area(geometry: &Geometry, spend: Spend<'_>) -> Option<f64> {
     let mut total = 0.0;
     for polygon in &geometry.polygons {
         let (outer, holes) = polygon.rings.split_first().expect("a polygon has an outer ring");
-        total += kept_area(outer, spend)?;
+        let mut own = kept_area(outer, spend)?;
         for hole in holes {
-            total -= lost_area(hole, spend)?;
+            own -= lost_area(hole, spend)?;
         }
+        // A hole may be larger than what it is cut out of: nothing is left then.
+        total += own.max(0.0);
     }
     Some(total)
 }

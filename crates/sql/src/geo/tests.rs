@@ -90,6 +90,17 @@ fn known_areas() {
     );
 }
 
+/// A hole that leaves nothing of its ring; another polygon keeps its own.
+#[test]
+fn no_area_is_negative() {
+    let rings = "[[[-99.96000000000001,16.38],[0,0],[53.76,51.660000000000004],[-99.96000000000001,16.38]],\
+                 [[0,0],[0,26.88],[-99.96000000000001,16.38],[121.79999999999998,23.099999999999998],[0,0]]]";
+    assert_near(area(&of("Polygon", rings)), 0.0, 0.0);
+    let square = "[[[10,-50],[12,-50],[12,-48],[10,-48],[10,-50]]]";
+    let both = of("MultiPolygon", &format!("[{rings},{square}]"));
+    assert_near(area(&both), area(&of("Polygon", square)), 1.0);
+}
+
 /// The area is continuous where the method changes.
 #[test]
 fn areas_of_small_and_large() {
