@@ -3,13 +3,16 @@
 
 mod support;
 
-use quire_engine::{Page, PageRequest, Precondition, Scope, VectorIndexStatus};
+use quire_engine::{
+    JobControl, JobState, JobStatus, Page, PageRequest, Precondition, Scope, VectorIndexStatus,
+};
 use quire_resource::ResourceId;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Limits, Value, text};
 use std::sync::Arc;
 use support::fixture::{Fixture, Random, json, pk, request};
+use support::wait_until;
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
@@ -175,6 +178,81 @@ fn a_policy_adds_an_index() {
     same(&fixture, query);
     caught_up(&fixture);
     assert!(same(&fixture, query).contains("Nearest in quantizedFlat vector index /v, exact"));
+}
+
+/// A container with items whose policy has just asked for a vector index.
+fn with_added_index(items: u64, is_paused: bool) -> (Fixture, Arc<MemoryStorage>) {
+    let (memory, with) = (Arc::new(MemoryStorage::new()), policy("diskANN", 8, "cosine"));
+    let without = with.replace(r#"{"path":"/v","type":"diskANN"}"#, "");
+    let mut fixture = Fixture::on(memory.clone(), HASH, &without, 2);
+    let mut random = Random(9);
+    (0..items).for_each(|id| drop(fixture.create(&placed_item(&mut random, id)).expect("created")));
+    fixture.engine.pause_vector_indexes(is_paused);
+    let body = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{with}}}"#));
+    fixture.engine.catalog().replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
+    fixture.container = fixture.engine.catalog().container("db", "c").expect("there");
+    (fixture, memory)
+}
+
+fn builds(fixture: &Fixture) -> Vec<JobStatus> {
+    let jobs = fixture.engine.jobs().expect("a list");
+    jobs.into_iter().filter(|job| job.kind == "vector-build").collect()
+}
+
+fn wait_for_build(fixture: &Fixture, is_there: impl Fn(&JobStatus) -> bool) -> JobStatus {
+    wait_until("a build of a vector index", || builds(fixture).first().is_some_and(&is_there));
+    let mut jobs = builds(fixture);
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    jobs.remove(0)
+}
+
+#[test]
+fn an_index_over_items_is_built_by_a_job() {
+    let (fixture, memory) = with_added_index(3_000, false);
+    let job = wait_for_build(&fixture, |job| job.state.is_finished());
+    assert_eq!((job.state, job.progress.done, job.progress.total), (JobState::Done, 3_000, Some(3_000)));
+    assert_eq!((job.database.as_deref(), job.container.as_deref()), (Some("db"), Some("c")));
+    assert_eq!(job.about.get("path").expect("said").to_json(), r#""/v""#);
+    assert_eq!(caught_up(&fixture).items, 3_000);
+    fixture.engine.close().expect("closed");
+    sound(&memory.reopen());
+}
+
+#[test]
+fn a_paused_build_stays_so_over_a_restart() {
+    let (fixture, memory) = with_added_index(3_000, true);
+    // The worker makes the job, which rests with it.
+    fixture.engine.pause_vector_indexes(false);
+    let job = wait_for_build(&fixture, |_| true);
+    let paused = fixture.engine.control_job(&job.id, JobControl::Pause);
+    if paused.is_err() {
+        // It had ended before.
+        assert_eq!(builds(&fixture)[0].state, JobState::Done);
+        return;
+    }
+    drop(fixture.engine);
+    let again = Fixture::again(Arc::new(memory.reopen()), Arc::clone(&fixture.clock));
+    wait_until("rounds of the worker", || statistic(&again, "vector_indexes_building") == 1);
+    assert_eq!(wait_for_build(&again, |_| true).state, JobState::Paused);
+    assert!(again.engine.vector_indexes(&again.container).expect("status")[0].is_building);
+    again.engine.control_job(&job.id, JobControl::Resume).expect("resumed");
+    assert_eq!(caught_up(&again).items, 3_000);
+    assert_eq!(wait_for_build(&again, |job| job.state.is_finished()).state, JobState::Done);
+    let mut random = Random(4);
+    assert!(page(&again, &nearest_query(&mut random, ""), true).1.contains("diskANN vector index /v"));
+}
+
+#[test]
+fn a_build_ends_when_the_policy_drops_its_index() {
+    let (fixture, memory) = with_added_index(3_000, false);
+    wait_for_build(&fixture, |_| true);
+    let without = policy("diskANN", 8, "cosine").replace(r#"{"path":"/v","type":"diskANN"}"#, "");
+    let body = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{without}}}"#));
+    fixture.engine.catalog().replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
+    wait_for_build(&fixture, |job| job.state.is_finished());
+    wait_until("the rows are gone", || index_rows(&*memory, &fixture) == 0);
+    fixture.engine.close().expect("closed");
+    sound(&memory.reopen());
 }
 
 /// Forty clusters of vectors.

@@ -31,6 +31,6 @@ pub(crate) use profiles::ProfileJobs;
 pub(crate) use recording::Recording;
 pub(crate) use repairs::Repairs;
 pub(crate) use sweep::Sweep;
-pub(crate) use vector_indexes::VectorIndexes;
+pub(crate) use vector_indexes::{VectorBuilds, VectorIndexes};
 pub(crate) use worker::{Interrupted, Next, Turn, Work, Worker};
 pub use worker::{WorkerState, WorkerStatus};

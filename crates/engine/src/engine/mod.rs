@@ -24,7 +24,7 @@ use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
     Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, ProfileJobs, Recording,
-    Repairs, Sweep, VectorIndexes, Worker, WorkerStatus,
+    Repairs, Sweep, VectorBuilds, VectorIndexes, Worker, WorkerStatus,
 };
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
@@ -88,6 +88,7 @@ impl Engine {
             Arc::<KeyDeletes>::clone(&key_deletes),
             Arc::new(SplitJobs::new(splits.shared_work())),
             Arc::new(views.fills()),
+            Arc::new(VectorBuilds::new(vector_indexes.shared_work())),
             Arc::new(Builds::new(&shared, &catalog)),
             Arc::new(FanOuts::new(&shared, &catalog)),
             Arc::new(Checks::new(&shared, &catalog)),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use quire_storage::{Op, Snapshot};
 
-use super::lifecycle::{commit, put_state};
+use super::lifecycle::{commit_as_read, put_state};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::indexes::vectors::block::BlockRef;
@@ -250,6 +250,7 @@ impl Follower<'_> {
         let state = &mut known.state;
         (state.root, state.height, state.next_node, state.leaves) =
             (known.tree.root, known.tree.height, known.tree.next_node, known.tree.leaves);
+        let read = state.commits;
         state.commits += 1;
         let mut ops: Vec<Op> = Vec::with_capacity(writes.rows.len() + 1);
         ops.extend(writes.rows.into_iter().map(|(key, value)| match value {
@@ -257,7 +258,7 @@ impl Follower<'_> {
             None => Op::Delete { space: LOOKUPS, key },
         }));
         ops.push(put_state(self.container.number, self.number, state));
-        commit(self.shared, self.container, ops)
+        commit_as_read(self.shared, self.container, self.number, (&state.identity, read), ops)
     }
 }
 

@@ -13,11 +13,35 @@ pub(super) fn put_state(container: u32, number: u32, state: &State) -> Op {
     Op::Put { space: CATALOG, key: keys::vector_index(container, number), value: state.encode() }
 }
 
-/// In a sequence of its own, so that no writer waits; not once the container is being deleted.
-pub(super) fn commit(shared: &Shared, container: &Container, ops: Vec<Op>) -> Result<(), EngineError> {
+/// Commits what was made of an index as it was read: `TransactionConflict` if it is another one by now, since a job and a worker
+/// change indexes.
+pub(super) fn commit_as_read(
+    shared: &Shared,
+    container: &Container,
+    number: u32,
+    read: (&Identity, u64),
+    ops: Vec<Op>,
+) -> Result<(), EngineError> {
+    commit_if(shared, container, ops, || {
+        let row = shared.storage.snapshot()?.get(CATALOG, &keys::vector_index(container.number, number))?;
+        let stored = row.map(|row| State::decode(&row)).transpose()?;
+        let is_as_read = |stored: State| (&stored.identity, stored.commits) == read;
+        if stored.is_some_and(is_as_read) { Ok(()) } else { Err(EngineError::TransactionConflict) }
+    })
+}
+
+/// In a sequence of its own, so that no writer waits; not once the container is being deleted. Commits of a container wait for
+/// one another, so what the check has found is so.
+fn commit_if(
+    shared: &Shared,
+    container: &Container,
+    ops: Vec<Op>,
+    check: impl FnOnce() -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
     let storage = &*shared.storage;
     let sequence = keys::vector_sequence(container.number);
     let sent = container.partitions.unless_retired(|| {
+        check()?;
         let position = storage.position(sequence)?.unwrap_or(Position { epoch: 0, lsn: 0 });
         let commit = guarded_commit(sequence, position, position.lsn + 1, ops)?;
         Ok::<Sent, EngineError>(send(storage, &commit))
@@ -38,7 +62,8 @@ pub(crate) fn start_index(
 ) -> Result<u32, EngineError> {
     let indexes = indexes_in(&*shared.storage.snapshot()?, container.number)?;
     let number = indexes.last().map_or(1, |(number, _)| number + 1);
-    commit(shared, container, vec![put_state(container.number, number, &State::new(identity))])?;
+    let ops = vec![put_state(container.number, number, &State::new(identity))];
+    commit_if(shared, container, ops, || Ok(()))?;
     Ok(number)
 }
 
@@ -50,9 +75,10 @@ pub(crate) fn drop_index(
     state: &State,
 ) -> Result<bool, EngineError> {
     if state.phase != Phase::Dropping {
-        let mut state = state.clone();
-        state.phase = Phase::Dropping;
-        commit(shared, container, vec![put_state(container.number, number, &state)])?;
+        let mut dropping = state.clone();
+        (dropping.phase, dropping.commits) = (Phase::Dropping, state.commits + 1);
+        let ops = vec![put_state(container.number, number, &dropping)];
+        commit_as_read(shared, container, number, (&state.identity, state.commits), ops)?;
         return Ok(false);
     }
     let range = KeyRange::prefix(&VectorKeys { container: container.number, index: number }.prefix());
@@ -60,6 +86,6 @@ pub(crate) fn drop_index(
         return Ok(false);
     }
     let key = keys::vector_index(container.number, number);
-    commit(shared, container, vec![Op::Delete { space: CATALOG, key }])?;
+    commit_if(shared, container, vec![Op::Delete { space: CATALOG, key }], || Ok(()))?;
     Ok(true)
 }

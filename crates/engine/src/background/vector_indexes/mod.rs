@@ -1,5 +1,7 @@
-//! Building vector indexes and bringing in what has changed since, container by container, a few slices each.
+//! Vector indexes: a job builds one ([`VectorBuilds`]), a worker brings in what has changed since, container by container, a
+//! few slices each.
 
+mod build; // jobs
 mod follow; // bringing items into an index
 mod gone; // taking items out that are gone
 mod leaves; // rows of leaves
@@ -23,6 +25,8 @@ use crate::runtime::signals::Signal;
 use crate::store::for_each_row;
 use crate::store::keys::{self, CATALOG};
 
+pub(crate) use build::VectorBuilds;
+
 /// Between two looks at what has changed.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Slices of one index before it is another one's turn.
@@ -35,6 +39,8 @@ const BYTES_KEPT: usize = 64 << 20;
 pub(crate) struct VectorIndexes {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
+    /// Of the worker: a build rests while it is paused.
+    signal: Arc<Signal>,
     items: AtomicU64,
     building: AtomicU64,
     started: AtomicU64,
@@ -58,7 +64,13 @@ impl VectorIndexes {
         signal: Arc<Signal>,
     ) -> Result<Worker<VectorIndexes>, EngineError> {
         let (items, building, started, dropped) = Default::default();
-        Worker::start(VectorIndexes { shared, catalog, items, building, started, dropped }, signal)
+        let own_signal = Arc::clone(&signal);
+        let indexes = VectorIndexes { shared, catalog, signal, items, building, started, dropped };
+        Worker::start(indexes, own_signal)
+    }
+
+    fn count_items(&self, items: usize) {
+        self.items.fetch_add(items as u64, Ordering::Relaxed);
     }
 
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
@@ -121,13 +133,7 @@ impl VectorIndexes {
         turn: &Turn<'_>,
     ) -> Result<bool, Interrupted> {
         match self.try_steps(container, memory, turn) {
-            // Something was deleted, divided or changed meanwhile: another round comes.
-            Err(Interrupted::Failed(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved)) => {
-                Ok(false)
-            }
-            Err(Interrupted::Failed(EngineError::Corrupt { .. })) if container.partitions.is_retired() => {
-                Ok(false)
-            }
+            Err(Interrupted::Failed(error)) if is_passing(&error, container) => Ok(false),
             more => more,
         }
     }
@@ -151,14 +157,20 @@ impl VectorIndexes {
                 indexes.push((number, State::new(identity.clone())));
             }
         }
-        let mut more = false;
+        let (mut more, mut lacks_items) = (false, false);
         for (number, state) in &indexes {
             let is_wanted = is_live(state) && wanted.contains(&state.identity);
-            more |= if is_wanted {
-                self.follow(container, *number, memory, turn)?
-            } else {
-                self.drop_some(container, *number, memory, turn)?
+            more |= match (is_wanted, state.phase) {
+                (false, _) => self.drop_some(container, *number, memory, turn)?,
+                (true, Phase::Building) if container.usage().0 > 0 => {
+                    lacks_items = true;
+                    false
+                }
+                (true, _) => self.follow(container, *number, memory, turn)?,
             };
+        }
+        if lacks_items {
+            self.make_jobs(container)?;
         }
         if indexes.is_empty()
             && let Some(with_rows) = &mut memory.with_rows
@@ -182,7 +194,7 @@ impl VectorIndexes {
         for _ in 0..STEPS_TOGETHER {
             turn.check()?;
             match follower.step(&mut following)? {
-                Step::Done(items) => self.items.fetch_add(items as u64, Ordering::Relaxed),
+                Step::Done(items) => self.count_items(items),
                 Step::Idle => {
                     more = false;
                     break;
@@ -236,6 +248,17 @@ impl VectorIndexes {
             container.partitions.set_vector_progress(percent);
         }
         Ok(())
+    }
+}
+
+/// Something was deleted, divided or changed meanwhile, or the index was changed by another thread: it is looked at again.
+fn is_passing(error: &EngineError, container: &Container) -> bool {
+    match error {
+        EngineError::ResourceNotFound { .. }
+        | EngineError::PartitionMoved
+        | EngineError::TransactionConflict => true,
+        EngineError::Corrupt { .. } => container.partitions.is_retired(),
+        _ => false,
     }
 }
 

@@ -1,0 +1,152 @@
+//! Building a vector index as a job: the items that were there before it come in, then the worker follows what changes.
+//!
+//! How far it is stands in the row of the index, which moves in the commits that bring items in. The job ends when the index
+//! has had all items, or is not wanted any more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quire_value::{Object, Value};
+
+use super::follow::{Follower, Following, Step as Slice};
+use super::{VectorIndexes, is_live, is_passing};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
+use crate::indexes::vectors::{Identity, Phase, State, indexes_in};
+use crate::jobs::{Claim, JobId, JobKind, NewJob, Step};
+
+const KIND: &str = "vector-build";
+const UNIT: &str = "items";
+/// Slices between two checkpoints.
+const SLICES_TOGETHER: usize = 8;
+/// While the worker is paused, and after something else was in the way.
+const WAIT: Duration = Duration::from_millis(20);
+
+pub(crate) struct VectorBuilds {
+    indexes: Arc<VectorIndexes>,
+    under_way: Mutex<HashMap<JobId, Following>>,
+}
+
+impl VectorBuilds {
+    pub fn new(indexes: Arc<VectorIndexes>) -> VectorBuilds {
+        VectorBuilds { indexes, under_way: Mutex::default() }
+    }
+
+    /// Some slices; whether the index may lack more.
+    fn slices(
+        &self,
+        claim: &Claim<'_>,
+        follower: &Follower<'_>,
+        following: &mut Option<Following>,
+    ) -> Result<(), EngineError> {
+        for _ in 0..SLICES_TOGETHER {
+            if claim.is_held() || self.indexes.signal.is_interrupted() {
+                break;
+            }
+            match follower.step(following)? {
+                Slice::Done(items) => self.indexes.count_items(items),
+                Slice::Idle | Slice::Sparse => break,
+            }
+            if following.as_ref().is_some_and(|known| known.state.phase != Phase::Building) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn build(&self, claim: &mut Claim<'_>, container: &Container, number: u32) -> Result<Step, EngineError> {
+        let mut following = self.under_way.lock().remove(&claim.id);
+        let follower = Follower { shared: &self.indexes.shared, container, number };
+        match self.slices(claim, &follower, &mut following) {
+            Err(error) if is_passing(&error, container) => return Ok(Step::Rest(WAIT)),
+            done => done?,
+        }
+        self.indexes.show_progress(container)?;
+        let Some(following) = following else { return Ok(Step::Rest(WAIT)) };
+        let (items, all) = (following.state.items, container.usage().0);
+        if following.state.phase != Phase::Building {
+            self.indexes.signal.wake();
+            claim.complete(items);
+            return Ok(Step::Done(Value::Null));
+        }
+        self.under_way.lock().insert(claim.id, following);
+        claim.commit(claim.advance(Vec::new(), items.min(all), Some(all)), Vec::new())?;
+        Ok(Step::More)
+    }
+
+    /// The state of the index that a job is for, if the policy still asks for it.
+    fn wanted(&self, container: &Container, number: u32) -> Result<Option<State>, EngineError> {
+        let indexes = indexes_in(&*self.indexes.shared.storage.snapshot()?, container.number)?;
+        let found = indexes.into_iter().find(|(other, state)| *other == number && is_live(state));
+        let is_wanted = |state: &State| Identity::all(&container.definition).any(|own| own == state.identity);
+        Ok(found.map(|(_, state)| state).filter(is_wanted))
+    }
+}
+
+impl JobKind for VectorBuilds {
+    fn name(&self) -> &'static str {
+        KIND
+    }
+
+    fn unit(&self) -> &'static str {
+        UNIT
+    }
+
+    /// The container is defined to have the index.
+    fn can_cancel(&self) -> bool {
+        false
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        if self.indexes.signal.is_interrupted() {
+            return Ok(Step::Rest(WAIT));
+        }
+        let (container, number) =
+            decode(&claim.body.payload).ok_or_else(|| corrupt("the build of a vector index"))?;
+        let state = self.indexes.catalog.state();
+        let Some(container) = state.container(container) else { return Ok(Step::Cancelled) };
+        match self.wanted(container, number)? {
+            None => Ok(Step::Cancelled),
+            Some(index) if index.phase != Phase::Building => {
+                claim.complete(index.items);
+                Ok(Step::Done(Value::Null))
+            }
+            Some(_) => self.build(claim, container, number),
+        }
+    }
+
+    fn release(&self, job: JobId) {
+        self.under_way.lock().remove(&job);
+    }
+}
+
+impl VectorIndexes {
+    /// An index that lacks items has a job. Jobs are looked at first: one that ends meanwhile has built its index before.
+    pub(super) fn make_jobs(&self, container: &Container) -> Result<(), EngineError> {
+        self.shared.jobs.refresh()?;
+        let known = self.shared.jobs.unfinished(KIND);
+        let indexes = indexes_in(&*self.shared.storage.snapshot()?, container.number)?;
+        for (number, state) in indexes.iter().filter(|(_, state)| state.phase == Phase::Building) {
+            let job = new_job(container, *number, state);
+            if !known.contains(&job.payload) {
+                self.shared.jobs.create(job)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn new_job(container: &Container, number: u32, state: &State) -> NewJob {
+    let about = Object::from_iter([("path", state.identity.path.to_string())]);
+    let mut payload = container.number.to_be_bytes().to_vec();
+    payload.extend(number.to_be_bytes());
+    container.job(KIND, UNIT, about, payload)
+}
+
+/// Container 4, index 4.
+fn decode(payload: &[u8]) -> Option<(u32, u32)> {
+    let (container, number) = payload.split_first_chunk()?;
+    Some((u32::from_be_bytes(*container), u32::from_be_bytes(number.try_into().ok()?)))
+}
