@@ -86,7 +86,7 @@ fn test() -> Result<()> {
 fn crash(kills: &str) -> Result<()> {
     let kills: u32 = kills.parse()?;
     tools::need("strace", "strace")?;
-    close(rust_tests::workspace(&[("QUIRE_CRASH_KILLS", kills.to_string())])?)
+    close(rust_tests::named("crash", &[("QUIRE_CRASH_KILLS", kills.to_string())])?)
 }
 
 /// The proof of isolation, for longer than the test command has time: a third with scripts in the server's process, a

@@ -21,6 +21,13 @@ pub fn workspace(environment: Environment<'_>) -> Result<Tally> {
     run_all(built(&mut build)?, at_once, environment)
 }
 
+/// The tests of one name, of all crates.
+pub fn named(test: &str, environment: Environment<'_>) -> Result<Tally> {
+    let mut build = cargo();
+    build.args(["test", "--release", "--workspace", "--test", test]);
+    run_all(built(&mut build)?, 1, environment)
+}
+
 /// The tests that a command of cargo builds.
 pub fn built_and_run(build: &mut Command) -> Result<Tally> {
     run_all(built(build)?, 1, &[])

@@ -7,7 +7,7 @@ use std::time::Instant;
 use quire_engine::schedules::{PROGRAMS, Program, explore};
 
 /// Of each program: all of them, and the known races, take about a minute of one core.
-const SCHEDULES: u64 = 8_000;
+const SCHEDULES: u64 = 10_000;
 const SEED: u64 = 0;
 
 fn setting(name: &str, default: u64) -> u64 {
