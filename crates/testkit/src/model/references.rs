@@ -43,6 +43,12 @@ impl Oracle {
         all
     }
 
+    /// The targets of an item's references, in their order; `None` where one has none.
+    pub fn targets_in_order<'i>(&self, link: &str, item: &Json, items: &'i Items) -> Vec<Option<&'i Json>> {
+        let link = self.link(link);
+        self.references(link, item).iter().map(|found| self.target(link, items, found)).collect()
+    }
+
     /// A reference as text, wherever it is in its item.
     pub(super) fn reference_name(
         &self,

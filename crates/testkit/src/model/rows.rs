@@ -11,6 +11,11 @@ impl Oracle {
         (container("from"), container("to"))
     }
 
+    /// Whether an item may have several references by a link.
+    pub fn has_many(&self, link: &str) -> bool {
+        self.link(link).get("from").is_some_and(|from| text(from, "path").contains('*'))
+    }
+
     /// What is wrong with the copies of a referrer, given the targets of its references.
     pub fn referrer_problems(&self, link: &str, item: &Json, targets: &[Json]) -> Vec<String> {
         let (from, to) = self.ends(link);

@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed, shown};
 use super::super::declared::list;
+use super::followed::Followed;
 use super::writer::Writer;
 use super::{DATABASE_NAME, MODEL, ModelFigures, ModelPlan, PROBLEMS_MAX};
 use crate::interpreter;
@@ -57,6 +58,10 @@ pub fn compare(
     figures.places += oracle.expected(&items).len();
     let mut problems: Vec<String> = oracle.problems(&items).into_iter().take(PROBLEMS_MAX).collect();
     problems.extend(check(client, &oracle, &items)?);
+    let links = active_links(&model, &active);
+    let mut followed = Followed { client, oracle: &oracle, items: &items, count: 0 };
+    problems.extend(followed.problems(&links)?.into_iter().take(PROBLEMS_MAX));
+    figures.followed += followed.count;
     if !problems.is_empty() {
         figures.problems.extend(problems);
         figures.problems.push(format!("by the model {model}"));
@@ -85,9 +90,17 @@ pub fn active_declarations(status: &Json) -> Vec<String> {
     active.map(str::to_owned).collect()
 }
 
+pub fn active_links(model: &Json, active: &[String]) -> Vec<String> {
+    links_where(model, active, |_| true)
+}
+
 pub fn enforced_links(model: &Json, active: &[String]) -> Vec<String> {
+    links_where(model, active, |link| link["integrity"] == "enforced")
+}
+
+fn links_where(model: &Json, active: &[String], is_wanted: impl Fn(&Json) -> bool) -> Vec<String> {
     let links = model["links"].as_array().into_iter().flatten();
-    let names = links.filter(|link| link["integrity"] == "enforced").filter_map(|link| link["name"].as_str());
+    let names = links.filter(|link| is_wanted(link)).filter_map(|link| link["name"].as_str());
     names.map(str::to_owned).filter(|name| active.contains(name)).collect()
 }
 

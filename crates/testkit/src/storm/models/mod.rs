@@ -8,6 +8,7 @@
 mod compare; // everything, when nothing is under way
 mod declarer; // models that come and go
 mod faults; // kills, failed syncs, lost answers
+mod followed; // items that are read across links
 mod owned; // items that only one writer writes
 mod reader; // rows that must agree with themselves
 mod writer; // writes of all kinds
@@ -69,6 +70,8 @@ pub struct ModelFigures {
     pub pages: usize,
     /// References of enforced links that were looked at when a phase had ended.
     pub enforced: usize,
+    /// Items read across links that were compared with point reads.
+    pub followed: usize,
     /// Rows that were compared with themselves under load.
     pub rows: usize,
     /// Items of one writer that were looked for.
@@ -243,12 +246,13 @@ impl std::fmt::Display for ModelFigures {
         )?;
         writeln!(
             f,
-            "compared: {} declarations, {} places, {} windows, {} pages, {} enforced references, {} rows under load, {} items of one writer: {} problems",
+            "compared: {} declarations, {} places, {} windows, {} pages, {} enforced references, {} followed items, {} rows under load, {} items of one writer: {} problems",
             self.declarations,
             self.places,
             self.windows,
             self.pages,
             self.enforced,
+            self.followed,
             self.rows,
             self.owned,
             self.problems.len()

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed};
 use super::super::declared::without_system_properties;
-use super::compare::{active_declarations, enforced_links, oracle};
+use super::compare::{active_declarations, active_links, enforced_links, oracle};
 use super::{DATABASE, MODEL};
 use crate::interpreter;
 use crate::model::Oracle;
@@ -63,9 +63,8 @@ impl<'a> Reader<'a> {
         let status = self.ask(&format!("{MODEL}/status"))?;
         let active = active_declarations(&status);
         let model = self.ask(MODEL)?;
-        let links = model["links"].as_array().into_iter().flatten().filter_map(|link| link["name"].as_str());
-        let links = links.map(str::to_owned).filter(|name| active.contains(name)).collect();
         let (oracle, enforced) = (oracle(&model, &active), enforced_links(&model, &active));
+        let links = active_links(&model, &active);
         Some(Steady { model, oracle, enforced, links })
     }
 
