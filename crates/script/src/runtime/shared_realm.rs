@@ -355,8 +355,8 @@ mod tests {
         }
     }
 
-    /// Calls every function that can be reached twice, with all kinds of values, and lists the objects that both results lead to,
-    /// though they are neither frozen nor of this run.
+    /// Calls every function that can be reached twice, with all kinds of values, and lists the objects that both results or what
+    /// both gave to functions of a script lead to, though they are neither frozen nor of this run.
     const CALL_ALL: &str = r#"(function (extra) {
         const isObject = (value) => typeof value === "function" || (typeof value === "object" && value !== null);
         function reach(roots, skips) {
@@ -375,16 +375,24 @@ mod tests {
         }
         const globals = Reflect.ownKeys(globalThis).filter((key) => key !== "__").map((key) => globalThis[key]);
         const functions = [...globals, ...extra].flatMap((root) => [...reach([root], () => false)]).filter((value) => typeof value === "function");
-        let ofRun;
+        let ofRun, given = [];
         const done = () => ({ next() { return { done: true } }, [Symbol.iterator]() { return this } });
         const values = () => [undefined, {}, [1, [2]], "abc", 5, /b/g, new Map([[1, {}]]), new Set([1]), new Date(0), (x) => x, function () {},
             [1].values(), (function* () { yield 1 })(), Promise.resolve(1), new Uint8Array(2),
             new ArrayBuffer(8), Symbol("x"), 1n, new Error("x"), new WeakMap(), new WeakSet(), new DataView(new ArrayBuffer(8)), done(),
             Iterator.from(done()), [1].values().map((x) => x), new Map().keys(), new Set().keys(), "a"[Symbol.iterator](), "a".matchAll(/a/g),
-            new DisposableStack(), new Proxy({}, {}), __, getContext(), __.request, __.response, __.chain()];
+            new DisposableStack(), new Proxy({}, {}), spy(), __, getContext(), __.request, __.response, __.chain()];
+        // Has a function under every name, and keeps what they are given.
+        function spy() {
+            const note = function (...all) { if (new.target === undefined) given.push(this); given.push(...all); return { done: true } };
+            return new Proxy(function () {}, { get: (_, key) => typeof key === "symbol" ? undefined : note,
+                apply: (_, receiver, all) => Reflect.apply(note, receiver, all), construct: (_, all) => new note(...all) });
+        }
         const isSkipped = (object) => Object.isFrozen(object) || ofRun.has(object);
         function result(make) {
-            try { return reach([make()], isSkipped) } catch (error) { return reach([error], isSkipped) }
+            given = [];
+            try { given.push(make()) } catch (error) { given.push(error) }
+            return reach(given, isSkipped);
         }
         const common = new Set(), count = values().length;
         let calls = 0;

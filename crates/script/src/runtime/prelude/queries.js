@@ -120,32 +120,32 @@ function runStages(stages, list) {
   return stages.stage.run(runStages(stages.before, list));
 }
 const CHAIN_MESSAGE = (what) => 'When using "chain", ' + what + ' can only be provided on the call to the "value" function.';
-function extend(query, name, given) {
+function extend(query, stages, name, given) {
   if (!query.isAccepted) return query;
   const args = argumentsOf(given, true), stage = STAGES[name](args);
   for (let i = stage.used; i < args.length; i++) {
     if (typeof args[i] === "function") throw fail(400, CHAIN_MESSAGE("the callback"));
     if (args[i] !== undefined) throw fail(400, CHAIN_MESSAGE("options"));
   }
-  return new Query({ __proto__: null, before: query.stages(READ), stage }, true);
+  return new Query({ __proto__: null, before: stages, stage }, true);
 }
-// What a query has gathered is for this file alone.
-const READ = { __proto__: null };
+// What a query has gathered is in a private field. No function of a script is given anything of ours that all runs have in common.
 class Query {
+  #stages;
   constructor(stages, isAccepted) {
-    core.hide(this, "stages", (key) => (key === READ ? stages : undefined));
+    this.#stages = stages;
     this.isAccepted = isAccepted;
   }
-  filter() { return extend(this, "filter", arguments); }
-  map() { return extend(this, "map", arguments); }
-  pluck() { return extend(this, "pluck", arguments); }
-  flatten() { return extend(this, "flatten", arguments); }
-  unwind() { return extend(this, "unwind", arguments); }
-  sortBy() { return extend(this, "sortBy", arguments); }
-  sortByDescending() { return extend(this, "sortByDescending", arguments); }
+  filter() { return extend(this, this.#stages, "filter", arguments); }
+  map() { return extend(this, this.#stages, "map", arguments); }
+  pluck() { return extend(this, this.#stages, "pluck", arguments); }
+  flatten() { return extend(this, this.#stages, "flatten", arguments); }
+  unwind() { return extend(this, this.#stages, "unwind", arguments); }
+  sortBy() { return extend(this, this.#stages, "sortBy", arguments); }
+  sortByDescending() { return extend(this, this.#stages, "sortByDescending", arguments); }
   value(options, callback) {
     if (!this.isAccepted) return this;
-    return new Query(null, startQuery(this.stages(READ), "value", options, callback));
+    return new Query(null, startQuery(this.#stages, "value", options, callback));
   }
 }
 return {
