@@ -34,11 +34,13 @@ fn scanned(definition: &ContainerDefinition, what: &str, items: u64, text: fn(u6
         let item = Item::from_json(text.as_bytes(), Limits::default()).expect("an item");
         let partition_key = definition.partition_key.extract(item.root()).expect("a key");
         let bytes = text.len() as u64;
-        scan.add(ItemInput { item: item.root(), partition_key: &partition_key, bytes, ts: number });
+        scan.add(ItemInput { number, item: item.root(), partition_key: &partition_key, bytes, ts: number });
     }
     let grown = resident_kb().saturating_sub(before);
-    println!("a scan of {what} took {grown} KB");
+    let held = scan.held_bytes() as u64 >> 10;
+    println!("a scan of {what} took {grown} KB, of which it knows {held} KB");
     assert!(grown < BOUND_KB, "{what}: {grown} KB");
+    assert!(grown < 2 * held + 1_024, "{what}: {grown} KB, and it says {held} KB");
     scan
 }
 

@@ -22,7 +22,7 @@ fn item(json: &str) -> Item {
 fn add(scan: &mut Scan, definition: &ContainerDefinition, item: &Item) {
     let partition_key = definition.partition_key.extract(item.root()).expect("a key");
     let bytes = item.root().json_len() as u64;
-    scan.add(ItemInput { item: item.root(), partition_key: &partition_key, bytes, ts: 1 });
+    scan.add(ItemInput { number: 0, item: item.root(), partition_key: &partition_key, bytes, ts: 1 });
 }
 
 fn scanned(definition: &ContainerDefinition, items: &[Item]) -> ScanResult {
@@ -42,9 +42,9 @@ fn profile(definition: &ContainerDefinition, items: &[Item], workload: &Workload
     let lookups = relations.lookups();
     answer(&mut relations, &lookups, items, &keys);
     relations.begin_pairs();
-    for (item, partition_key) in items.iter().zip(&keys) {
+    for (number, (item, partition_key)) in (0..).zip(items.iter().zip(&keys)) {
         let bytes = item.root().json_len() as u64;
-        relations.add(&definition.id, ItemInput { item: item.root(), partition_key, bytes, ts: 1 });
+        relations.add(&definition.id, ItemInput { number, item: item.root(), partition_key, bytes, ts: 1 });
     }
     let lookups = relations.target_lookups();
     answer(&mut relations, &lookups, items, &keys);
@@ -63,7 +63,11 @@ fn answer(
             let place = items
                 .iter()
                 .position(|item| item.root().get(name).and_then(|own| own.as_str()) == Some(value.as_str()));
-            let found = place.map(|place| Found { item: items[place].root(), partition_key: &keys[place] });
+            let found = place.map(|place| Found {
+                number: place as u64,
+                item: items[place].root(),
+                partition_key: &keys[place],
+            });
             relations.answer(lookup.number, number, found);
         }
     }
@@ -148,21 +152,27 @@ fn merged_scans_equal_one() {
 }
 
 #[test]
-fn a_follower_keeps_counts_exact() {
+fn a_follower_adds_and_keeps_counts_exact() {
     let definition = definition("c", "/id");
     let mut scan = Scan::new(&definition, &Survey::new());
     let first = item(r#"{"id":"a","v":1}"#);
     (0..100).for_each(|_| add(&mut scan, &definition, &first));
     let key = definition.partition_key.extract(first.root()).expect("a key");
-    let input = ItemInput { item: first.root(), partition_key: &key, bytes: 50, ts: 1 };
-    (0..5).for_each(|_| scan.follow(None, Some(input)));
-    (0..3).for_each(|_| scan.follow(Some(16), None));
-    assert!(!scan.needs_refresh());
-    (0..3).for_each(|_| scan.follow(Some(16), Some(input)));
-    assert!(scan.needs_refresh());
+    let longer = item(r#"{"id":"a","v":1,"list":[1,2,3]}"#);
+    let input = ItemInput { number: 7, item: longer.root(), partition_key: &key, bytes: 50, ts: 1 };
+    (0..5).for_each(|_| scan.follow(input, true));
+    (0..3).for_each(|_| scan.follow_unseen());
+    assert!(!scan.needs_refresh(1) && scan.needs_refresh(3));
+    scan.follow(input, false);
+    assert_eq!(scan.followed(), 9);
+    scan.set_total(102, 1_802);
     let profile =
         ContainerProfile::new(&definition, scan.finish(1, 0, 1), &Relations::new(&[]), Default::default());
-    assert_eq!((profile.items.count, profile.items.bytes), (102, 100 * 16 + 5 * 50 - 3 * 16 + 3 * 34));
+    let counts = (profile.items.count, profile.items.scanned, profile.items.bytes);
+    assert_eq!(counts, (102, 105, 1_802));
+    assert_eq!(profile.types[0].count, 105, "a version is no item");
+    let list = profile.types[0].array("/list").expect("an array");
+    assert_eq!((list.length.max, list.length.at_max), (3.0, 6));
 }
 
 /// 100,000 names, depth, huge and empty containers: bounded, and nothing panics.

@@ -444,6 +444,7 @@ fn scan(container: &Container) -> ScanResult {
 
 fn input(number: usize, stored: &Stored) -> ItemInput<'_> {
     ItemInput {
+        number: number as u64,
         item: stored.item.root(),
         partition_key: &stored.key,
         bytes: stored.bytes,
@@ -491,8 +492,11 @@ fn answer(
             items.iter().enumerate().filter_map(|(number, stored)| Some((value(stored)?, number))).collect()
         });
         for (number, value) in lookup.values.iter().enumerate() {
-            let found = index.get(value).map(|place| &items[*place]);
-            let found = found.map(|stored| Found { item: stored.item.root(), partition_key: &stored.key });
+            let found = index.get(value).map(|place| Found {
+                number: *place as u64,
+                item: items[*place].item.root(),
+                partition_key: &items[*place].key,
+            });
             relations.answer(lookup.number, number, found);
         }
     }

@@ -1,7 +1,8 @@
 //! Jobs of kind `profile` and `advice`: what is stored in the containers of a database, and what the rules say about it.
 //!
-//! A build reads one snapshot, which it keeps between its steps. After a restart, or when it was paused, it begins anew with
-//! another one; what it shows of its progress does not fall.
+//! Where the last profile can be brought up to date from what was touched since, that is done; otherwise, and when a job says how
+//! many items to scan, it is built anew. Both read one snapshot, which they keep between their steps. After a restart, or when a job
+//! was paused, it begins anew with another one; what it shows of its progress does not fall.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -16,7 +17,9 @@ use super::checks::subject;
 use crate::api::{EngineError, ProfileOrder, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::jobs::{Claim, JobId, JobKind, NewJob, Owner, Step};
-use crate::profiles::{BuildOptions, BuiltProfile, ProfileBuild, Profiles, SCAN_MAX_DEFAULT};
+use crate::profiles::{
+    BuildOptions, BuiltProfile, ProfileBuild, ProfileFollow, Profiles, Retained, SCAN_MAX_DEFAULT,
+};
 use crate::recording::DatabaseRecord;
 use crate::runtime::Shared;
 
@@ -39,8 +42,13 @@ pub(crate) struct ProfileJobs {
 }
 
 struct UnderWay {
-    build: ProfileBuild,
+    refresh: Refresh,
     shown: Instant,
+}
+
+enum Refresh {
+    Build(Box<ProfileBuild>),
+    Follow(Box<ProfileFollow>),
 }
 
 /// What a job needs while it runs.
@@ -84,10 +92,11 @@ impl ProfileJobs {
     }
 
     fn begin(&self, context: &Context) -> Result<UnderWay, EngineError> {
-        let options = BuildOptions { scan_max: context.order.profile.scan_max.unwrap_or(SCAN_MAX_DEFAULT) };
-        let containers = context.containers()?;
-        let build = ProfileBuild::start(&context.shared, &context.database.name, containers, &options)?;
-        Ok(UnderWay { build, shown: Instant::now() })
+        let refresh = match context.follow()? {
+            Some(follow) => Refresh::Follow(Box::new(follow)),
+            None => Refresh::Build(Box::new(context.build()?)),
+        };
+        Ok(UnderWay { refresh, shown: Instant::now() })
     }
 
     fn run(&self, claim: &mut Claim<'_>, context: &Context) -> Result<Step, EngineError> {
@@ -100,12 +109,12 @@ impl ProfileJobs {
             },
             None => self.begin(context)?,
         };
-        if under_way.build.step(STEP_ITEMS)? {
-            claim.complete(under_way.build.progress().0);
-            return context.finish(under_way.build, self.kind);
+        if under_way.refresh.step()? {
+            claim.complete(under_way.refresh.progress().0);
+            return context.finish(under_way.refresh, self.kind);
         }
         if under_way.shown.elapsed() >= SHOWN_EVERY {
-            let (done, total) = under_way.build.progress();
+            let (done, total) = under_way.refresh.progress();
             claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
             under_way.shown = Instant::now();
         }
@@ -143,7 +152,45 @@ impl JobKind for ProfileJobs {
     }
 }
 
+impl Refresh {
+    fn step(&mut self) -> Result<bool, EngineError> {
+        match self {
+            Refresh::Build(build) => build.step(STEP_ITEMS),
+            Refresh::Follow(follow) => follow.step(STEP_ITEMS),
+        }
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        match self {
+            Refresh::Build(build) => build.progress(),
+            Refresh::Follow(follow) => follow.progress(),
+        }
+    }
+
+    fn finish(self, model: &Model) -> Result<(BuiltProfile, Option<Retained>), EngineError> {
+        match self {
+            Refresh::Build(build) => build.finish(Some(model)),
+            Refresh::Follow(follow) => Ok(follow.finish(Some(model))),
+        }
+    }
+}
+
 impl Context {
+    /// `None` where all is built anew.
+    fn follow(&self) -> Result<Option<ProfileFollow>, EngineError> {
+        let retained = self.profiles.take_retained(self.database.number);
+        let is_usual = self.order.profile.scan_max.is_none();
+        let usual = |retained: &Retained| is_usual && retained.scan_max == SCAN_MAX_DEFAULT;
+        let Some(retained) = retained.filter(usual) else { return Ok(None) };
+        ProfileFollow::start(&self.shared, &self.database.name, self.containers()?, retained)
+    }
+
+    fn build(&self) -> Result<ProfileBuild, EngineError> {
+        let scan_max = self.order.profile.scan_max.unwrap_or(SCAN_MAX_DEFAULT);
+        let options = BuildOptions { scan_max };
+        ProfileBuild::start(&self.shared, &self.database.name, self.containers()?, &options)
+    }
+
     /// The containers of the database as they are now. Views are left out: what they hold is their source's.
     fn containers(&self) -> Result<Vec<Arc<Container>>, EngineError> {
         let name = || self.database.name.clone();
@@ -167,9 +214,9 @@ impl Context {
         self.shared.recorder.current(&*self.shared.storage, self.database.number)
     }
 
-    fn finish(&self, build: ProfileBuild, kind: &str) -> Result<Step, EngineError> {
+    fn finish(&self, refresh: Refresh, kind: &str) -> Result<Step, EngineError> {
         let (rules, only) = (self.model()?, self.order.profile.containers.as_deref());
-        let built = build.finish(Some(&rules.model));
+        let built = refresh.finish(&rules.model)?;
         let recorded = self.recorded()?;
         let workload = &mut recorded.lock().workload;
         let (built, stored) = self.profiles.keep(self.database.number, built, only, workload)?;

@@ -141,6 +141,7 @@ impl<'a> Rows<'a> {
     /// Removes an item with everything that follows from it, except its id row. How many of its values were indexed.
     pub fn bury(&mut self, rid: u64, row: &Row<'_>) -> Result<usize, EngineError> {
         let container = self.container();
+        self.shared.touched.note(container.number, rid, false);
         self.remove(keys::ITEMS, keys::item(container.number, rid));
         for tuple in self.home.tuples(row.node()?) {
             self.remove(keys::LOOKUPS, keys::unique(&tuple.prefix, rid));
@@ -207,6 +208,7 @@ impl<'a> Rows<'a> {
             None => own_etag,
         };
         self.touched.push(id_key.to_vec());
+        self.shared.touched.note(self.container().number, rid, old.is_none());
         let ttl = self.ttl_of(body);
         let draft = Draft {
             incarnation: self.shared.incarnation,

@@ -253,6 +253,12 @@ impl PartitionSet {
         self.partitions.iter().try_for_each(|partition| partition.sequencer.pass_barrier())
     }
 
+    /// Returns when everything that was prepared before has been committed, or will be prepared again.
+    pub fn settle_prepared(&self) -> Result<(), EngineError> {
+        self.partitions.iter().for_each(|partition| partition.sequencer.void_prepared());
+        self.pass_barrier()
+    }
+
     /// Returns when every commit of an unknown outcome has happened, or never will.
     pub fn settle_doubts(&self) -> Result<(), EngineError> {
         let mut in_doubt = self.partitions.iter().filter(|partition| partition.sequencer.is_committing());

@@ -7,18 +7,20 @@ use std::sync::{Arc, Weak};
 
 use quire_model::Model;
 use quire_profile::{
-    ContainerProfile, ContainerScan, DatabaseProfile, Found, ItemInput, ItemReader, ItemSequence, Relations,
-    Scan as ItemScan, ScanResult, Survey, Workload,
+    ContainerProfile, ContainerScan, DatabaseProfile, Followed, Found, ItemInput, ItemReader, ItemSequence,
+    Relations, Scan as ItemScan, ScanResult, Survey, Workload,
 };
-use quire_resource::ContainerDefinition;
+use quire_resource::{ContainerDefinition, PartitionKey};
 use quire_storage::{KeyRange, Scan, Snapshot};
-use quire_value::{Item, murmur};
+use quire_value::{Item, Node, murmur};
 
 use super::lookups::Wanted;
+use super::retained::{HELD_MAX, Retained, RetainedSource, positions_in};
 use crate::api::{EngineError, Position, corrupt};
 use crate::catalog::Container;
 use crate::items::visibility::Moment;
 use crate::runtime::Shared;
+use crate::runtime::touched::ItemNotes;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, ITEMS, RID_PREFIX_BITS};
 use crate::store::scan;
@@ -46,6 +48,8 @@ pub(crate) struct ProfileBuild {
     range: Option<KeyRange>,
     survey_place: u32,
     state: BuildState,
+    /// Items that were touched since before the snapshot, by container; empty where the profile is not followed.
+    notes: Vec<Arc<ItemNotes>>,
     now_ms: u64,
     scan_max: u64,
     done: u64,
@@ -76,9 +80,9 @@ pub(super) struct ProfileView {
 pub(super) struct Source {
     pub container: Arc<Container>,
     pub moment: Moment,
-    positions: Vec<Position>,
+    pub positions: Vec<Position>,
     /// Items with a larger hash are counted and not scanned.
-    sampled_to: u64,
+    pub sampled_to: u64,
 }
 
 #[derive(Default)]
@@ -86,6 +90,9 @@ struct BuildState {
     survey: Survey,
     scan: Option<ItemScan>,
     results: Vec<ScanResult>,
+    /// Of the same containers as the results, or of none: they hold too much.
+    scans: Vec<ItemScan>,
+    held_bytes: usize,
     relations: Option<Relations>,
     wanted: Wanted,
 }
@@ -108,36 +115,34 @@ impl ProfileBuild {
         containers: Vec<Arc<Container>>,
         options: &BuildOptions,
     ) -> Result<ProfileBuild, EngineError> {
+        let notes = begin_notes(shared, &containers);
         // Before the snapshot: see `Container::moment`.
         let before: Vec<_> =
             containers.iter().map(|own| (own.partitions.deleted_keys(), own.positions())).collect();
         let snapshot = shared.storage.snapshot()?;
-        let mut sources = Vec::new();
-        for (container, (marks, positions)) in containers.into_iter().zip(before) {
+        let (mut sources, mut notes_of) = (Vec::new(), Vec::new());
+        for ((container, (marks, positions)), notes) in containers.into_iter().zip(before).zip(notes) {
             if container.partitions.is_retired() {
                 continue;
             }
             let moment = container.moment_in(shared, &*snapshot, marks)?;
             let sampled_to = sampled_to(container.usage().0, options.scan_max);
             sources.push(Source { container, moment, positions, sampled_to });
+            notes_of.extend(notes);
         }
         let total = 2 * sources.iter().map(|source| source.container.usage().0).sum::<u64>();
-        let now_ms = u64::try_from(shared.clock.now_ms()).unwrap_or(0);
-        let (stage, place, range, survey_place) = (Stage::Survey, 0, None, 0);
-        let (database, state) = (database.to_owned(), BuildState::default());
-        let view = ProfileView { sources, snapshot };
-        let (scan_max, done) = (options.scan_max, 0);
         Ok(ProfileBuild {
-            database,
-            view,
-            stage,
-            place,
-            range,
-            survey_place,
-            state,
-            now_ms,
-            scan_max,
-            done,
+            database: database.to_owned(),
+            view: ProfileView { sources, snapshot },
+            stage: Stage::Survey,
+            place: 0,
+            range: None,
+            survey_place: 0,
+            state: BuildState::default(),
+            notes: notes_of,
+            now_ms: now_ms(shared),
+            scan_max: options.scan_max,
+            done: 0,
             total,
         })
     }
@@ -216,8 +221,10 @@ impl ProfileBuild {
             }
             Stage::Scan => {
                 let partitions = u32::try_from(source.container.partitions().len()).unwrap_or(u32::MAX);
-                let result = self.state.scan.take().map(|scan| scan.finish(0, self.now_ms, partitions));
-                self.state.results.extend(result);
+                if let Some(scan) = self.state.scan.take() {
+                    self.state.results.push(scan.finish(0, self.now_ms, partitions));
+                    self.state.keep(scan);
+                }
                 self.stage = Stage::Survey;
                 self.place += 1;
             }
@@ -250,27 +257,62 @@ impl ProfileBuild {
             }
             Stage::Compare | Stage::Done => {
                 std::mem::take(&mut state.wanted).answer_rest(relations);
+                relations.end_compare();
                 Stage::Done
             }
         };
         Ok(())
     }
 
-    /// The profiles, without what was recorded. Containers that were deleted meanwhile are left out.
-    pub fn finish(self, model: Option<&Model>) -> BuiltProfile {
-        let scan_max = self.scan_max;
+    /// The profiles, without what was recorded, and what the next refresh goes on with. Containers that were deleted meanwhile are
+    /// left out.
+    pub fn finish(self, model: Option<&Model>) -> Result<(BuiltProfile, Option<Retained>), EngineError> {
         let Some(relations) = self.state.relations else {
             let profile = DatabaseProfile { database: self.database, containers: Vec::new() };
-            return BuiltProfile { profile, made_of: Vec::new(), sequences: Vec::new(), scan_max };
+            let (made_of, sequences) = Default::default();
+            return Ok((BuiltProfile { profile, made_of, sequences, scan_max: self.scan_max }, None));
         };
+        let followed = self.state.results.iter().map(|_| None).collect();
+        let scanned = Scanned { results: self.state.results, followed, relations: &relations };
+        let built = self.view.assemble(self.database, scanned, model, self.scan_max);
+        let is_followed = [self.state.scans.len(), self.notes.len()] == [self.view.sources.len(); 2];
+        if !is_followed {
+            return Ok((built, None));
+        }
+        let mut sources = Vec::new();
+        for ((source, scan), notes) in self.view.sources.iter().zip(self.state.scans).zip(self.notes) {
+            let positions = positions_in(&*self.view.snapshot, &source.container)?;
+            sources.push(RetainedSource::new(source, scan, notes, positions));
+        }
+        let retained = Retained { sources, relations, scan_max: self.scan_max, scanned_ms: self.now_ms };
+        Ok((built, Some(retained)))
+    }
+}
+
+/// What all containers have, beside what they hold.
+pub(super) struct Scanned<'a> {
+    pub results: Vec<ScanResult>,
+    pub followed: Vec<Option<Followed>>,
+    pub relations: &'a Relations,
+}
+
+impl ProfileView {
+    pub fn assemble(
+        &self,
+        database: String,
+        scanned: Scanned<'_>,
+        model: Option<&Model>,
+        scan_max: u64,
+    ) -> BuiltProfile {
         let (mut containers, mut made_of, mut sequences) = (Vec::new(), Vec::new(), Vec::new());
-        for (source, result) in self.view.sources.iter().zip(self.state.results) {
+        for ((source, result), followed) in self.sources.iter().zip(scanned.results).zip(scanned.followed) {
             if source.container.partitions.is_retired() {
                 continue;
             }
             let definition = &source.container.definition;
             let nothing = Workload::new().container(&definition.id);
-            let mut profile = ContainerProfile::new(definition, result, &relations, nothing);
+            let mut profile = ContainerProfile::new(definition, result, scanned.relations, nothing);
+            profile.followed = followed;
             add_declared(&mut profile, model);
             sequences.extend(profile.references.iter().map(|reference| ItemSequence {
                 container: definition.id.clone(),
@@ -284,12 +326,20 @@ impl ProfileBuild {
                 positions: source.positions.clone(),
             });
         }
-        let profile = DatabaseProfile { database: self.database, containers };
-        BuiltProfile { profile, made_of, sequences, scan_max }
+        BuiltProfile { profile: DatabaseProfile { database, containers }, made_of, sequences, scan_max }
     }
 }
 
 impl BuildState {
+    /// For the next refresh, within a bound.
+    fn keep(&mut self, scan: ItemScan) {
+        self.held_bytes += scan.held_bytes();
+        match self.held_bytes <= HELD_MAX {
+            true => self.scans.push(scan),
+            false => self.scans = Vec::new(),
+        }
+    }
+
     fn look(
         &mut self,
         stage: Stage,
@@ -304,9 +354,8 @@ impl BuildState {
             return Ok(());
         }
         let partition_key = row.partition_key()?;
-        let bytes = u64::from(row.json_bytes);
-        let ts = u64::try_from(row.stamp.ts).unwrap_or(0);
-        let input = ItemInput { item, partition_key: &partition_key, bytes, ts };
+        let input = item_input(rid, row, item, &partition_key);
+        let bytes = input.bytes;
         match (stage, &mut self.scan, &mut self.relations) {
             (Stage::Scan, Some(scan), _) if is_sampled => scan.add(input),
             (Stage::Scan, Some(scan), _) => scan.not_scanned(1, bytes),
@@ -314,7 +363,7 @@ impl BuildState {
                 relations.add(&source.container.definition.id, input);
             }
             (Stage::Prove | Stage::Compare, _, Some(relations)) => {
-                let found = Found { item, partition_key: &partition_key };
+                let found = Found { number: rid, item, partition_key: &partition_key };
                 self.wanted.answer(place, found, relations);
             }
             _ => {}
@@ -348,6 +397,36 @@ fn scanned<'a>(view: &'a ProfileView, results: &'a [ScanResult]) -> Vec<Containe
         .collect()
 }
 
+pub(super) fn item_input<'a>(
+    rid: u64,
+    row: &Row<'_>,
+    item: Node<'a>,
+    partition_key: &'a PartitionKey,
+) -> ItemInput<'a> {
+    let ts = u64::try_from(row.stamp.ts).unwrap_or(0);
+    ItemInput { number: rid, item, partition_key, bytes: u64::from(row.json_bytes), ts }
+}
+
+/// From here on touched items are noted, whatever was prepared before. `None` where that is not certain.
+fn begin_notes(shared: &Shared, containers: &[Arc<Container>]) -> Vec<Option<Arc<ItemNotes>>> {
+    let notes = |own: &Arc<Container>| {
+        let notes = shared.touched.begin(own.number, notes_max(own.usage().0));
+        own.partitions.settle_prepared().ok().map(|()| notes)
+    };
+    containers.iter().map(notes).collect()
+}
+
+/// Beyond a tenth of the items a scan is due.
+fn notes_max(items: u64) -> usize {
+    const NOTES_MIN: u64 = 100;
+    const NOTES_MAX: u64 = 100_000;
+    (items / 10).clamp(NOTES_MIN, NOTES_MAX) as usize
+}
+
+pub(super) fn now_ms(shared: &Shared) -> u64 {
+    u64::try_from(shared.clock.now_ms()).unwrap_or(0)
+}
+
 fn survey_range(container: u32, place: u32) -> KeyRange {
     let prefix = place * ((1 << RID_PREFIX_BITS) / SURVEY_PLACES);
     keys::items_from(container, keys::rid(prefix, 0))
@@ -361,7 +440,7 @@ fn sampled_to(items: u64, scan_max: u64) -> u64 {
     (u128::from(u64::MAX) * u128::from(scan_max) / u128::from(items)) as u64
 }
 
-fn sample_hash(rid: u64) -> u64 {
+pub(super) fn sample_hash(rid: u64) -> u64 {
     murmur::murmur128(&rid.to_be_bytes()).0
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quire_profile::{Found, Lookup, Relations, names};
+use quire_profile::{Found, Lookup, Relations, is_found_by_id, names};
 use quire_resource::{Component, PartitionKey};
 use quire_value::Node;
 
@@ -11,8 +11,6 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::RoutedKey;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, ITEMS, LOOKUPS};
-
-const ID: &str = "/id";
 
 /// What is still to be found in a walk, by container.
 #[derive(Default)]
@@ -29,7 +27,7 @@ impl Wanted {
         let mut wanted = Wanted::default();
         for lookup in lookups {
             let Some(place) = place_of(lookup, view) else { continue };
-            if !is_found_by_id(lookup, &view.sources[place]) {
+            if !is_found_by_id(&view.sources[place].container.definition, &lookup.key) {
                 wanted.add(place, lookup);
             }
         }
@@ -81,38 +79,81 @@ impl Wanted {
     ) -> Result<(), EngineError> {
         for lookup in lookups {
             let source = place_of(lookup, view).map(|place| &view.sources[place]);
-            let Some(source) = source.filter(|source| is_found_by_id(lookup, source)) else { continue };
+            let is_direct = |source: &&Source| is_found_by_id(&source.container.definition, &lookup.key);
+            let Some(source) = source.filter(is_direct) else { continue };
             for (number, id) in lookup.values.iter().enumerate() {
-                let bytes = row_of(source, view, id)?;
-                let row = bytes.as_deref().map(Row::parse).transpose()?;
-                let row = row.filter(|row| !source.container.is_gone(row, &source.moment));
-                let Some(row) = row else {
-                    relations.answer(lookup.number, number, None);
-                    continue;
-                };
-                let partition_key = row.partition_key()?;
-                let found = Found { item: row.node()?, partition_key: &partition_key };
-                relations.answer(lookup.number, number, Some(found));
+                let row = row_of(source, view, id)?;
+                answer((lookup.number, number), row, source, relations)?;
             }
         }
         Ok(())
     }
 }
 
+/// Answers without a walk: by id, or by the number that an item had when it was last found.
+pub(super) fn answer_known(
+    lookups: &[Lookup],
+    view: &ProfileView,
+    relations: &mut Relations,
+) -> Result<(), EngineError> {
+    for lookup in lookups {
+        let Some(source) = place_of(lookup, view).map(|place| &view.sources[place]) else { continue };
+        let by_id = is_found_by_id(&source.container.definition, &lookup.key);
+        for (number, value) in lookup.values.iter().enumerate() {
+            let known = lookup.items.get(number).copied().flatten();
+            let row = match known {
+                _ if by_id => row_of(source, view, value)?,
+                Some(rid) => row_with(source, view, rid, (&lookup.key, value))?,
+                None => None,
+            };
+            answer((lookup.number, number), row, source, relations)?;
+        }
+    }
+    Ok(())
+}
+
+fn answer(
+    (lookup, number): (usize, usize),
+    row: Option<(u64, Vec<u8>)>,
+    source: &Source,
+    relations: &mut Relations,
+) -> Result<(), EngineError> {
+    let row =
+        row.as_ref().map(|(rid, bytes)| Ok::<_, EngineError>((*rid, Row::parse(bytes)?))).transpose()?;
+    let Some((rid, row)) = row.filter(|(_, row)| !source.container.is_gone(row, &source.moment)) else {
+        relations.answer(lookup, number, None);
+        return Ok(());
+    };
+    let partition_key = row.partition_key()?;
+    let found = Found { number: rid, item: row.node()?, partition_key: &partition_key };
+    relations.answer(lookup, number, Some(found));
+    Ok(())
+}
+
 fn place_of(lookup: &Lookup, view: &ProfileView) -> Option<usize> {
     view.sources.iter().position(|source| source.container.definition.id == lookup.container)
 }
 
-fn is_found_by_id(lookup: &Lookup, source: &Source) -> bool {
-    let paths = &source.container.definition.partition_key.paths;
-    lookup.key == ID && paths.len() == 1 && paths[0].to_string() == ID
-}
-
-fn row_of(source: &Source, view: &ProfileView, id: &str) -> Result<Option<Vec<u8>>, EngineError> {
+fn row_of(source: &Source, view: &ProfileView, id: &str) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
     let container = &*source.container;
     let key = PartitionKey(vec![Component::String(id.to_owned())]);
     let Ok(routed) = RoutedKey::of(container, key) else { return Ok(None) };
     let Some(rid) = view.snapshot.get(LOOKUPS, &routed.id_key(container, id))? else { return Ok(None) };
     let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
-    Ok(view.snapshot.get(ITEMS, &keys::item(container.number, rid))?)
+    let row = view.snapshot.get(ITEMS, &keys::item(container.number, rid))?;
+    Ok(row.map(|row| (rid, row)))
+}
+
+/// The row of a number, where the item has the value still.
+fn row_with(
+    source: &Source,
+    view: &ProfileView,
+    rid: u64,
+    (key, value): (&str, &str),
+) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
+    let row = view.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
+    let Some(row) = row else { return Ok(None) };
+    let name = names(key).pop().unwrap_or_default();
+    let is_same = Row::parse(&row)?.node()?.get(&name).and_then(Node::as_str) == Some(value);
+    Ok(is_same.then_some((rid, row)))
 }

@@ -10,6 +10,7 @@ use quire_resource::ContainerDefinition;
 use quire_value::{Item, Node, Object, Value, iso_date};
 
 use super::build::{BuiltProfile, CurrentItems, MadeOf, SCAN_MAX_DEFAULT};
+use super::retained::{HELD_MAX, HELD_TOTAL_MAX, Retained};
 use super::rows::{self, StoredAdvice};
 use crate::api::{AdviceInput, Advisor, EngineError};
 use crate::catalog::{Catalog, Container};
@@ -20,6 +21,8 @@ pub(crate) struct Profiles {
     catalog: Arc<Catalog>,
     /// By number of the database.
     built: Mutex<HashMap<u32, Arc<BuiltProfile>>>,
+    /// What a refresh goes on with; not there while one is under way.
+    retained: Mutex<HashMap<u32, Retained>>,
     advisor: OnceLock<Arc<dyn Advisor>>,
     /// One change of the decisions about findings at a time.
     deciding: Mutex<()>,
@@ -27,8 +30,8 @@ pub(crate) struct Profiles {
 
 impl Profiles {
     pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Profiles {
-        let (built, advisor, deciding) = Default::default();
-        Profiles { shared, catalog, built, advisor, deciding }
+        let (built, retained, advisor, deciding) = Default::default();
+        Profiles { shared, catalog, built, retained, advisor, deciding }
     }
 
     /// The rules; the first one that is set stays.
@@ -50,11 +53,33 @@ impl Profiles {
         is_same.then_some(built)
     }
 
+    /// What the last build left for the next refresh. Until that is kept, all others build anew.
+    pub fn take_retained(&self, database: u32) -> Option<Retained> {
+        self.retained.lock().remove(&database)
+    }
+
+    /// For the next refresh, within a bound for all databases; those of deleted databases go.
+    fn retain(&self, database: u32, retained: Option<Retained>) {
+        let state = self.catalog.state();
+        let mut all = self.retained.lock();
+        all.retain(|number, _| *number != database && state.database(*number).is_some());
+        let Some(own) = retained.filter(|own| own.held_bytes() <= HELD_MAX) else { return };
+        while all.values().map(Retained::held_bytes).sum::<usize>() + own.held_bytes() > HELD_TOTAL_MAX {
+            let Some(oldest) =
+                all.iter().min_by_key(|(_, other)| other.scanned_ms).map(|(number, _)| *number)
+            else {
+                break;
+            };
+            all.remove(&oldest);
+        }
+        all.insert(database, own);
+    }
+
     /// Keeps a profile, and stores those of the named containers (`None`: of all).
     pub fn keep(
         &self,
         database: u32,
-        mut built: BuiltProfile,
+        (mut built, retained): (BuiltProfile, Option<Retained>),
         only: Option<&[String]>,
         workload: &mut Workload,
     ) -> Result<(Arc<BuiltProfile>, Vec<Value>), EngineError> {
@@ -78,6 +103,8 @@ impl Profiles {
         // Those of deleted databases go.
         all.retain(|_, built| built.made_of.iter().any(|own| own.container.strong_count() > 0));
         all.insert(database, Arc::clone(&built));
+        drop(all);
+        self.retain(database, retained);
         Ok((built, stored))
     }
 

@@ -238,6 +238,7 @@ impl Refactorings {
         if !own.state.is_open() {
             let name = &container.definition.id;
             self.shared.recorder.forget_container(&*self.shared.storage, own.database, name)?;
+            self.shared.touched.invalidate(container.number);
         }
         rows::put(&self.shared, &self.catalog, own)?;
         self.signal.wake();

@@ -8,5 +8,6 @@ pub(crate) mod locks; // who may write what at the same time
 pub(crate) mod scripting; // what all scripts share
 mod shared;
 pub(crate) mod signals; // waking background work // storage, clock, caches, locks, secret
+pub(crate) mod touched; // items that writers touch, for profiles
 
 pub(crate) use shared::{Shared, Statistics};

@@ -10,6 +10,7 @@ use quire_storage::Storage;
 use ring::hmac;
 
 use super::followed::FollowedContainers;
+use super::touched::TouchedItems;
 use crate::api::{Clock, Options};
 use crate::jobs::Jobs;
 use crate::memory::answers::ItemCache;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub query_memory: Arc<MemoryPool>,
     pub results: HeldResults,
     pub followed: FollowedContainers,
+    pub touched: TouchedItems,
     pub budget: CacheBudget,
     pub changes_kept: Arc<SharedPart>,
     pub path_memory: Arc<SharedPart>,
@@ -95,6 +97,7 @@ impl Shared {
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             results: HeldResults::new(options.query_temp.as_ref()),
             followed: FollowedContainers::default(),
+            touched: TouchedItems::default(),
             changes_kept: Arc::new(SharedPart::new(budget.changes)),
             path_memory: Arc::new(SharedPart::new(budget.paths)),
             budget,

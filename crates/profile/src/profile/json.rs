@@ -31,6 +31,7 @@ impl ContainerProfile {
             ("generated", Value::from(time(self.generated_ms))),
             ("partitions", Value::from(self.partitions)),
             ("items", self.items_json()),
+            ("followed", self.followed_json(time)),
             ("size", quantiles(&self.size, &["p50", "p95", "p99", "max"])),
             ("depth", quantiles(&self.depth, &["p99", "max"])),
             ("recorded", self.recorded_json(time)),
@@ -56,6 +57,11 @@ impl ContainerProfile {
             ("scanned", Value::from(self.items.scanned)),
             ("bytes", Value::from(self.items.bytes)),
         ])
+    }
+
+    fn followed_json(&self, time: &dyn Fn(u64) -> String) -> Value {
+        let Some(followed) = &self.followed else { return Value::Null };
+        object([("since", Value::from(time(followed.since_ms))), ("changes", Value::from(followed.changes))])
     }
 
     fn recorded_json(&self, time: &dyn Fn(u64) -> String) -> Value {

@@ -29,6 +29,8 @@ pub struct ContainerProfile {
     pub generated_ms: u64,
     pub partitions: u32,
     pub items: ItemCounts,
+    /// What changed since the items were scanned.
+    pub followed: Option<Followed>,
     pub size: Summary,
     pub depth: Summary,
     pub discriminator: Option<Discriminator>,
@@ -64,6 +66,14 @@ pub struct ItemCounts {
     pub count: u64,
     pub scanned: u64,
     pub bytes: u64,
+}
+
+/// Changes after a scan. They only added to what is known of paths, and counts and bytes of items are of the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// When the items were scanned, in milliseconds since the epoch.
+    pub since_ms: u64,
+    pub changes: u64,
 }
 
 #[derive(Clone, Debug)]

@@ -5,18 +5,20 @@
 //!    values make a reference.
 //! 3. [`Relations::add`] takes in every item once more: pairs, referrers of a sample of targets, repeated objects.
 //! 4. [`Relations::target_lookups`] asks for the targets of those, and `answer` compares.
+//! 5. [`Relations::begin_follow`] and [`Relations::follow`] take in what changed later; then again from 4.
 //!
 //! Memory: at most [`PAIRS_MAX`] pairs over all references.
 
 mod candidates; // which paths may be references
-mod pairs; // referrers, compared with their targets
+mod compare; // what came of comparing them
+mod pairs; // referrers of one reference
 mod repetition; // objects that are decided by one of their properties
 mod target; // what is compared of a target
 mod walk; // places of a path in an item
 
 pub(crate) use self::walk::places;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use quire_resource::{ContainerDefinition, PartitionKey};
 use quire_value::Node;
@@ -49,11 +51,14 @@ pub struct Lookup {
     pub container: String,
     pub key: String,
     pub values: Vec<String>,
+    /// For each value the number of the item that had it last; empty where none is known.
+    pub items: Vec<Option<u64>>,
 }
 
 /// An item that was found.
 #[derive(Clone, Copy)]
 pub struct Found<'a> {
+    pub number: u64,
     pub item: Node<'a>,
     pub partition_key: &'a PartitionKey,
 }
@@ -96,6 +101,7 @@ impl Relations {
             container: candidate.to.clone(),
             key: candidate.key.clone(),
             values: candidate.values.clone(),
+            items: Vec::new(),
         };
         self.candidates.iter().enumerate().map(lookup).collect()
     }
@@ -140,15 +146,55 @@ impl Relations {
         }
     }
 
-    /// Targets to compare; the second scan is over.
+    /// Items of a container that may have gone, be others or be new, by number; before the first of them is followed.
+    pub fn begin_follow(&mut self, container: &str, touched: &HashSet<u64>) {
+        for pairs in self.pairs.iter_mut().filter(|_| !touched.is_empty()) {
+            if pairs.candidate.from == container {
+                pairs.forget_referrers(touched);
+            }
+            if pairs.candidate.to == container {
+                pairs.forget_targets(touched);
+            }
+        }
+    }
+
+    /// One of them as it is now. What references there are is decided by the next scan.
+    pub fn follow(&mut self, container: &str, input: ItemInput<'_>, is_new: bool) {
+        for pairs in &mut self.pairs {
+            if pairs.candidate.from == container {
+                pairs.follow(input, is_new);
+            }
+            if pairs.candidate.to == container {
+                pairs.follow_target(input);
+            }
+        }
+        if let Some(repetitions) = self.repetitions.get_mut(container) {
+            repetitions.iter_mut().for_each(|repetition| repetition.add(input));
+        }
+    }
+
+    /// After the last of them: [`Relations::target_lookups`] asks for what changed by them, and needs no scan.
+    pub fn end_follow(&mut self) {
+        for pairs in &mut self.pairs {
+            let target = self.definitions.iter().find(|own| own.id == pairs.candidate.to);
+            pairs.end_follow(target.is_some_and(|target| is_found_by_id(target, &pairs.candidate.key)));
+        }
+    }
+
+    /// Targets to compare: all when the second scan is over, later those that changed.
     pub fn target_lookups(&mut self) -> Vec<Lookup> {
-        let lookup = |(number, pairs): (usize, &mut Pairs)| Lookup {
-            number,
-            container: pairs.candidate.to.clone(),
-            key: pairs.candidate.key.clone(),
-            values: pairs.wanted(),
-        };
-        self.pairs.iter_mut().enumerate().map(lookup).collect()
+        self.pairs.iter_mut().enumerate().map(|(number, pairs)| pairs.lookup(number)).collect()
+    }
+
+    /// All look-ups were answered.
+    pub fn end_compare(&mut self) {
+        self.pairs.iter_mut().for_each(Pairs::end_compare);
+    }
+
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        let repetitions = self.repetitions.values().flatten().map(RepetitionScan::held_bytes);
+        self.pairs.iter().map(Pairs::held_bytes).sum::<usize>() + repetitions.sum::<usize>()
     }
 
     pub fn references(&self, container: &str) -> Vec<ReferenceProfile> {
@@ -166,4 +212,11 @@ fn target_threshold(container: &ContainerScan<'_>) -> (String, u64) {
     const TARGETS: usize = 2_000;
     let threshold = container.scan.ids.iter().nth(TARGETS).map_or(u64::MAX, |(hash, _)| hash);
     (container.definition.id.clone(), threshold)
+}
+
+/// Whether an item is found by the value of a key without looking at others: its id is its partition key.
+pub fn is_found_by_id(definition: &ContainerDefinition, key: &str) -> bool {
+    const ID: &str = "/id";
+    let paths = &definition.partition_key.paths;
+    key == ID && paths.len() == 1 && paths[0].to_string() == ID
 }

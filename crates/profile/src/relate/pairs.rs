@@ -1,4 +1,8 @@
-//! Referrers of one reference, compared with their targets.
+//! Referrers of one reference: a sample of pairs, and all referrers of some targets.
+//!
+//! What may have changed since they were compared is followed: touched referrers leave the sample and come back as they are now,
+//! and the parts ([`Compared`]) of their targets, and of touched targets, are compared again. Of a target whose referrers cannot
+//! be told any more nothing is counted until the next scan.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -6,28 +10,24 @@ use quire_resource::ContainerDefinition;
 use quire_value::{Kind, Node};
 
 use crate::path;
-use crate::profile::{CopyProfile, CountProfile, ItemExample, MirrorProfile, ReferenceProfile};
+use crate::profile::{ItemExample, ReferenceProfile};
 use crate::scan::ItemInput;
 use crate::sketch::{Histogram, text_hash, value_hash};
 
 use super::candidates::Candidate;
+use super::compare::{Compared, Measured, example_of};
 use super::target::TargetValues;
 use super::walk::places;
-use super::{DISTINCT_MIN, Found};
+use super::{Found, Lookup};
 
 const TARGETS_COUNTED_MAX: usize = 100_000;
 const SIBLINGS_MAX: usize = 30;
 const REFERRERS_MAX: usize = 2_000;
 const SUMMED_MAX: usize = 8;
-const EXAMPLES: usize = 3;
-const DISTINCT_KEPT: usize = 64;
-const COPY_EQUAL_MIN: f64 = 0.6;
-const MIRROR_EQUAL_MIN: f64 = 0.6;
-const COUNT_EQUAL_MIN: f64 = 0.9;
-const COUNT_VALUES_MIN: usize = 5;
-const ROUTE_EQUAL_MIN: f64 = 0.99;
 /// Sums are equal up to the rounding of their parts.
 const SUM_TOLERANCE: f64 = 1e-9;
+/// Parts of the targets that are compared by themselves.
+const PARTS: usize = 128;
 
 pub(super) struct Pairs {
     pub candidate: Candidate,
@@ -41,18 +41,31 @@ pub(super) struct Pairs {
     totals: HashMap<u64, Totals>,
     target_threshold: u64,
     sampled: HashMap<u64, Referrers>,
+    /// Sampled targets whose referrers are not known any more.
+    given_up: HashSet<u64>,
+    /// Numbers of the targets that were found, by hash of the value that names them.
+    targets: HashMap<u64, u64>,
+    /// Of the container that the reference points to: items that may be others now.
+    touched_targets: Vec<(u64, u64)>,
+    /// To be compared, again.
+    outdated: BTreeSet<usize>,
     wanted: Vec<String>,
     by_value: HashMap<String, Vec<usize>>,
-    compared: Compared,
+    parts: Vec<Compared>,
+    measured: Measured,
     example: Option<ItemExample>,
 }
 
-struct Pair {
+pub(super) struct Pair {
     hash: u64,
     value: String,
-    example: ItemExample,
-    bytes: u64,
-    siblings: Vec<(usize, u64)>,
+    /// Of the referrer.
+    number: u64,
+    /// Came after the scan, and was not compared yet.
+    is_new: bool,
+    pub example: ItemExample,
+    pub bytes: u64,
+    pub siblings: Vec<(usize, u64)>,
 }
 
 #[derive(Default)]
@@ -61,59 +74,21 @@ struct Totals {
 }
 
 /// All referrers of one sampled target.
-struct Referrers {
+pub(super) struct Referrers {
     value: String,
-    items: u64,
-    references: u64,
-    ids: BTreeSet<u64>,
-    item_sums: BTreeMap<String, ExactSum>,
-    reference_sums: BTreeMap<String, ExactSum>,
+    pub items: u64,
+    pub references: u64,
+    pub ids: BTreeSet<u64>,
+    numbers: Vec<u64>,
+    pub item_sums: BTreeMap<String, ExactSum>,
+    pub reference_sums: BTreeMap<String, ExactSum>,
 }
 
 /// A sum in two doubles: 106 bits, so that it depends on no order of its parts.
 #[derive(Clone, Copy, Default)]
-struct ExactSum {
+pub(super) struct ExactSum {
     high: f64,
     low: f64,
-}
-
-#[derive(Default)]
-struct Compared {
-    pairs: u64,
-    dangling: u64,
-    dangling_examples: Vec<ItemExample>,
-    copies: HashMap<(usize, String), Equal>,
-    sibling_pairs: HashMap<usize, u64>,
-    target_distinct: HashMap<String, HashSet<u64>>,
-    counts: BTreeMap<Measure, Equal>,
-    count_values: BTreeMap<Measure, HashSet<u64>>,
-    mirrors: BTreeMap<String, Equal>,
-    routes: Vec<HashMap<Option<usize>, u64>>,
-    routed: u64,
-    target_bytes: Histogram,
-    target_values: Histogram,
-    together: Histogram,
-}
-
-#[derive(Default)]
-struct Equal {
-    cases: u64,
-    equal: u64,
-    unequal: Vec<ItemExample>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Measure {
-    path: String,
-    of: What,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
-    Items,
-    References,
-    SumOfItems(String),
-    SumOfReferences(String),
 }
 
 impl Pairs {
@@ -130,44 +105,77 @@ impl Pairs {
             totals: HashMap::new(),
             target_threshold,
             sampled: HashMap::new(),
+            given_up: HashSet::new(),
+            targets: HashMap::new(),
+            touched_targets: Vec::new(),
+            outdated: (0..PARTS).collect(),
             wanted: Vec::new(),
             by_value: HashMap::new(),
-            compared: Compared::default(),
+            parts: (0..PARTS).map(|_| Compared::default()).collect(),
+            measured: Measured::default(),
             example: None,
         }
     }
 
+    /// An item of the scan.
     pub fn add(&mut self, input: ItemInput<'_>) {
+        self.take_in(input, true, false);
+    }
+
+    /// An item that is new, or a new version of one, after [`Pairs::forget_referrers`].
+    pub fn follow(&mut self, input: ItemInput<'_>, is_new: bool) {
+        self.take_in(input, is_new, true);
+    }
+
+    fn take_in(&mut self, input: ItemInput<'_>, is_new: bool, is_followed: bool) {
         let places = places(input.item, &self.names);
         let id = input.item.get("id").and_then(Node::as_str).unwrap_or_default();
         let example = || ItemExample { id: id.to_owned(), partition_key: input.partition_key.clone() };
         let mut seen = HashSet::new();
         let mut references = 0;
-        for (number, place) in places.iter().enumerate() {
+        for (place_number, place) in places.iter().enumerate() {
             let Some(text) = place.value.as_str().filter(|text| !text.is_empty()) else { continue };
             references += 1;
             let is_first = seen.insert(text);
-            self.count(text, is_first, id, input.item, place.holder);
-            let hash = text_hash(format!("{id}\0{number}\0{text}").as_bytes());
+            if is_new && is_first {
+                self.count(text);
+            }
+            self.refer(text, is_first, id, input, place.holder);
+            let hash = text_hash(format!("{id}\0{place_number}\0{text}").as_bytes());
             if hash <= self.threshold {
                 let siblings = self.siblings(place.holder, text);
-                let pair =
-                    Pair { hash, value: text.to_owned(), example: example(), bytes: input.bytes, siblings };
-                self.keep(pair);
+                let (value, number, bytes) = (text.to_owned(), input.number, input.bytes);
+                self.keep(Pair {
+                    hash,
+                    value,
+                    number,
+                    is_new: is_followed,
+                    example: example(),
+                    bytes,
+                    siblings,
+                });
             }
         }
         if references > 0 {
-            self.per_item.add(f64::from(references));
+            if is_new {
+                self.per_item.add(f64::from(references));
+            }
             self.example.get_or_insert_with(example);
         }
     }
 
     fn keep(&mut self, pair: Pair) {
+        self.outdated.insert(part_of(text_hash(pair.value.as_bytes())));
         self.pairs.push(pair);
         while self.pairs.len() > self.room {
             self.threshold /= 2;
-            let threshold = self.threshold;
-            self.pairs.retain(|pair| pair.hash <= threshold);
+            let (threshold, outdated) = (self.threshold, &mut self.outdated);
+            self.pairs.retain(|pair| {
+                if pair.hash > threshold {
+                    outdated.insert(part_of(text_hash(pair.value.as_bytes())));
+                }
+                pair.hash <= threshold
+            });
         }
     }
 
@@ -193,63 +201,157 @@ impl Pairs {
         siblings
     }
 
-    fn count(&mut self, text: &str, is_first: bool, id: &str, item: Node<'_>, holder: Option<Node<'_>>) {
+    fn count(&mut self, text: &str) {
         let hash = text_hash(text.as_bytes());
-        if hash <= self.totals_threshold && is_first {
-            self.totals.entry(hash).or_default().items += 1;
-            while self.totals.len() > TARGETS_COUNTED_MAX {
-                self.totals_threshold /= 2;
-                let threshold = self.totals_threshold;
-                self.totals.retain(|hash, _| *hash <= threshold);
-            }
+        if hash > self.totals_threshold {
+            return;
         }
-        if hash <= self.target_threshold {
-            let referrers = self.sampled.entry(hash).or_insert_with(|| Referrers::new(text));
-            referrers.add(is_first, id, item, holder);
+        self.totals.entry(hash).or_default().items += 1;
+        while self.totals.len() > TARGETS_COUNTED_MAX {
+            self.totals_threshold /= 2;
+            let threshold = self.totals_threshold;
+            self.totals.retain(|hash, _| *hash <= threshold);
         }
     }
 
-    /// Values whose items are compared: those of the pairs and those of the sampled targets.
-    pub fn wanted(&mut self) -> Vec<String> {
-        let mut wanted: BTreeSet<String> = self.pairs.iter().map(|pair| pair.value.clone()).collect();
-        wanted.extend(self.sampled.values().map(|referrers| referrers.value.clone()));
+    fn refer(
+        &mut self,
+        text: &str,
+        is_first: bool,
+        id: &str,
+        input: ItemInput<'_>,
+        holder: Option<Node<'_>>,
+    ) {
+        let hash = text_hash(text.as_bytes());
+        if hash <= self.target_threshold && !self.given_up.contains(&hash) {
+            self.outdated.insert(part_of(hash));
+            let referrers = self.sampled.entry(hash).or_insert_with(|| Referrers::new(text));
+            referrers.add(is_first, id, input, holder);
+        }
+    }
+
+    /// Items that may have gone or may be others than when they were added.
+    pub fn forget_referrers(&mut self, touched: &HashSet<u64>) {
+        let (outdated, given_up) = (&mut self.outdated, &mut self.given_up);
+        self.pairs.retain(|pair| {
+            let is_touched = touched.contains(&pair.number);
+            if is_touched {
+                outdated.insert(part_of(text_hash(pair.value.as_bytes())));
+            }
+            !is_touched
+        });
+        self.sampled.retain(|hash, referrers| {
+            let is_known = !referrers.may_have(touched);
+            if !is_known {
+                outdated.insert(part_of(*hash));
+                given_up.insert(*hash);
+            }
+            is_known
+        });
+    }
+
+    /// The same of items that are referred to.
+    pub fn forget_targets(&mut self, touched: &HashSet<u64>) {
+        let of_touched = self.targets.iter().filter(|(_, number)| touched.contains(number));
+        self.outdated.extend(of_touched.map(|(hash, _)| part_of(*hash)));
+    }
+
+    /// An item that is new, or a new version of one, in the container that is referred to.
+    pub fn follow_target(&mut self, input: ItemInput<'_>) {
+        let name = path::names(&self.candidate.key).pop().unwrap_or_default();
+        if let Some(value) = input.item.get(&name).and_then(Node::as_str) {
+            self.touched_targets.push((text_hash(value.as_bytes()), input.number));
+        }
+    }
+
+    /// After the last item that was followed. A value whose target is found only in a scan of all items is left out.
+    pub fn end_follow(&mut self, is_found_by_id: bool) {
+        let mut referred: HashSet<u64> =
+            self.pairs.iter().map(|pair| text_hash(pair.value.as_bytes())).collect();
+        referred.extend(self.sampled.keys());
+        for (hash, number) in std::mem::take(&mut self.touched_targets) {
+            if referred.contains(&hash) {
+                self.targets.insert(hash, number);
+                self.outdated.insert(part_of(hash));
+            }
+        }
+        let targets = &self.targets;
+        let is_known = |pair: &Pair| targets.contains_key(&text_hash(pair.value.as_bytes()));
+        self.pairs.retain(|pair| !pair.is_new || is_found_by_id || is_known(pair));
+        self.pairs.iter_mut().for_each(|pair| pair.is_new = false);
+    }
+
+    /// Values whose items are compared: those of the pairs and those of the sampled targets, of all outdated parts.
+    pub fn lookup(&mut self, number: usize) -> Lookup {
+        let is_wanted = |value: &&String| self.outdated.contains(&part_of(text_hash(value.as_bytes())));
+        let pairs = self.pairs.iter().map(|pair| &pair.value);
+        let sampled = self.sampled.values().map(|referrers| &referrers.value);
+        let wanted: BTreeSet<String> = pairs.chain(sampled).filter(is_wanted).cloned().collect();
         self.wanted = wanted.into_iter().collect();
         for (number, pair) in self.pairs.iter().enumerate() {
-            self.by_value.entry(pair.value.clone()).or_default().push(number);
+            if self.outdated.contains(&part_of(text_hash(pair.value.as_bytes()))) {
+                self.by_value.entry(pair.value.clone()).or_default().push(number);
+            }
         }
-        self.wanted.clone()
+        for part in std::mem::take(&mut self.outdated) {
+            self.parts[part] = Compared::default();
+        }
+        let known = |value: &String| self.targets.get(&text_hash(value.as_bytes())).copied();
+        Lookup {
+            number,
+            container: self.candidate.to.clone(),
+            key: self.candidate.key.clone(),
+            items: self.wanted.iter().map(known).collect(),
+            values: self.wanted.clone(),
+        }
     }
 
     pub fn compare(&mut self, value: usize, found: Option<Found<'_>>, target: Option<&ContainerDefinition>) {
         let Some(value) = self.wanted.get(value) else { return };
+        let hash = text_hash(value.as_bytes());
         let numbers = self.by_value.get(value).map_or(&[] as &[usize], Vec::as_slice);
         let pairs: Vec<&Pair> = numbers.iter().map(|number| &self.pairs[*number]).collect();
-        self.compared.pairs += pairs.len() as u64;
+        let (part, measured) = (&mut self.parts[part_of(hash)], &mut self.measured);
         let Some(found) = found else {
-            self.compared.dangling += pairs.len() as u64;
-            for pair in pairs.iter().take(EXAMPLES) {
-                keep_example(&mut self.compared.dangling_examples, &pair.example);
-            }
+            self.targets.remove(&hash);
+            part.dangle(&pairs);
             return;
         };
+        self.targets.insert(hash, found.number);
         let values = TargetValues::of(found.item);
-        self.compared.measure(&pairs, &found, target);
-        for pair in &pairs {
-            self.compared.copies(pair, &values, &self.sibling_names);
-        }
-        self.compared.routes(&pairs, &found, value);
-        if let Some(referrers) = self.sampled.get(&text_hash(value.as_bytes())) {
+        measured.add(&pairs, (&found, &values), value, target);
+        part.compare(&pairs, &values, &self.sibling_names, measured);
+        if let Some(referrers) = self.sampled.get(&hash) {
             let example = example_of(&found);
-            self.compared.counts(referrers, &values, &example);
-            self.compared.mirrors(referrers, &values, &example);
+            part.count(referrers, &values, &example, measured);
+            part.mirror(referrers, &values, &example);
         }
+    }
+
+    /// Everything was compared.
+    pub fn end_compare(&mut self) {
+        (self.wanted, self.by_value) = Default::default();
+    }
+
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        const PAIR_BYTES: usize = 250;
+        const REFERRER_BYTES: usize = 40;
+        const ENTRY_BYTES: usize = 32;
+        const PART_BYTES: usize = 2_000;
+        let referrers: usize = self.sampled.values().map(|own| own.numbers.len() + 8).sum();
+        let entries = self.totals.len() + self.targets.len() + self.given_up.len();
+        let pairs = self.pairs.len() * PAIR_BYTES + referrers * REFERRER_BYTES;
+        pairs + entries * ENTRY_BYTES + PARTS * PART_BYTES
     }
 
     pub fn finish(&self) -> Option<ReferenceProfile> {
         let mut per_target = Histogram::default();
         self.totals.values().for_each(|totals| per_target.add(totals.items as f64));
         let alone = self.totals.values().filter(|totals| totals.items == 1).count();
-        let compared = &self.compared;
+        let mut compared = Compared::default();
+        self.parts.iter().for_each(|part| compared.merge(part));
+        let above = path::parent(&self.candidate.path);
         Some(ReferenceProfile {
             path: self.candidate.path.clone(),
             type_name: self.candidate.type_name.clone(),
@@ -263,88 +365,17 @@ impl Pairs {
             per_target: per_target.summary(),
             exclusive: alone as f64 / self.totals.len().max(1) as f64,
             declared: None,
-            copies: self.copies(),
-            counts: self.counts(),
-            mirror: self.mirror(),
+            copies: compared.copies(&self.measured, above, &self.sibling_names),
+            counts: compared.counts(&self.measured),
+            mirror: compared.best_mirror(),
             named: self.candidate.named,
-            route: self.route(),
-            target_bytes: compared.target_bytes.summary().mean,
-            target_values: compared.target_values.summary().mean,
-            together_p95: compared.together.summary().p95,
+            route: self.measured.route(above, &self.sibling_names),
+            target_bytes: self.measured.target_bytes.summary().mean,
+            target_values: self.measured.target_values.summary().mean,
+            together_p95: self.measured.together.summary().p95,
             example: self.example.clone(),
-            dangling_examples: compared.dangling_examples.clone(),
+            dangling_examples: compared.dangling_examples,
         })
-    }
-
-    /// For each path beside the reference the target's path that it equals most often.
-    fn copies(&self) -> Vec<CopyProfile> {
-        let above = path::parent(&self.candidate.path);
-        let mut copies = Vec::new();
-        for (number, name) in self.sibling_names.iter().enumerate() {
-            let pairs = self.compared.sibling_pairs.get(&number).copied().unwrap_or_default();
-            let of_sibling = self.compared.copies.iter().filter(|((sibling, _), _)| *sibling == number);
-            let varied = of_sibling.filter(|((_, of), _)| self.has_many_values(of));
-            let best = varied.max_by_key(|((_, of), equal)| {
-                let same_name = path::names(of).last() == Some(name);
-                (equal.equal, same_name, std::cmp::Reverse(of.clone()))
-            });
-            if let Some(((_, of), equal)) = best
-                && equal.equal as f64 >= COPY_EQUAL_MIN * pairs as f64
-            {
-                copies.push(CopyProfile {
-                    path: path::join(above, name),
-                    of: of.clone(),
-                    pairs,
-                    equal: equal.equal,
-                    unequal_examples: equal.unequal.clone(),
-                });
-            }
-        }
-        copies
-    }
-
-    fn has_many_values(&self, of: &str) -> bool {
-        self.compared.target_distinct.get(of).is_some_and(|values| values.len() >= DISTINCT_MIN)
-    }
-
-    /// The best measure for each number of the targets.
-    fn counts(&self) -> Vec<CountProfile> {
-        let mut best: BTreeMap<&str, (&Measure, &Equal)> = BTreeMap::new();
-        for (measure, equal) in &self.compared.counts {
-            let values = self.compared.count_values.get(measure).map_or(0, HashSet::len);
-            let enough =
-                values >= COUNT_VALUES_MIN && equal.equal as f64 >= COUNT_EQUAL_MIN * equal.cases as f64;
-            let known = best.get(measure.path.as_str());
-            if enough && known.is_none_or(|(_, known)| equal.equal > known.equal) {
-                best.insert(&measure.path, (measure, equal));
-            }
-        }
-        best.into_values().map(|(measure, equal)| count_profile(measure, equal)).collect()
-    }
-
-    fn mirror(&self) -> Option<MirrorProfile> {
-        let (path, best) = self.compared.mirrors.iter().max_by_key(|(_, equal)| equal.equal)?;
-        let enough = best.equal as f64 >= MIRROR_EQUAL_MIN * best.cases as f64 && best.equal > 0;
-        enough.then(|| MirrorProfile {
-            path: path.clone(),
-            targets: best.cases,
-            equal: best.equal,
-            unequal_examples: best.unequal.clone(),
-        })
-    }
-
-    /// For each level of the target's key the path beside the reference, or `""` for the reference itself.
-    fn route(&self) -> Option<Vec<String>> {
-        let above = path::parent(&self.candidate.path);
-        let level = |found: &HashMap<Option<usize>, u64>| {
-            let (sibling, _) = found
-                .iter()
-                .filter(|(_, count)| **count as f64 >= ROUTE_EQUAL_MIN * self.compared.routed as f64)
-                .min_by_key(|(sibling, _)| **sibling)?;
-            Some(sibling.map_or(String::new(), |number| path::join(above, &self.sibling_names[number])))
-        };
-        (self.compared.routed > 0)
-            .then(|| self.compared.routes.iter().map(level).collect::<Option<Vec<_>>>())?
     }
 }
 
@@ -355,24 +386,37 @@ impl Referrers {
             items: 0,
             references: 0,
             ids: BTreeSet::new(),
+            numbers: Vec::new(),
             item_sums: BTreeMap::new(),
             reference_sums: BTreeMap::new(),
         }
     }
 
-    fn add(&mut self, is_first: bool, id: &str, item: Node<'_>, holder: Option<Node<'_>>) {
+    fn add(&mut self, is_first: bool, id: &str, input: ItemInput<'_>, holder: Option<Node<'_>>) {
         self.references += 1;
         if let Some(holder) = holder {
             add_numbers(&mut self.reference_sums, holder);
         }
         if is_first {
             self.items += 1;
-            add_numbers(&mut self.item_sums, item);
+            add_numbers(&mut self.item_sums, input.item);
             if self.ids.len() < REFERRERS_MAX {
                 self.ids.insert(text_hash(id.as_bytes()));
+                self.numbers.push(input.number);
             }
         }
     }
+
+    /// Not all of them are told apart where there are many.
+    fn may_have(&self, touched: &HashSet<u64>) -> bool {
+        let is_cut = self.items > self.numbers.len() as u64;
+        is_cut || self.numbers.iter().any(|number| touched.contains(number))
+    }
+}
+
+fn part_of(hash: u64) -> usize {
+    // The smallest hashes are those of the sampled targets: their low bits tell them apart.
+    (hash % PARTS as u64) as usize
 }
 
 fn add_numbers(sums: &mut BTreeMap<String, ExactSum>, object: Node<'_>) {
@@ -392,136 +436,8 @@ impl ExactSum {
         self.high = sum;
     }
 
-    fn equals(&self, value: f64) -> bool {
+    pub fn equals(&self, value: f64) -> bool {
         let sum = self.high + self.low;
         (sum - value).abs() <= SUM_TOLERANCE * sum.abs().max(1.0)
-    }
-}
-
-impl Compared {
-    fn measure(&mut self, pairs: &[&Pair], found: &Found<'_>, target: Option<&ContainerDefinition>) {
-        let bytes = found.item.json_len() as f64;
-        self.target_bytes.add(bytes);
-        if let Some(target) = target {
-            self.target_values.add(target.indexing.indexed_values(found.item) as f64);
-        }
-        pairs.iter().for_each(|pair| self.together.add(pair.bytes as f64 + bytes));
-    }
-
-    fn copies(&mut self, pair: &Pair, values: &TargetValues, names: &[String]) {
-        for scalar in &values.scalars {
-            let distinct = self.target_distinct.entry(scalar.path.clone()).or_default();
-            if distinct.len() < DISTINCT_KEPT {
-                distinct.insert(scalar.hash);
-            }
-        }
-        for (sibling, hash) in &pair.siblings {
-            *self.sibling_pairs.entry(*sibling).or_default() += 1;
-            for scalar in &values.scalars {
-                let is_equal = scalar.hash == *hash;
-                let key = (*sibling, scalar.path.clone());
-                let same_name = path::names(&scalar.path).last() == names.get(*sibling);
-                if !is_equal && !same_name && !self.copies.contains_key(&key) {
-                    continue;
-                }
-                let equal = self.copies.entry(key).or_default();
-                equal.note(is_equal, &pair.example);
-            }
-        }
-    }
-
-    fn routes(&mut self, pairs: &[&Pair], found: &Found<'_>, value: &str) {
-        let components = &found.partition_key.0;
-        self.routes.resize_with(components.len(), HashMap::new);
-        for pair in pairs {
-            self.routed += 1;
-            for (component, route) in components.iter().zip(&mut self.routes) {
-                let text = component.to_value();
-                if text.as_str() == Some(value) {
-                    *route.entry(None).or_default() += 1;
-                }
-                let Some(text) = text.as_str() else { continue };
-                let hash = text_hash(text.as_bytes());
-                for (sibling, own) in &pair.siblings {
-                    if *own == hash {
-                        *route.entry(Some(*sibling)).or_default() += 1;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Of targets with two referrers or more: their numbers against how many there are, and against their sums.
-    fn counts(&mut self, referrers: &Referrers, values: &TargetValues, example: &ItemExample) {
-        if referrers.items < 2 {
-            return;
-        }
-        for scalar in &values.scalars {
-            let Some(number) = scalar.number else { continue };
-            let mut note = |of: What, is_equal: bool| {
-                let measure = Measure { path: scalar.path.clone(), of };
-                let distinct = self.count_values.entry(measure.clone()).or_default();
-                if distinct.len() < DISTINCT_KEPT {
-                    distinct.insert(scalar.hash);
-                }
-                self.counts.entry(measure).or_default().note(is_equal, example);
-            };
-            note(What::Items, number == referrers.items as f64);
-            if referrers.references != referrers.items {
-                note(What::References, number == referrers.references as f64);
-            }
-            for (name, sum) in &referrers.item_sums {
-                note(What::SumOfItems(name.clone()), sum.equals(number));
-            }
-            for (name, sum) in &referrers.reference_sums {
-                note(What::SumOfReferences(name.clone()), sum.equals(number));
-            }
-        }
-    }
-
-    fn mirrors(&mut self, referrers: &Referrers, values: &TargetValues, example: &ItemExample) {
-        for (path, set) in &values.sets {
-            let equal = self.mirrors.entry(path.clone()).or_default();
-            equal.note(*set == referrers.ids, example);
-        }
-    }
-}
-
-impl Equal {
-    fn note(&mut self, is_equal: bool, example: &ItemExample) {
-        self.cases += 1;
-        self.equal += u64::from(is_equal);
-        if !is_equal {
-            keep_example(&mut self.unequal, example);
-        }
-    }
-}
-
-fn keep_example(examples: &mut Vec<ItemExample>, example: &ItemExample) {
-    if examples.len() < EXAMPLES && !examples.contains(example) {
-        examples.push(example.clone());
-    }
-}
-
-fn example_of(found: &Found<'_>) -> ItemExample {
-    let id = found.item.get("id").and_then(Node::as_str).unwrap_or_default().to_owned();
-    ItemExample { id, partition_key: found.partition_key.clone() }
-}
-
-fn count_profile(measure: &Measure, equal: &Equal) -> CountProfile {
-    let (op, value, references) = match &measure.of {
-        What::Items => ("count", None, false),
-        What::References => ("count", None, true),
-        What::SumOfItems(name) => ("sum", Some(name.clone()), false),
-        What::SumOfReferences(name) => ("sum", Some(name.clone()), true),
-    };
-    CountProfile {
-        path: measure.path.clone(),
-        op,
-        value,
-        references,
-        targets: equal.cases,
-        equal: equal.equal,
-        unequal_examples: equal.unequal.clone(),
     }
 }

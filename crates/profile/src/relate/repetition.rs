@@ -87,6 +87,13 @@ impl RepetitionScan {
         }
     }
 
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        const GROUP_BYTES: usize = 64;
+        const PROPERTY_BYTES: usize = 90;
+        self.groups.len() * (GROUP_BYTES + self.properties.len() * PROPERTY_BYTES) + self.bytes.held_bytes()
+    }
+
     pub fn add(&mut self, input: ItemInput<'_>) {
         for place in places(input.item, &self.names) {
             if place.value.kind() == Kind::Object {

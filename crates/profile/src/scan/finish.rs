@@ -1,5 +1,7 @@
 //! From a scan to the structural half of a profile.
 
+use std::borrow::Cow;
+
 use quire_resource::IndexingPolicy;
 
 use crate::path;
@@ -9,9 +11,9 @@ use crate::profile::{
 };
 use crate::sketch::DistinctSample;
 
-use super::Scan;
 use super::node::{NAMES_MAX, PathStats};
 use super::tree::TypeScan;
+use super::{PATHS_MAX, Scan, TypeScans};
 
 /// Share of ids that decides what they look like.
 const ID_FORM_MIN: f64 = 0.9;
@@ -36,13 +38,13 @@ pub(crate) struct ValueSample {
 }
 
 impl Scan {
-    pub fn finish(mut self, revision: u64, generated_ms: u64, partitions: u32) -> ScanResult {
+    /// What was taken in until now; more may follow.
+    pub fn finish(&self, revision: u64, generated_ms: u64, partitions: u32) -> ScanResult {
         let discriminator = self.survey.discriminator();
         let separated = !self.survey.separators().is_empty();
         let used = self.discriminator.as_deref().map(|name| path::join("", name));
-        if used != discriminator.as_ref().map(|found| found.path.clone()) {
-            self.join_types();
-        }
+        let is_used = used == discriminator.as_ref().map(|found| found.path.clone());
+        let types = if is_used { Cow::Borrowed(&self.types) } else { Cow::Owned(self.joined_types()) };
         let key_path = self.definition.partition_key.paths.first().map_or(String::new(), pointer_of);
         let scale = (self.items as f64 / self.scanned.max(1) as f64).max(1.0);
         let risky = self.risky_ids as f64 / self.scanned.max(1) as f64;
@@ -51,44 +53,38 @@ impl Scan {
             revision,
             generated_ms,
             partitions,
-            items: ItemCounts {
-                count: self.items.max(0) as u64,
-                scanned: self.scanned,
-                bytes: self.bytes.max(0) as u64,
-            },
+            items: ItemCounts { count: self.items, scanned: self.scanned, bytes: self.bytes },
             size: self.size.summary(),
             depth: self.depth.summary(),
             discriminator,
             separated,
-            types: self
-                .types
+            types: types
                 .iter()
                 .map(|(name, types)| finish_type(name, types, &self.definition.indexing))
                 .collect(),
             clusters: self.survey.clusters(),
-            partition_key: self.keys.finish(key_path, self.size.sum() as u64, scale),
+            partition_key: self.keys.finish(key_path, self.scanned_bytes, scale),
             repetition: Vec::new(),
             references: Vec::new(),
             risky_ids: risky,
-            risky_id_examples: std::mem::take(&mut self.risky_examples),
+            risky_id_examples: self.risky_examples.clone(),
             ids: id_form(self.id_forms, self.scanned),
+            followed: None,
             workload: Default::default(),
         };
-        let samples = self.samples();
-        ScanResult { profile, ids: self.ids, samples }
+        let samples = self.samples(&types);
+        ScanResult { profile, ids: self.ids.clone(), samples }
     }
 
-    fn join_types(&mut self) {
-        let mut all = TypeScan::default();
-        for types in std::mem::take(&mut self.types).into_values() {
-            all.merge(&types, &mut self.paths_left);
-        }
-        self.types.insert(None, all);
+    fn joined_types(&self) -> TypeScans {
+        let (mut all, mut left) = (TypeScan::default(), PATHS_MAX);
+        self.types.values().for_each(|types| all.merge(types, &mut left));
+        TypeScans::from([(None, all)])
     }
 
-    fn samples(&self) -> Vec<ValueSample> {
+    fn samples(&self, types: &TypeScans) -> Vec<ValueSample> {
         let mut samples = Vec::new();
-        for (type_name, types) in &self.types {
+        for (type_name, types) in types {
             types.for_each(&mut |path, stats| {
                 let Some(values) = &stats.sample else { return };
                 let distinct = stats.distinct.estimate();
@@ -139,7 +135,7 @@ fn id_form(forms: [u64; 3], items: u64) -> IdForm {
 fn finish_type(name: &Option<String>, types: &TypeScan, policy: &IndexingPolicy) -> TypeProfile {
     let mut profile = TypeProfile {
         name: name.clone(),
-        count: types.items,
+        count: types.items - types.versions,
         bytes: types.bytes,
         size: types.size.summary(),
         depth: types.depth.summary(),

@@ -122,6 +122,14 @@ impl KeyScan {
         }
     }
 
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        const TOTAL_BYTES: usize = 48;
+        const HEAVY_BYTES: usize = 32;
+        let sketches = self.distinct.held_bytes() + self.order.len() * super::TEXT_ENTRY_BYTES;
+        self.totals.keys.len() * TOTAL_BYTES + HEAVY_MAX * HEAVY_BYTES + sketches
+    }
+
     /// `scale` is how many items stand behind each that was scanned.
     pub fn finish(&self, path: String, scanned_bytes: u64, scale: f64) -> KeyProfile {
         let (items, bytes) = self.largest();

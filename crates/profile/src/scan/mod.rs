@@ -1,7 +1,8 @@
 //! Structure of items: one pass over a container.
 //!
 //! Memory is bounded: at most [`PATHS_MAX`] paths over all types, 200 names of one object, sketches of fixed size for each.
-//! The follower only adds: what a change took away stays in the sketches until the next full scan. Counts and bytes stay exact.
+//! Following only adds: what a change took away stays in the sketches until the next full scan. Counts and bytes stay exact, for
+//! the caller knows them ([`Scan::set_total`]).
 
 mod finish; // from a scan to a profile
 mod keys; // partition keys
@@ -33,12 +34,19 @@ const TYPES_MAX: usize = 50;
 /// Ids for the overlap with other containers' values.
 const IDS_SAMPLED: usize = 4_096;
 const RISKY_EXAMPLES: usize = 3;
+/// Of an entry of a sample of texts, about.
+pub(crate) const TEXT_ENTRY_BYTES: usize = 100;
 /// Share of changed items after which a new scan is due.
 const REFRESH_SHARE: f64 = 0.1;
+
+/// By value of the discriminator.
+type TypeScans = BTreeMap<Option<String>, TypeScan>;
 
 /// One item, as the caller has it.
 #[derive(Clone, Copy)]
 pub struct ItemInput<'a> {
+    /// Names the item among those of its container, whatever becomes of its id.
+    pub number: u64,
     pub item: Node<'a>,
     pub partition_key: &'a PartitionKey,
     /// Of its JSON, as charges count it.
@@ -54,7 +62,7 @@ pub struct Scan {
     /// Top-level name of the discriminator that the survey found.
     discriminator: Option<String>,
     survey: Survey,
-    types: BTreeMap<Option<String>, TypeScan>,
+    types: TypeScans,
     paths_left: usize,
     keys: KeyScan,
     size: Histogram,
@@ -63,10 +71,13 @@ pub struct Scan {
     id_forms: [u64; 3],
     risky_ids: u64,
     risky_examples: Vec<ItemExample>,
+    /// Items, whatever the number of their versions that were followed.
     scanned: u64,
+    scanned_bytes: u64,
     /// Exact, also when only a sample was scanned.
-    items: i64,
-    bytes: i64,
+    items: u64,
+    bytes: u64,
+    /// Changes since the scan.
     followed: u64,
 }
 
@@ -89,6 +100,7 @@ impl Scan {
             risky_ids: 0,
             risky_examples: Vec::new(),
             scanned: 0,
+            scanned_bytes: 0,
             items: 0,
             bytes: 0,
             followed: 0,
@@ -97,44 +109,70 @@ impl Scan {
 
     pub fn add(&mut self, input: ItemInput<'_>) {
         self.items += 1;
-        self.bytes += input.bytes as i64;
+        self.bytes += input.bytes;
         self.take_in(input);
     }
 
-    /// A change after the scan: the item before and after it.
-    pub fn follow(&mut self, old_bytes: Option<u64>, new: Option<ItemInput<'_>>) {
+    /// A new item, or a new version of one, after the scan. Versions add to what is known of paths, and to nothing that is counted
+    /// by item.
+    pub fn follow(&mut self, input: ItemInput<'_>, is_new: bool) {
         self.followed += 1;
-        self.items += i64::from(new.is_some()) - i64::from(old_bytes.is_some());
-        self.bytes += new.map_or(0, |new| new.bytes as i64) - old_bytes.unwrap_or_default() as i64;
-        if let Some(new) = new {
-            self.take_in(new);
+        match is_new {
+            true => self.take_in(input),
+            false => self.take_in_version(input),
         }
+    }
+
+    /// An item went after the scan, or is not among the sampled ones.
+    pub fn follow_unseen(&mut self) {
+        self.followed += 1;
+    }
+
+    /// How many items there are after all that was followed.
+    pub fn set_total(&mut self, items: u64, bytes: u64) {
+        (self.items, self.bytes) = (items, bytes);
+    }
+
+    /// Changes that were followed since the scan.
+    pub fn followed(&self) -> u64 {
+        self.followed
     }
 
     /// What a scan of a sample did not see.
     pub fn not_scanned(&mut self, items: u64, bytes: u64) {
-        self.items += items as i64;
-        self.bytes += bytes as i64;
+        self.items += items;
+        self.bytes += bytes;
     }
 
-    /// So much has changed that a new scan is due.
-    pub fn needs_refresh(&self) -> bool {
-        self.followed as f64 >= REFRESH_SHARE * (self.items.max(1) as f64)
+    /// With so many further changes a new scan is due.
+    pub fn needs_refresh(&self, further: u64) -> bool {
+        (self.followed + further) as f64 >= REFRESH_SHARE * (self.items as f64)
     }
 
     fn take_in(&mut self, input: ItemInput<'_>) {
-        let id = input.item.get("id").and_then(Node::as_str).unwrap_or_default();
+        let id = id_of(input.item);
         let example = || ItemExample { id: id.to_owned(), partition_key: input.partition_key.clone() };
         self.scanned += 1;
+        self.scanned_bytes += input.bytes;
         self.survey.add(input.item);
-        self.size.add(input.bytes as f64);
         self.keys.add(input.partition_key, input.bytes, input.ts, &example);
         self.take_in_id(id, &example);
+        self.take_in_paths(input, true, &example);
+    }
+
+    fn take_in_version(&mut self, input: ItemInput<'_>) {
+        let id = id_of(input.item);
+        let example = || ItemExample { id: id.to_owned(), partition_key: input.partition_key.clone() };
+        self.take_in_paths(input, false, &example);
+    }
+
+    fn take_in_paths(&mut self, input: ItemInput<'_>, is_new: bool, example: &dyn Fn() -> ItemExample) {
         let kind = self.type_of(input.item);
         let mut left = self.paths_left;
         let of_type = self.types.entry(kind).or_default();
-        let depth = of_type.add(input, &mut left, &example);
+        let depth = of_type.add(input, is_new, &mut left, example);
         self.paths_left = left;
+        self.size.add(input.bytes as f64);
         self.depth.add(depth as f64);
     }
 
@@ -160,6 +198,12 @@ impl Scan {
         (self.types.len() < TYPES_MAX || self.types.contains_key(&known)).then_some(known)?
     }
 
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        let types: usize = self.types.values().map(TypeScan::held_bytes).sum();
+        types + self.keys.held_bytes() + self.survey.held_bytes() + self.ids.len() * TEXT_ENTRY_BYTES
+    }
+
     /// Joins what another scan with the same survey took in of the same container.
     pub fn merge(&mut self, other: &Scan) {
         self.survey.merge(&other.survey);
@@ -175,8 +219,13 @@ impl Scan {
         self.risky_examples.extend(other.risky_examples.iter().cloned());
         self.risky_examples.truncate(RISKY_EXAMPLES);
         self.scanned += other.scanned;
+        self.scanned_bytes += other.scanned_bytes;
         self.items += other.items;
         self.bytes += other.bytes;
         self.followed += other.followed;
     }
+}
+
+fn id_of(item: Node<'_>) -> &str {
+    item.get("id").and_then(Node::as_str).unwrap_or_default()
 }

@@ -193,6 +193,20 @@ impl PathStats {
         self.set = set;
     }
 
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        const ENTRY_BYTES: usize = 32;
+        let sample = self.sample.as_ref().map_or(0, DistinctSample::len) * super::TEXT_ENTRY_BYTES;
+        let text =
+            self.text.as_ref().map_or(0, |text| text.length.held_bytes() + text.blob_length.held_bytes());
+        let array = self.array.as_ref().map_or(0, |array| array.length.held_bytes());
+        let names = self.wide.as_ref().map_or(0, |wide| wide.names.held_bytes());
+        let frequent = self.frequent.as_ref().map_or(0, HashMap::len);
+        let siblings: usize = self.siblings.values().flatten().map(HashMap::len).sum();
+        let entries = (self.names.len() + frequent + 2 * siblings) * ENTRY_BYTES;
+        size_of::<PathStats>() + self.distinct.held_bytes() + sample + text + array + names + entries
+    }
+
     pub fn distinct_kinds(&self) -> usize {
         self.kinds.named().iter().filter(|(name, count)| *name != "null" && *count > 0).count()
     }

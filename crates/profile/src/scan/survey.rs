@@ -122,6 +122,14 @@ impl Survey {
         }
     }
 
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        const NAME_BYTES: usize = 32;
+        let names: usize = self.signatures.keys().map(|names| names.len() * NAME_BYTES).sum();
+        let values = self.candidates.values().flatten().flat_map(BTreeMap::values);
+        names + values.map(|counts| (counts.len() + 2) * NAME_BYTES).sum::<usize>()
+    }
+
     /// Groups of similar sets of names, largest first.
     pub fn clusters(&self) -> Vec<ShapeCluster> {
         let groups = self.groups();

@@ -38,6 +38,12 @@ impl TimeScan {
         }
     }
 
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        const ENTRY_BYTES: usize = 32;
+        self.paths.values().map(|series| series.last.len() * ENTRY_BYTES + series.gaps.held_bytes()).sum()
+    }
+
     pub fn merge(&mut self, other: &TimeScan) {
         for (name, series) in &other.paths {
             let own = self.paths.entry(name.clone()).or_default();

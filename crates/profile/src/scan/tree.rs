@@ -18,7 +18,10 @@ const ROOT: u32 = 0;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct TypeScan {
+    /// Items, and versions of items that were followed.
     pub items: u64,
+    /// Of those, versions of items that were there before.
+    pub versions: u64,
     pub bytes: u64,
     pub size: Histogram,
     pub depth: Histogram,
@@ -43,6 +46,7 @@ impl TypeScan {
     pub fn add(
         &mut self,
         input: ItemInput<'_>,
+        is_new: bool,
         left: &mut usize,
         example: &dyn Fn() -> ItemExample,
     ) -> usize {
@@ -55,7 +59,10 @@ impl TypeScan {
         let mut walk = Walk { left, example, item_number: self.items, depth: 0, depth_max: 0 };
         self.node(ROOT, input.item, &mut walk);
         let depth = walk.depth_max;
-        self.times.add(input);
+        match is_new {
+            true => self.times.add(input),
+            false => self.versions += 1,
+        }
         self.note_examples(input.bytes, depth, example);
         depth
     }
@@ -159,6 +166,7 @@ impl TypeScan {
             self.nodes.push(PathStats::default());
         }
         self.items += other.items;
+        self.versions += other.versions;
         self.bytes += other.bytes;
         self.size.merge(&other.size);
         self.depth.merge(&other.depth);
@@ -198,6 +206,11 @@ impl TypeScan {
                 self.merge_node(own, other, child, left);
             }
         }
+    }
+
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.times.held_bytes() + self.nodes.iter().map(PathStats::held_bytes).sum::<usize>()
     }
 
     /// Every path with its statistics, parents first.

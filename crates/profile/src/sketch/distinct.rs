@@ -41,6 +41,15 @@ impl Distinct {
         }
     }
 
+    /// About how much memory it holds.
+    pub fn held_bytes(&self) -> usize {
+        const ENTRY_BYTES: usize = 18;
+        match self {
+            Distinct::Exact(seen) => seen.capacity() * ENTRY_BYTES,
+            Distinct::Sketch(_) => 1 << LG_REGISTERS,
+        }
+    }
+
     pub fn merge(&mut self, other: &Distinct) {
         match (&mut *self, other) {
             (_, Distinct::Exact(seen)) => seen.iter().for_each(|hash| self.add(*hash)),

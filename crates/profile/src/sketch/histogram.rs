@@ -108,6 +108,15 @@ impl Histogram {
         self.sum += other.sum;
     }
 
+    /// About how much memory it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        const ENTRY_BYTES: usize = 24;
+        match &self.values {
+            Values::Exact(values) => values.len() * ENTRY_BYTES,
+            Values::Digest(_) => usize::from(COMPRESSION) * 5 * 16,
+        }
+    }
+
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,0 +1,197 @@
+//! Brings a profile up to date: looks at the items that writers touched since it was built, and at nothing else.
+//!
+//! A profile of which a tenth of the items has changed, or whose containers are others now, is built anew. What a change took away
+//! stays in the sketches until then, and the profile says how many changes there were since which moment. Items and bytes are
+//! counted exactly, and referrers that changed or whose targets did are compared as they are.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use quire_model::Model;
+use quire_profile::Followed;
+
+use super::build::{BuiltProfile, ProfileView, Scanned, Source, item_input, now_ms, sample_hash};
+use super::lookups::answer_known;
+use super::retained::{Retained, totals_in};
+use crate::api::EngineError;
+use crate::catalog::Container;
+use crate::runtime::Shared;
+use crate::runtime::touched::Notes;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, ITEMS};
+
+/// A profile that is being brought up to date.
+pub(crate) struct ProfileFollow {
+    database: String,
+    view: ProfileView,
+    retained: Retained,
+    touched: Vec<Touched>,
+    next: usize,
+    /// For the next refresh, by container: see [`RetainedSource`](super::retained::RetainedSource).
+    reached: Vec<HashMap<u32, u64>>,
+    taken: Vec<HashMap<u64, u64>>,
+    now_ms: u64,
+}
+
+struct Touched {
+    /// The number of its container among the sources.
+    place: usize,
+    rid: u64,
+    is_new: bool,
+}
+
+impl ProfileFollow {
+    /// `None` where the profile is to be built anew.
+    pub fn start(
+        shared: &Arc<Shared>,
+        database: &str,
+        containers: Vec<Arc<Container>>,
+        mut retained: Retained,
+    ) -> Result<Option<ProfileFollow>, EngineError> {
+        if !retained.is_of(&containers) {
+            return Ok(None);
+        }
+        // Before the notes are taken: what is committed later may not be among them.
+        let reached: Vec<HashMap<u32, u64>> =
+            containers.iter().map(|own| lsns(own)).collect::<Result<_, _>>()?;
+        let Some(notes) = retained.take_notes() else { return Ok(None) };
+        if containers.iter().any(|own| own.partitions.settle_prepared().is_err()) {
+            return Ok(None);
+        }
+        let view = view(shared, containers, &retained)?;
+        let hides_keys = view.sources.iter().any(|source| source.moment.hides_keys());
+        if hides_keys || view.sources.iter().any(|source| source.container.partitions.is_moved()) {
+            return Ok(None);
+        }
+        let touched = retained.begin(&view, notes);
+        let taken = reached.iter().map(|_| HashMap::new()).collect();
+        let (database, now_ms) = (database.to_owned(), now_ms(shared));
+        Ok(Some(ProfileFollow { database, view, retained, touched, next: 0, reached, taken, now_ms }))
+    }
+
+    /// Looks at some more items; true when that was the last of them.
+    pub fn step(&mut self, items_max: usize) -> Result<bool, EngineError> {
+        let end = self.touched.len().min(self.next + items_max);
+        for at in self.next..end {
+            self.look(at)?;
+        }
+        self.next = end;
+        if end < self.touched.len() {
+            return Ok(false);
+        }
+        self.end()?;
+        Ok(true)
+    }
+
+    /// Items that were looked at, and all that there are to look at.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.next as u64, self.touched.len() as u64)
+    }
+
+    fn look(&mut self, at: usize) -> Result<(), EngineError> {
+        let Touched { place, rid, is_new } = self.touched[at];
+        let source = &self.view.sources[place];
+        let retained = &mut self.retained.sources[place];
+        let bytes = self.view.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
+        let row = bytes.as_deref().map(Row::parse).transpose()?;
+        let Some(row) = row.filter(|row| !source.container.is_gone(row, &source.moment)) else {
+            retained.scan.follow_unseen();
+            return Ok(());
+        };
+        let (item, partition_key) = (row.node()?, row.partition_key()?);
+        let input = item_input(rid, &row, item, &partition_key);
+        let (is_sampled, is_known) = (sample_hash(rid) <= retained.sampled_to, retained.has(rid, &row));
+        self.taken[place].insert(rid, row.stamp.lsn);
+        match is_sampled {
+            true if !is_known => retained.scan.follow(input, is_new),
+            false if !is_known => retained.scan.follow_unseen(),
+            _ => {}
+        }
+        if is_sampled {
+            // Also what is known: it has left the pairs.
+            self.retained.relations.follow(&source.container.definition.id, input, is_new && !is_known);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), EngineError> {
+        let relations = &mut self.retained.relations;
+        relations.end_follow();
+        let lookups = relations.target_lookups();
+        answer_known(&lookups, &self.view, relations)?;
+        relations.end_compare();
+        for (source, retained) in self.view.sources.iter().zip(&mut self.retained.sources) {
+            let (items, bytes) = totals_in(&*self.view.snapshot, &source.container)?;
+            retained.scan.set_total(items, bytes);
+        }
+        let reached = std::mem::take(&mut self.reached).into_iter().zip(std::mem::take(&mut self.taken));
+        for (retained, reached) in self.retained.sources.iter_mut().zip(reached) {
+            (retained.positions, retained.taken) = reached;
+        }
+        Ok(())
+    }
+
+    /// The profiles, without what was recorded, and what the next refresh goes on with.
+    pub fn finish(self, model: Option<&Model>) -> (BuiltProfile, Option<Retained>) {
+        let (view, retained) = (&self.view, self.retained);
+        let (mut results, mut followed) = (Vec::new(), Vec::new());
+        for (source, own) in view.sources.iter().zip(&retained.sources) {
+            let partitions = u32::try_from(source.container.partitions().len()).unwrap_or(u32::MAX);
+            results.push(own.scan.finish(0, self.now_ms, partitions));
+            let (since_ms, changes) = (retained.scanned_ms, own.scan.followed());
+            followed.push((changes > 0).then_some(Followed { since_ms, changes }));
+        }
+        let scanned = Scanned { results, followed, relations: &retained.relations };
+        let built = view.assemble(self.database, scanned, model, retained.scan_max);
+        (built, Some(retained))
+    }
+}
+
+impl Retained {
+    /// What was touched in each container; `None` where it is not known, or is too much.
+    fn take_notes(&self) -> Option<Vec<Notes>> {
+        let notes: Vec<Notes> =
+            self.sources.iter().map(|source| source.notes.take()).collect::<Option<_>>()?;
+        let is_due = self
+            .sources
+            .iter()
+            .zip(&notes)
+            .any(|(source, notes)| !notes.is_empty() && source.scan.needs_refresh(notes.len() as u64));
+        (!is_due).then_some(notes)
+    }
+
+    /// What is to be looked at, in the order of the items.
+    fn begin(&mut self, view: &ProfileView, notes: Vec<Notes>) -> Vec<Touched> {
+        let mut touched = Vec::new();
+        for (place, (source, notes)) in view.sources.iter().zip(notes).enumerate() {
+            let numbers: HashSet<u64> = notes.keys().copied().collect();
+            self.relations.begin_follow(&source.container.definition.id, &numbers);
+            touched.extend(notes.into_iter().map(|(rid, is_new)| Touched { place, rid, is_new }));
+        }
+        touched.sort_unstable_by_key(|touched| (touched.place, touched.rid));
+        touched
+    }
+}
+
+fn view(
+    shared: &Arc<Shared>,
+    containers: Vec<Arc<Container>>,
+    retained: &Retained,
+) -> Result<ProfileView, EngineError> {
+    // Before the snapshot: see `Container::moment`.
+    let before: Vec<_> =
+        containers.iter().map(|own| (own.partitions.deleted_keys(), own.positions())).collect();
+    let snapshot = shared.storage.snapshot()?;
+    let mut sources = Vec::new();
+    for ((container, (marks, positions)), own) in containers.into_iter().zip(before).zip(&retained.sources) {
+        let moment = container.moment_in(shared, &*snapshot, marks)?;
+        sources.push(Source { container, moment, positions, sampled_to: own.sampled_to });
+    }
+    Ok(ProfileView { sources, snapshot })
+}
+
+fn lsns(container: &Container) -> Result<HashMap<u32, u64>, EngineError> {
+    let lsn =
+        |partition: &Arc<crate::partition::Partition>| Ok((partition.layout.id, partition.sequencer.lsn()?));
+    container.partitions.all().iter().map(lsn).collect()
+}
