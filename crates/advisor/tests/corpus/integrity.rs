@@ -138,6 +138,11 @@ fn dangling() -> Vec<Case> {
         clean("seats: numbers that look like ids", &["dangling-references"], |db| {
             books(db, &Books { dangling: |number| number % 50 == 7, id: "", reference: "seat", ..RIGHT });
         }),
+        fires(
+            "books: an old name beside an id is no broken reference",
+            &[("stale-copies", "books", "/authorName")],
+            renamed,
+        ),
         clean("books: two missing authors", &["dangling-references"], |db| {
             books(db, &Books { dangling: |number| number % 200 == 7, ..RIGHT });
         }),
@@ -151,6 +156,31 @@ fn dangling() -> Vec<Case> {
             );
         }),
     ]
+}
+
+/// Every author has a name of their own; four have another one by now, which half of their books do not know.
+fn renamed(db: &mut Db) {
+    db.container("authors", "/id");
+    db.container("books", "/id");
+    for number in 0..80 {
+        db.add("authors", format!(r#"{{"id":"au-{number}","name":"Author {number}"}}"#));
+    }
+    for number in 0..400 {
+        let author = number % 80;
+        let is_old = author % 20 == 0 && number / 80 % 2 == 0;
+        let name = if is_old { format!("Once {author}") } else { format!("Author {author}") };
+        let title = words(number, 18);
+        db.add(
+            "books",
+            format!(
+                r#"{{"id":"bk{number}","title":"{title}","authorId":"au-{author}","authorName":"{name}"}}"#
+            ),
+        );
+    }
+    db.change("books", "bk1", &["/authorName"], 60);
+    db.change("books", "bk2", &["/title"], 200);
+    db.traffic("books", 1_500);
+    db.traffic("authors", 1_500);
 }
 
 /// Students and courses with each other's ids; `missing` leaves one out on the courses' side.

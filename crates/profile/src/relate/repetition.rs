@@ -26,6 +26,7 @@ pub(super) struct RepetitionScan {
     path: String,
     names: Vec<String>,
     key: String,
+    likeness: KeyLikeness,
     /// Of other properties; those with enough different values.
     properties: Vec<String>,
     keys: u64,
@@ -33,6 +34,15 @@ pub(super) struct RepetitionScan {
     groups: HashMap<u64, Group>,
     bytes: Histogram,
     example: Option<ItemExample>,
+}
+
+/// How much a property looks like what an object is known by, where two decide the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum KeyLikeness {
+    Number,
+    Text,
+    /// By its name.
+    Id,
 }
 
 #[derive(Default)]
@@ -78,6 +88,7 @@ impl RepetitionScan {
             path: object.path.clone(),
             names: path::names(&object.path),
             key: name(key),
+            likeness: KeyLikeness::of(&name(key), key),
             properties: others.take(PROPERTIES_MAX).map(|child| name(child)).collect(),
             keys: key.distinct,
             threshold: u64::MAX,
@@ -155,24 +166,39 @@ impl RepetitionScan {
     }
 }
 
+/// How many properties a key decides, and what it looks like.
+type Decides = (usize, KeyLikeness);
+
 /// For each path the key that decides most.
 pub(super) fn best(scans: &[RepetitionScan]) -> Vec<Repetition> {
-    let mut best: Vec<(usize, Repetition)> = Vec::new();
+    let mut best: Vec<(Decides, Repetition)> = Vec::new();
     for scan in scans {
         let decided = scan.decided();
         if decided.is_empty() {
             continue;
         }
         let found = scan.finish(&decided);
+        let decides = (decided.len(), scan.likeness);
         match best.iter_mut().find(|(_, own)| own.path == found.path) {
-            Some(own) if is_better(&found, decided.len(), own) => *own = (decided.len(), found),
+            Some(own) if is_better(&found, decides, own) => *own = (decides, found),
             Some(_) => {}
-            None => best.push((decided.len(), found)),
+            None => best.push((decides, found)),
         }
     }
     best.into_iter().map(|(_, found)| found).collect()
 }
 
-fn is_better(found: &Repetition, decided: usize, own: &(usize, Repetition)) -> bool {
-    (decided, found.identical) > (own.0, own.1.identical)
+fn is_better(found: &Repetition, decides: Decides, own: &(Decides, Repetition)) -> bool {
+    (decides, found.identical) > (own.0, own.1.identical)
+}
+
+impl KeyLikeness {
+    fn of(name: &str, key: &PathProfile) -> KeyLikeness {
+        let is_id = ["id", "Id", "ID", "key", "Key", "code", "Code"].iter().any(|end| name.ends_with(end));
+        match (is_id, key.kinds.number > 0) {
+            (true, _) => KeyLikeness::Id,
+            (false, true) => KeyLikeness::Number,
+            (false, false) => KeyLikeness::Text,
+        }
+    }
 }
