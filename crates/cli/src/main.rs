@@ -11,6 +11,7 @@ mod cert; // `quire cert`: a local authority and a certificate
 mod client; // a signed connection to a running server
 mod config; // settings, parsed once
 mod connect; // `quire connect`: connection string and first programs
+mod demo; // `quire demo`: examples with a day of workload
 mod emulator; // `quire emulator`: the well-known key, a certificate, a seed
 mod health; // `quire health`: whether a server is ready
 mod help; // `quire help`, completions, manual pages
@@ -112,6 +113,11 @@ enum Command {
   quire refactor list shop
   quire refactor undo shop r-1")]
     Refactor(refactor::RefactorArguments),
+    /// Make a database of examples with a day of workload
+    #[command(after_help = "Examples:
+  quire demo
+  quire demo --data quire-data     (no server has it open)")]
+    Demo(demo::DemoArguments),
     /// Ask a running server for a backup
     #[command(after_help = "Example:
   quire backup monday     (the server needs --backup-dir)")]
@@ -194,6 +200,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Profile(arguments) => return advise::profile(&arguments),
         Command::Advise(arguments) => return advise::advise(&arguments),
         Command::Refactor(arguments) => return refactor::run(&arguments),
+        Command::Demo(arguments) => return demo::run(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Emulator(arguments) => emulator::run(*arguments),
         Command::Query(arguments) => query::run(&arguments),

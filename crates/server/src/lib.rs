@@ -9,6 +9,7 @@ mod admin; // one file per resource below `/_quire/`
 mod auth; // who sent a request, and which access they have
 mod clock; // the machine's time
 mod config; // settings and limits
+pub mod demo; // demo data with a day of workload
 mod edge; // one request from its head to its answer
 mod handlers; // one file per resource of the protocol
 mod net; // listeners, connections, TLS, threads, the pool of blocking calls

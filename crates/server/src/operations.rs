@@ -401,6 +401,8 @@ CreateFault: POST Quire(["faults"]),                                            
 DeleteFaults: DELETE Quire(["faults"]),                                                         WriteServer, Memory => admin::faults::delete_all(call);
 DeleteFault: DELETE Quire(["faults", id]),                                                      WriteServer, Memory => admin::faults::delete(call, id);
 
+FillDemo: POST Quire(["demo"]),                                                                 WriteServer, Write => admin::demo::fill(call).await;
+
 ListJobs: GET Quire(["jobs"]),                                                                  ReadServer,  Read => admin::jobs::list(call).await;
 ReadJob: GET Quire(["jobs", id]),                                                               ReadServer,  Read => admin::jobs::read(call, id).await;
 PauseJob: POST Quire(["jobs", id, "pause"]),                                                    WriteServer, Write => admin::jobs::control(call, id, JobControl::Pause).await;

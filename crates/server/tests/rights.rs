@@ -97,6 +97,7 @@ const OPERATIONS: &str = "
 /_quire/faults                  POST    any                     write-server
 /_quire/faults                  DELETE  any                     write-server
 /_quire/faults/1                DELETE  any                     write-server
+/_quire/demo                    POST    any                     write-server
 /_quire/jobs                    GET     any                     read-server
 /_quire/jobs/j-1                GET     any                     read-server
 /_quire/jobs/j-1/pause          POST    any                     write-server

@@ -74,6 +74,15 @@ impl Server {
         }
     }
 
+    /// A request about the server as a whole.
+    pub fn post(&mut self, resource: &str, order: Object) -> Result<Value> {
+        let answer = self.send(Method::POST, &[resource], "", &[], Value::Object(order).to_json())?;
+        match answer.status {
+            409 => bail!("there is a database '{}' already", self.database),
+            _ => self.success(&answer),
+        }
+    }
+
     /// What a put would do. Where the estimates come from a job, they are waited for.
     pub fn dry_run(&mut self, body: String) -> Result<Value> {
         let headers = [("x-quire-dry-run", "true".to_owned())];

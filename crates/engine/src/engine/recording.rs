@@ -1,5 +1,7 @@
 //! What is recorded of requests.
 
+use std::sync::Arc;
+
 use quire_value::{Value, iso_date};
 
 use super::Engine;
@@ -33,6 +35,17 @@ impl Engine {
             let time_ms = u64::try_from(self.shared.clock.now_ms()).unwrap_or(0);
             self.shared.recorder.add(container.recorded_place(), time_ms, request);
         }
+    }
+
+    /// Requests that this engine has answered, as if they had been at other times (milliseconds since 1970): a day of demo data.
+    pub fn record_at(
+        &self,
+        requests: Vec<(Arc<Container>, u64, AnsweredRequest)>,
+    ) -> Result<(), EngineError> {
+        let requests = requests.into_iter();
+        let requests = requests
+            .map(|(container, time_ms, request)| (container.recorded_place().clone(), time_ms, request));
+        self.shared.recorder.take_in_answered(&*self.shared.storage, requests.collect())
     }
 
     /// What is recorded of a database, as JSON.

@@ -152,6 +152,18 @@ impl Recorder {
             *shard.dropped.entry(place.database).or_default() += 1;
             return;
         }
+        let record = self.record_for(place, time_ms, request, one_in.max(1));
+        shard.bytes += record.memory();
+        shard.records.push((place.database, place.container, record));
+    }
+
+    fn record_for(
+        &self,
+        place: &RecordedPlace,
+        time_ms: u64,
+        request: AnsweredRequest,
+        weight: u32,
+    ) -> Record {
         let AnsweredRequest { observed, .. } = request;
         let mut change = observed.change;
         if let Some(change) = &mut change {
@@ -169,7 +181,7 @@ impl Recorder {
                 refused: request.status == 400 && query.is_order_refused,
             })
         });
-        let record = Record {
+        Record {
             time_ms,
             action: request.action,
             container: Arc::clone(&place.name),
@@ -184,10 +196,27 @@ impl Recorder {
             partition_key: observed.partition_key,
             change,
             query,
-            weight: one_in.max(1),
-        };
-        shard.bytes += record.memory();
-        shard.records.push((place.database, place.container, record));
+            weight,
+        }
+    }
+
+    /// Takes in requests that were answered at times that the caller says, all of them.
+    pub fn take_in_answered(
+        &self,
+        storage: &dyn Storage,
+        requests: Vec<(RecordedPlace, u64, AnsweredRequest)>,
+    ) -> Result<(), EngineError> {
+        let _drained = self.drained.lock();
+        let mut waited = Shard::default();
+        for (place, time_ms, request) in requests {
+            let record = self.record_for(&place, time_ms, request, 1);
+            waited.records.push((place.database, place.container, record));
+        }
+        let taken_in = self.take_in(storage, waited, self.shapes.take_new());
+        if taken_in.is_err() {
+            self.shapes.clear();
+        }
+        taken_in
     }
 
     /// The number that all pages of an execution have.

@@ -21,6 +21,7 @@ mod reply; // how answers are written
 
 pub(crate) mod advice;
 pub(crate) mod authority;
+pub(crate) mod demo;
 pub(crate) mod endpoints; // those that the program around the server adds
 pub(crate) mod faults;
 pub(crate) mod health; // live and ready

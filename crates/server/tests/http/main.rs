@@ -11,6 +11,7 @@ mod client_headers;
 mod clients;
 mod containers;
 mod databases;
+mod demo;
 mod faults;
 mod follow;
 mod items;
