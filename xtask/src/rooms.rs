@@ -47,6 +47,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "integrity",
             "profiles",
             "refactorings",
+            "applies",
             "background",
             "engine",
             "maintenance",

@@ -25,6 +25,8 @@ pub struct Apply {
     pub steps: Vec<String>,
     /// Declarations that a refactoring needs first.
     pub link: Option<Value>,
+    /// Of a definition: the members that change, as they were. They are changed in the definition as it then is.
+    pub base: Option<Value>,
 }
 
 impl ApplyKind {
@@ -72,11 +74,14 @@ impl Case<'_> {
 
     pub fn replace_container(&self, member: &str, value: Value) -> Apply {
         let mut body = self.definition.json.clone();
+        let nothing = if value.as_array().is_some() { Value::Array(Vec::new()) } else { Value::Null };
+        let base = body.get(member).cloned().unwrap_or(nothing);
         body.set(member, value);
         let path = format!("/dbs/{}/colls/{}", self.database.database, self.name());
         Apply {
             kind: ApplyKind::Container,
             request: Some(("PUT", path, Value::from(body))),
+            base: Some(object([(member, base)])),
             ..Apply::default()
         }
     }

@@ -78,11 +78,16 @@ impl Finding {
                 ("body", body.clone()),
             ])
         });
-        object([
+        let mut json = Object::from_iter([
             ("kind", Value::from(apply.kind.name())),
             ("request", request),
             ("steps", list(apply.steps.iter().map(|step| Value::from(step.as_str())))),
-        ])
+        ]);
+        // For who applies it.
+        for (name, value) in [("link", &apply.link), ("base", &apply.base)] {
+            value.iter().for_each(|value| json.set(name, value.clone()));
+        }
+        Value::from(json)
     }
 }
 

@@ -89,10 +89,12 @@ fn a_database_is_profiled_and_advised_on() {
     assert!(code == 0 && said.contains("1  dismissed  dangling-references"), "{said}");
     let (code, said, _) = shop.run(&["advise", "shop", "--reopen", "1"]);
     assert!(code == 0 && said.ends_with("is open\n"), "{said}");
-    let (code, _, error) = shop.run(&["advise", "shop", "--apply", "1"]);
-    assert!(code != 0 && error.contains("Applying a finding of the kind 'model'"), "{error}");
-    let (code, _, error) = shop.run(&["advise", "shop", "--apply", "all", "--finish"]);
-    assert!(code != 0 && error.contains("1 of 1 findings were not applied"), "{error}");
+    let (code, said, error) = shop.run(&["advise", "shop", "--apply", "all", "--finish"]);
+    assert!(code == 0 && said.ends_with("declared orders-customer\n"), "{said}{error}");
+    let (code, said, error) = shop.run(&["advise", "shop", "--apply", "1"]);
+    assert!(code == 0 && said.ends_with("was declared already\n"), "{said}{error}");
+    let (code, said, _) = shop.run(&["advise", "shop"]);
+    assert!(code == 0 && said.starts_with("Nothing to say.\n"), "{said}");
     let (code, said, _) = shop.run(&["refactor", "list", "shop"]);
     assert!(code == 0 && said == "nothing is being refactored\n", "{said}");
     let (code, _, error) = shop.run(&["refactor", "undo", "shop", "r-1"]);
@@ -185,4 +187,54 @@ fn what_was_recorded_and_found_is_there_after_a_restart() {
     let data = kept.folder.path().join("data");
     let verified = Command::new(PROGRAM).args(["verify"]).arg(&data).output().expect("runs");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+/// Rule, container and path of each line of a list.
+fn listed(said: &str) -> Vec<Vec<String>> {
+    let lines = said.lines().skip(1).filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+    let words = |line: &str| line.split_whitespace().skip(2).take(3).map(str::to_owned).collect();
+    let mut all: Vec<Vec<String>> = lines.map(words).collect();
+    all.sort();
+    all
+}
+
+/// A directory is filled, served and advised on; what is declared is true then, and gone from the list.
+#[test]
+fn the_demo_is_advised_on_and_put_right() {
+    let kept = Kept { folder: tempfile::tempdir().expect("a directory") };
+    let data = kept.folder.path().join("data");
+    let demo = |more: &[&str]| {
+        let output = Command::new(PROGRAM).arg("demo").args(more).arg("--data").arg(&data).output();
+        output.expect("runs")
+    };
+    let filled = demo(&[]);
+    let said = String::from_utf8_lossy(&filled.stdout).into_owned();
+    assert!(filled.status.success() && said.starts_with("people         400 items\n"), "{said}");
+    assert!(said.contains("\na day of workload: "), "{said}");
+    let refused = demo(&["--quiet"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && error.contains("there is a database 'demo' already"), "{error}");
+    let shop = Shop { live: kept.start(&[]), _folder: tempfile::tempdir().expect("a directory") };
+    let (code, _, error) = shop.run(&["demo"]);
+    assert!(code != 0 && error.contains("there is a database 'demo' already"), "{error}");
+    let (code, said, error) = shop.run(&["advise", "demo"]);
+    assert_eq!(code, 0, "{error}");
+    let rules: Vec<String> = listed(&said).into_iter().map(|words| words[0].clone()).collect();
+    let six =
+        ["growing-references", "hot-copy", "join-items", "rollup-wrong", "stale-copies", "unbounded-array"];
+    assert_eq!(rules, six, "{said}");
+    for (rule, declared) in [
+        ("stale-copies", "declared books-authors, authors-on-books"),
+        ("rollup-wrong", "declared count-of-books"),
+    ] {
+        let (_, list, _) = shop.run(&["advise", "demo", "--json", "--rule", rule]);
+        let id = list.split(r#""id":""#).nth(1).and_then(|rest| rest.split('"').next()).expect("an id");
+        let (code, said, error) = shop.run(&["advise", "demo", "--apply", id, "--finish"]);
+        assert!(code == 0 && said.ends_with(&format!("{declared}\n")), "{said}{error}");
+    }
+    let (code, said, error) = shop.run(&["model", "check", "demo"]);
+    assert_eq!(code, 0, "{said}{error}");
+    let (_, said, _) = shop.run(&["advise", "demo"]);
+    assert!(!said.contains("stale-copies") && !said.contains("rollup-wrong"), "{said}");
+    assert_eq!(listed(&said).len(), 4, "{said}");
 }

@@ -5,6 +5,7 @@
 //! Not here: HTTP and its bodies (see `quire-server`), the choice of a storage (see `quire-cli`).
 
 mod api; // requests, answers, errors, charges
+mod applies; // findings that are applied
 mod background; // work that nobody waits for
 mod catalog; // databases, containers, scripts, users, permissions, keys, offers
 mod engine; // opening, closing, the control plane
@@ -40,7 +41,7 @@ pub use background::split::CannotSplit;
 pub use background::views::{ViewPosition, ViewState, ViewStatus};
 pub use background::{WorkerState, WorkerStatus};
 pub use catalog::{Catalog, Container, ContainerScripts};
-pub use engine::{Engine, RefactoringDryRun};
+pub use engine::{ApplyDryRun, Engine, RefactoringDryRun};
 pub use indexes::vectors::VectorIndexStatus;
 pub use jobs::{JobControl, JobCount, JobProgress, JobState, JobStatus, JobWatch};
 pub use maintenance::backup::BackupReport;

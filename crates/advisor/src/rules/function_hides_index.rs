@@ -72,6 +72,10 @@ fn apply(case: &Case<'_>, path: &str, function: &str) -> Apply {
     let query = format!("SELECT VALUE {function}({}) FROM c", expression("c", path));
     let mut all =
         case.definition.json.get("computedProperties").and_then(Value::as_array).unwrap_or_default().to_vec();
-    all.push(object([("name", Value::from(name)), ("query", Value::from(query))]));
+    let own = object([("name", Value::from(name.as_str())), ("query", Value::from(query))]);
+    if all.contains(&own) {
+        return Apply::steps([format!("Filter on the computed property {name}, which is there.")]);
+    }
+    all.push(own);
     case.replace_container("computedProperties", Value::from(all))
 }

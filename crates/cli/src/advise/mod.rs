@@ -4,6 +4,7 @@
 
 mod shown; // results as text
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -62,6 +63,9 @@ pub struct AdviseArguments {
     /// Let go of the old form at once
     #[arg(long, requires = "apply")]
     finish: bool,
+    /// Do not ask before it is applied
+    #[arg(long, requires = "apply")]
+    yes: bool,
     /// A finding of the last list that is not wanted
     #[arg(long, value_name = "N", requires = "reason", conflicts_with = "reopen")]
     dismiss: Option<String>,
@@ -118,7 +122,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<ExitCode> {
         return decide(&mut server, place, "dismiss", Object::from_iter([("reason", reason)]));
     }
     if let Some(place) = &arguments.apply {
-        return apply(&mut server, place, arguments.finish);
+        return apply(&mut server, place, arguments);
     }
     if let Some(place) = &arguments.reopen {
         return decide(&mut server, place, "reopen", Object::new());
@@ -182,20 +186,22 @@ fn decide(server: &mut Server, place: &str, act: &str, order: Object) -> Result<
 }
 
 /// One finding, or `all` that are open: one that cannot be applied does not keep the others back.
-fn apply(server: &mut Server, place: &str, finishes: bool) -> Result<ExitCode> {
+fn apply(server: &mut Server, place: &str, arguments: &AdviseArguments) -> Result<ExitCode> {
     let list = list(server)?;
     let chosen: Vec<Value> = match place {
         "all" => findings(&list).iter().filter(|own| text(own, "state") == "open").cloned().collect(),
         place => vec![find(&list, place)?],
     };
+    if !arguments.yes && !is_wanted(&chosen)? {
+        bail!("nothing was applied");
+    }
     let (count, mut refused) = (chosen.len(), 0);
     for finding in chosen {
-        let finish = if finishes { "auto" } else { "manual" };
+        let finish = if arguments.finish { "auto" } else { "manual" };
         let below = format!("/{}/apply", text(&finding, "id"));
         match server.run_job_about("advice", &below, Object::from_iter([("finish", finish)])) {
             Ok(result) => {
-                let about = format!("{} is {}", text(&result, "refactoring"), text(&result, "state"));
-                output::print(&format!("{}: {about}\n", text(&finding, "title")))?;
+                output::print(&format!("{}: {}\n", text(&finding, "title"), shown::applied(&result)))?;
             }
             Err(error) if place == "all" => {
                 refused += 1;
@@ -205,6 +211,21 @@ fn apply(server: &mut Server, place: &str, finishes: bool) -> Result<ExitCode> {
         }
     }
     if refused > 0 { bail!("{refused} of {count} findings were not applied") } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// Asks on a terminal; elsewhere nobody would answer, and there is undo.
+fn is_wanted(chosen: &[Value]) -> Result<bool> {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) || chosen.is_empty() {
+        return Ok(true);
+    }
+    chosen.iter().for_each(|finding| eprintln!("  {}", text(finding, "title")));
+    eprint!(
+        "Apply {}? [y/N] ",
+        if chosen.len() == 1 { "this".to_owned() } else { format!("these {}", chosen.len()) }
+    );
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).context("reading the answer")?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 fn of_rule(mut list: Value, rule: Option<&str>) -> Value {

@@ -73,6 +73,20 @@ pub fn table(list: &Value) -> String {
     out
 }
 
+/// What applying a finding came to.
+pub fn applied(result: &Value) -> String {
+    let refactoring = text(result, "refactoring");
+    let container = result.get("definition").map(|own| text(own, "container")).unwrap_or_default();
+    let names = result.get("declarations").and_then(Value::as_array).unwrap_or_default();
+    let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+    match (refactoring, container, names.is_empty()) {
+        ("", "", true) => "was declared already".to_owned(),
+        ("", "", false) => format!("declared {}", names.join(", ")),
+        ("", container, _) => format!("{container} is changed"),
+        (refactoring, ..) => format!("{refactoring} is {}", text(result, "state")),
+    }
+}
+
 pub fn markdown(list: &Value) -> String {
     let mut out = format!("# Advice for {}\n", text(list, "database"));
     for finding in findings(list) {

@@ -147,7 +147,8 @@ impl<'a> Walk<'a> {
             Ok(vec![op])
         };
         let work = VisitWork::FanOut { link: self.payload.declaration, target: &self.payload.target };
-        let order = VisitOrder { container: &self.referrers, rids, rows: &[], work, also: &also };
+        let order =
+            VisitOrder { container: &self.referrers, rids, rows: &[], work, also: &also, journal: None };
         let visited = visit_items(self.shared, &order)?;
         match (visited, advance.into_inner()) {
             (Visited::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),

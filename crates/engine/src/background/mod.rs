@@ -1,5 +1,6 @@
 //! Work that nobody waits for, each kind on a thread of its own ([`Worker`]).
 
+pub(crate) mod applies; // findings that are applied
 mod builds; // making what declarations of models maintain
 mod catalog_work; // what the catalog leaves to do becomes jobs
 pub(crate) mod checks; // whether items are what a model says

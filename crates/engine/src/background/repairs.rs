@@ -165,8 +165,10 @@ impl Repair<'_> {
             *advance.borrow_mut() = Some(moved);
             Ok(vec![op])
         };
-        let visited =
-            visit_items(self.shared, &VisitOrder { container, rids, rows: &[], work, also: &also })?;
+        let visited = visit_items(
+            self.shared,
+            &VisitOrder { container, rids, rows: &[], work, also: &also, journal: None },
+        )?;
         match (visited, advance.into_inner()) {
             (Visited::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
             (Visited::Done { is_committed: false, .. }, Some(advance)) => {

@@ -120,6 +120,16 @@ impl Catalog {
         (0..).zip(ranges).map(layout).collect()
     }
 
+    /// Whether a container could be made now.
+    pub(crate) fn check_new_container(&self, database: &str, body: &Value) -> Result<(), EngineError> {
+        let database = self.owner_database(database)?;
+        let mut definition = define(body)?;
+        if database.containers.named(&definition.id).is_some() {
+            return Err(already_exists("container", &definition.id));
+        }
+        self.find_source(&database, &mut definition)
+    }
+
     pub fn containers(&self, database: &str) -> Result<Vec<Arc<Container>>, EngineError> {
         Ok(self.owner_database(database)?.containers.iter().cloned().collect())
     }

@@ -4,7 +4,7 @@
 //! Then every container that the old or the new model names has the new one, at once for all writes that begin then (see
 //! `partition::write_rules`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use quire_model::{Database, Difference, Model, ModelRules, Warning};
@@ -79,6 +79,17 @@ impl Catalog {
         body: &Value,
         condition: &ModelCondition,
     ) -> Result<ModelWritten, EngineError> {
+        self.put_model_with_journal(database, body, condition, None)
+    }
+
+    /// The same; what items had before their declarations were built is in a journal.
+    pub(crate) fn put_model_with_journal(
+        &self,
+        database: &str,
+        body: &Value,
+        condition: &ModelCondition,
+        journal: Option<u32>,
+    ) -> Result<ModelWritten, EngineError> {
         let mut change = self.change()?;
         let database = change.database_with_model(database)?;
         check_condition(condition, &database)?;
@@ -88,15 +99,34 @@ impl Catalog {
             let (model, created, jobs) = (resource(&database), false, Vec::new());
             return Ok(ModelWritten { model, created, difference, warnings, jobs });
         }
-        let job = change.prepare_build(&database, &difference)?;
+        let job = change.prepare_build(&database, &difference, journal)?;
         let new = change.new_model(&database, model, &difference, job.as_ref().map(|job| job.id))?;
         self.check_not_refactored(&database, &new)?;
         let jobs = job.iter().map(|job| job.id.to_string()).collect();
         job.into_iter().for_each(|job| change.add_prepared_job(job));
         let created = database.model.is_none();
         let model = resource_of(&new);
+        let containers = touched(database.model.as_deref(), new.model(), &difference);
         self.replace_model(change, &database, Some(new), &difference)?;
+        self.begin_recording(database.number(), &containers);
         Ok(ModelWritten { model, created, difference, warnings, jobs })
+    }
+
+    /// A changed model starts a new recording for its containers. One that goes on is no reason to refuse the model.
+    fn begin_recording(&self, database: u32, containers: &BTreeSet<String>) {
+        for container in containers {
+            let forgotten = self.shared.recorder.forget_container(&*self.shared.storage, database, container);
+            if let Err(error) = forgotten {
+                tracing::warn!(%error, container, "what was recorded under the old model is kept");
+            }
+        }
+    }
+
+    /// Whether a body could be put now.
+    pub(crate) fn check_model(&self, database: &str, body: &Value) -> Result<(), EngineError> {
+        let state = self.state.load();
+        let entry = state.databases.find(database).ok_or_else(|| not_found("database", database))?;
+        self.parse_model(entry, body).map(drop)
     }
 
     /// Its values stay in the items as ordinary properties.
@@ -183,11 +213,12 @@ impl Change<'_> {
         found.ok_or_else(|| not_found("database", segment))
     }
 
-    /// The job that builds what is new, if there is anything.
+    /// The job that builds what is new, if there is anything. Its payload is the number of its journal, if it has one.
     fn prepare_build(
         &self,
         database: &DatabaseEntry,
         difference: &Difference,
+        journal: Option<u32>,
     ) -> Result<Option<PreparedJob>, EngineError> {
         let names: Vec<Value> = difference
             .added
@@ -204,8 +235,8 @@ impl Change<'_> {
         about.set("declarations", names);
         let name = database.resource.id.clone();
         let database = Some(jobs::Owner { number: database.number(), name });
-        let job =
-            NewJob { kind: BUILD, unit: "items", database, container: None, about, payload: Vec::new() };
+        let payload = journal.map_or_else(Vec::new, |journal| journal.to_be_bytes().to_vec());
+        let job = NewJob { kind: BUILD, unit: "items", database, container: None, about, payload };
         self.catalog.shared.jobs.prepare(job).map(Some)
     }
 
@@ -278,6 +309,26 @@ pub(super) fn switches(database: &DatabaseEntry, new: Option<&Arc<DatabaseModel>
 fn as_database(database: &DatabaseEntry) -> Database<'_> {
     let definitions = database.containers.iter().map(|container| &container.definition);
     Database::new(&database.resource.id, definitions)
+}
+
+/// Containers of declarations that come, go or are built anew.
+fn touched(old: Option<&DatabaseModel>, new: &Model, difference: &Difference) -> BTreeSet<String> {
+    let names: Vec<&String> =
+        difference.added.iter().chain(&difference.removed).chain(&difference.rebuilt).collect();
+    let models = old.map(DatabaseModel::model).into_iter().chain([new]);
+    models.flat_map(|model| containers_of(model, &names)).collect()
+}
+
+fn containers_of(model: &Model, names: &[&String]) -> Vec<String> {
+    let is_named = |name: &String| names.contains(&name);
+    let copies = model.copies.iter().map(|own| (&own.name, &own.link));
+    let mirrors = model.mirrors.iter().map(|own| (&own.name, &own.link));
+    let rollups = model.rollups.iter().map(|own| (&own.name, &own.link));
+    let users = copies.chain(mirrors).chain(rollups).filter(|(name, _)| is_named(name));
+    let links: Vec<&String> = users.map(|(_, link)| link).collect();
+    let links = model.links.iter().filter(|own| is_named(&own.name) || links.contains(&&own.name));
+    let windows = model.windows.iter().filter(|own| is_named(&own.name)).map(|own| own.container.clone());
+    links.flat_map(|own| [own.from.container.clone(), own.to.container.clone()]).chain(windows).collect()
 }
 
 /// What a new model changes. Where it is another one, a declaration that failed is built once more.

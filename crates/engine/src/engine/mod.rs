@@ -2,6 +2,7 @@
 //! [`Engine::catalog`].
 
 pub(crate) mod after_split; // requests that met a split
+mod applies; // findings that are applied
 mod background; // control of background work
 mod feed; // the change feed, waiting for changes
 mod items; // single items
@@ -19,6 +20,8 @@ use std::sync::Arc;
 use quire_storage::Storage;
 
 use crate::api::{EngineError, Options};
+use crate::applies::Applies;
+use crate::background::applies::ApplyJobs;
 use crate::background::refactorings::{DryRunJobs, Following, RefactoringJobs};
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
@@ -35,6 +38,7 @@ use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::watched::Watched;
 
+pub use applies::ApplyDryRun;
 pub use refactorings::RefactoringDryRun;
 
 pub struct Engine {
@@ -49,6 +53,9 @@ pub struct Engine {
     recording: Worker<Recording>,
     profiles: Arc<Profiles>,
     refactorings: Arc<Refactorings>,
+    /// Jobs know it by a weak reference.
+    #[allow(dead_code, reason = "it lives as long as the engine")]
+    applies: Arc<Applies>,
     following: Worker<Following>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
@@ -81,6 +88,13 @@ impl Engine {
         let recording = Recording::start(&shared, &catalog)?;
         let profiles = Arc::new(Profiles::new(Arc::clone(&shared), Arc::clone(&catalog)));
         let refactorings = Arc::new(Refactorings::new(Arc::clone(&shared), Arc::clone(&catalog)));
+        let applies = Arc::new(Applies {
+            shared: Arc::clone(&shared),
+            catalog: Arc::clone(&catalog),
+            profiles: Arc::clone(&profiles),
+            refactorings: Arc::clone(&refactorings),
+            is_view_ready: views.watch(),
+        });
         let [profile, advice] = ProfileJobs::kinds(&shared, &catalog, &profiles);
         let kinds: Vec<Arc<dyn JobKind>> = vec![
             Arc::<Drops>::clone(&drops),
@@ -97,6 +111,7 @@ impl Engine {
             Arc::new(advice),
             Arc::new(RefactoringJobs::new(&refactorings)),
             Arc::new(DryRunJobs::new(&shared, &catalog)),
+            Arc::new(ApplyJobs::new(&applies)),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
         let following = Following::start(&refactorings)?;
@@ -120,6 +135,7 @@ impl Engine {
             recording,
             profiles,
             refactorings,
+            applies,
             following,
             watched,
         })

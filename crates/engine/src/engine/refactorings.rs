@@ -58,6 +58,18 @@ impl Engine {
         Ok(RefactoringDryRun::Done(found.to_json(&order)))
     }
 
+    /// Whether one could be started now.
+    pub(super) fn check_refactoring(&self, database: &str, body: &Value) -> Result<(), EngineError> {
+        let (order, container) = self.refactoring_order(database, body)?;
+        order.check(&container)?;
+        let (owner, _) = self.database_owner(database)?;
+        let all = self.refactorings.list(owner.number)?;
+        match all.iter().any(|own| own.container == container.number && own.state.is_open()) {
+            true => Err(EngineError::RefactoringRunning { container: order.container }),
+            false => Ok(()),
+        }
+    }
+
     /// Later writes are not followed any more: the job that takes the last ones.
     pub fn finish_refactoring(&self, database: &str, id: &str) -> Result<JobStatus, EngineError> {
         let (owner, _) = self.database_owner(database)?;

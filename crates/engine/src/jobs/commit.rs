@@ -66,6 +66,16 @@ impl Jobs {
         self.sequence.settle(&*self.storage)
     }
 
+    /// Rows that belong to what jobs do, and to no partition.
+    pub fn commit_rows(&self, ops: Vec<Op>) -> Result<(), EngineError> {
+        self.commit(ops)
+    }
+
+    /// Ends a job that is not finished, as cancelled. Nobody runs it.
+    pub fn end_unfinished(&self, id: JobId) -> Result<(), EngineError> {
+        if self.is_pending(id) { self.end(id, &Outcome::Cancelled, None) } else { Ok(()) }
+    }
+
     /// Ends a job in a commit by itself.
     pub(super) fn end(
         &self,

@@ -234,6 +234,11 @@ impl Jobs {
         of_kind.map(|entry| entry.body.payload.clone()).collect()
     }
 
+    /// Where a job is that is not finished.
+    pub fn unfinished_position(&self, id: JobId) -> Option<Vec<u8>> {
+        self.registry.lock().jobs.get(&id).map(|entry| entry.checkpoint.position.clone())
+    }
+
     pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, Hold)> {
         let registry = self.registry.lock();
         registry.jobs.get(&id).map(|entry| (Arc::clone(&entry.body), entry.hold.clone()))

@@ -20,6 +20,7 @@ mod contributions; // what items add to their targets
 mod expand; // consequences of changes, to a fixed point
 pub(crate) mod fan_out; // rows and payload of jobs that rewrite many referrers
 mod ground; // what a unit is made on
+pub(crate) mod journal; // what items had before a build wrote them
 mod locks; // what a unit has to hold
 mod page_writes; // pages that somebody else than their window changes
 mod pages; // pages of windows

@@ -38,6 +38,8 @@ pub(crate) struct VisitOrder<'a> {
     pub work: VisitWork<'a>,
     /// Part of the commit.
     pub also: &'a OtherRows<'a>,
+    /// The journal that gets what the items had.
+    pub journal: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -153,7 +155,10 @@ fn attempt(
         unit.settle()?;
     }
     let figures = unit.figures(is_counting)?;
-    let also = (order.also)(&*ground.snapshot, &figures)?;
+    let mut also = (order.also)(&*ground.snapshot, &figures)?;
+    if let Some(journal) = order.journal {
+        also.extend(unit.journal_ops(&*ground.snapshot, journal)?);
+    }
     let commit = unit.into_visit(is_counting, also)?;
     let Some(commit) = commit else {
         return Ok(Attempt::Ended(Visited::Done { is_committed: false, figures }));

@@ -159,7 +159,21 @@ impl Profiles {
             item: &item,
         })?;
         rows::put_list(&self.shared, &self.catalog, database, &list)?;
+        if order.get("containers").is_none() {
+            self.forget_applied(database, &list)?;
+        }
         Ok(list)
+    }
+
+    /// A finding that was applied and is gone is an open one if it ever comes back. One that was dismissed stays so.
+    fn forget_applied(&self, database: u32, list: &Value) -> Result<(), EngineError> {
+        let findings = list.get("findings").and_then(Value::as_array).unwrap_or_default();
+        let is_listed =
+            |id: &str| findings.iter().any(|own| own.get("id").and_then(Value::as_str) == Some(id));
+        let decisions = self.stored(database)?.decisions;
+        let is_applied = |own: &Value| own.get("state").and_then(Value::as_str) == Some("accepted");
+        let gone = decisions.iter().filter(|(id, own)| is_applied(own) && !is_listed(id));
+        gone.into_iter().try_for_each(|(id, _)| self.decide(database, id, None))
     }
 
     /// Forgets what was made of recorded requests.

@@ -3,18 +3,20 @@
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 use quire_advisor::{Advice, Finding, Input, Options, RULES, advise, cut, preview_of};
-use quire_engine::{AdviceInput, Advisor, Engine, EngineError, ItemRead, ReadItem};
+use quire_engine::{AdviceInput, Advisor, ApplyDryRun, Engine, EngineError, ItemRead, ReadItem};
 use quire_resource::PartitionKey;
 use quire_value::{Limits, Object, Value, text};
 
 use crate::admin::profile::{bad, container_names};
-use crate::admin::{AdminCall, AdminReply, AdminResult, jobs, refactorings};
+use crate::admin::{AdminCall, AdminReply, AdminResult, jobs, model, refactorings};
 use crate::wire::status::{HandlerError, RequestError};
 
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// A request that only says what it would do.
 const DRY_RUN: HeaderName = HeaderName::from_static("x-quire-dry-run");
 const REASON_BYTES_MAX: usize = 4_096;
+/// What only `apply` needs of a finding.
+const FOR_APPLY: [&str; 2] = ["link", "base"];
 /// What the server adds to an item.
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
@@ -58,33 +60,25 @@ pub(crate) async fn reopen(call: &AdminCall<'_>, database: &str, id: &str) -> Ad
     Ok(AdminReply::json(StatusCode::OK, finding.await?))
 }
 
-/// Starts the refactoring that a finding names; its job is that of the refactoring. Steps are for people, and other kinds cannot be
-/// applied yet.
+/// The job that applies a finding; with `x-quire-dry-run: true` what it would do. Steps are for people.
 pub(crate) async fn apply(call: &AdminCall<'_>, database: &str, id: &str) -> AdminResult {
-    let finish = finish(&body(call)?)?;
-    let (owned, finding) = (database.to_owned(), id.to_owned());
-    let finding = call.run(move |engine| engine.finding(&owned, &finding)).await?;
-    let apply = finding.get("apply").unwrap_or(&Value::Null);
-    match apply.get("kind").and_then(Value::as_str).unwrap_or_default() {
-        "refactoring" => {}
-        "steps" => return Err(RequestError::NothingToApply { id: id.to_owned() }.into()),
-        kind => return not_supported(&format!("Applying a finding of the kind '{kind}'")),
-    }
-    let mut order =
-        apply.get("request").and_then(|request| request.get("body")).cloned().unwrap_or(Value::Null);
-    if let Some(order) = order.as_object_mut() {
-        order.set("finish", finish);
-    }
-    if call.request.is_true(&DRY_RUN) {
-        return refactorings::dry_run(call, database, order).await;
-    }
+    let finishes_itself = finish(&body(call)?)? == "auto";
+    let nothing = RequestError::NothingToApply { id: id.to_owned() };
     let (database, id) = (database.to_owned(), id.to_owned());
-    let job = call.run(move |engine| {
-        let job = engine.start_refactoring(&database, order)?;
-        engine.accept_finding(&database, &id)?;
-        Ok(job)
-    });
-    Ok(jobs::accepted(&job.await?))
+    if call.request.is_true(&DRY_RUN) {
+        let run = call.run(move |engine| engine.dry_run_apply(&database, &id, finishes_itself)).await?;
+        return dry_run(call, run.ok_or(nothing)?).await;
+    }
+    let job = call.run(move |engine| engine.apply_finding(&database, &id, finishes_itself)).await?;
+    Ok(jobs::accepted(&job.ok_or(nothing)?))
+}
+
+async fn dry_run(call: &AdminCall<'_>, run: ApplyDryRun) -> AdminResult {
+    match run {
+        ApplyDryRun::Model(run) => model::dry_run_reply(call, *run).await,
+        ApplyDryRun::Refactoring(run) => Ok(refactorings::dry_run_reply(run)),
+        ApplyDryRun::Definition(change) => Ok(AdminReply::json(StatusCode::OK, change)),
+    }
 }
 
 /// `{"finish": "manual" | "auto"}`
@@ -202,6 +196,9 @@ fn shown_list(engine: &Engine, database: &str, mut list: Value) -> Value {
 
 /// A finding with one of its items before and after it is applied: made for the answer, not kept.
 fn shown(engine: &Engine, database: &str, mut finding: Value) -> Value {
+    if let Some(apply) = finding.as_object_mut().and_then(|own| own.get_mut("apply")?.as_object_mut()) {
+        FOR_APPLY.iter().for_each(|member| drop(apply.remove(member)));
+    }
     let container = finding.get("container").and_then(Value::as_str).unwrap_or_default().to_owned();
     let examples = finding.get("evidence").and_then(|evidence| evidence.get("examples")?.as_array());
     let mut examples = examples.unwrap_or_default().iter();

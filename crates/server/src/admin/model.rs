@@ -3,8 +3,8 @@
 use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
-    CheckModel, DeclarationStatus, DryRunEstimates, ModelCondition, ModelResource, ModelStatus, ModelWritten,
-    PendingFanOut,
+    CheckModel, DeclarationStatus, DryRunEstimates, ModelCondition, ModelDryRun, ModelResource, ModelStatus,
+    ModelWritten, PendingFanOut,
 };
 use quire_value::{Object, Value};
 
@@ -47,6 +47,11 @@ async fn dry_run(
     condition: ModelCondition,
 ) -> AdminResult {
     let run = call.run(move |engine| engine.dry_run_model(&database, &body, &condition)).await?;
+    dry_run_reply(call, run).await
+}
+
+/// What a put would come to; the job that finds out where there is much to look at.
+pub(super) async fn dry_run_reply(call: &AdminCall<'_>, run: ModelDryRun) -> AdminResult {
     let estimates = match run.estimates {
         DryRunEstimates::Job(id) => return started(call, id).await,
         DryRunEstimates::Made(estimates) => estimates,

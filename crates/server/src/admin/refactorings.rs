@@ -34,12 +34,16 @@ pub(crate) async fn start(call: &AdminCall<'_>, database: &str) -> AdminResult {
 }
 
 /// What a refactoring would do; the job that finds out where there is much to look at.
-pub(super) async fn dry_run(call: &AdminCall<'_>, database: &str, body: Value) -> AdminResult {
+async fn dry_run(call: &AdminCall<'_>, database: &str, body: Value) -> AdminResult {
     let database = database.to_owned();
-    Ok(match call.run(move |engine| engine.dry_run_refactoring(&database, &body)).await? {
+    Ok(dry_run_reply(call.run(move |engine| engine.dry_run_refactoring(&database, &body)).await?))
+}
+
+pub(super) fn dry_run_reply(run: RefactoringDryRun) -> AdminReply {
+    match run {
         RefactoringDryRun::Done(found) => AdminReply::json(StatusCode::OK, found),
         RefactoringDryRun::Job(job) => jobs::accepted(&job),
-    })
+    }
 }
 
 pub(crate) async fn finish(call: &AdminCall<'_>, database: &str, id: &str) -> AdminResult {

@@ -105,8 +105,6 @@ fn advice_finds_what_is_wrong_and_remembers_what_was_decided() {
     let (id, example) = (finding["id"].as_str().expect("an id"), &finding["evidence"]["examples"][0]);
     assert_eq!(finding["before"]["id"], example["id"]);
     assert!(finding["before"]["customerId"].as_str().is_some_and(|id| id.starts_with("gone-")), "{finding}");
-    let refused = client.must(400, "POST", &format!("{ADVICE}/{id}/apply"), &[], "");
-    assert!(refused.body.contains("Applying a finding of the kind 'model'"), "{}", refused.body);
     let dismiss = format!("{ADVICE}/{id}/dismiss");
     client.must(400, "POST", &dismiss, &[], "{}");
     let dismissed = body(&client.must(200, "POST", &dismiss, &[], r#"{"reason":"kept for the record"}"#));
@@ -159,7 +157,9 @@ fn a_finding_is_applied_and_gone() {
     let dry = body(&client.must(200, "POST", &apply, &[("x-quire-dry-run", "true")], ""));
     assert_eq!(dry["wouldConvert"], 30, "{dry}");
     client.must(400, "POST", &apply, &[], r#"{"finish":"later"}"#);
-    client.run_job(&apply, r#"{"finish":"auto"}"#);
+    let job = client.run_job(&apply, r#"{"finish":"auto"}"#);
+    assert_eq!((&job["kind"], &job["about"]["finding"]), (&json!("apply"), &finding["id"]));
+    assert_eq!((&job["result"]["refactoring"], &job["result"]["state"]), (&json!("r-1"), &json!("finished")));
     let list = body(&client.must(200, "GET", ADVICE, &[], ""));
     let accepted = list["findings"].as_array().expect("a list").iter().find(|own| own["id"] == finding["id"]);
     assert_eq!(accepted.map(|own| &own["state"]), Some(&json!("accepted")));
@@ -167,6 +167,160 @@ fn a_finding_is_applied_and_gone() {
     assert_eq!(drift(&client), None);
     let refactoring = body(&client.must(200, "GET", "/_quire/dbs/d/refactorings/r-1", &[], ""));
     assert_eq!((&refactoring["state"], &refactoring["converted"]), (&json!("finished"), &json!(30)));
+}
+
+/// The finding of a rule, of a list that is made now.
+fn finding_of(client: &Client, order: &str, rule: &str) -> Option<Value> {
+    client.run_job(ADVICE, order);
+    let list = body(&client.must(200, "GET", ADVICE, &[], ""));
+    let findings = list["findings"].as_array().expect("a list").clone();
+    findings.into_iter().find(|finding| finding["rule"] == rule)
+}
+
+fn apply_path(finding: &Value) -> String {
+    format!("{ADVICE}/{}/apply", finding["id"].as_str().expect("an id"))
+}
+
+fn undo(client: &Client, job: &Value) -> Value {
+    // 200 where it is done by then.
+    let answer =
+        client.send("POST", &format!("/_quire/jobs/{}/undo", job["id"].as_str().expect("an id")), &[], "");
+    assert!([200, 202].contains(&answer.status), "{}", answer.body);
+    let path = format!("/_quire/jobs/{}?waitMs=60000", body(&answer)["id"].as_str().expect("an id"));
+    let undone = body(&client.must(200, "GET", &path, &[], ""));
+    assert_eq!(undone["state"], "done", "{undone}");
+    undone
+}
+
+const DRY: [(&str, &str); 1] = [("x-quire-dry-run", "true")];
+const SMALL: &str = r#"{"thresholds":{"minItems":100,"minOperations":10,"minSavedPerDay":0,"minSavedShare":0,"viewMinItems":100}}"#;
+
+#[test]
+fn declarations_of_a_finding_are_added_to_the_model_as_it_is() {
+    let client = shop();
+    let finding = finding_of(&client, SMALL, "dangling-references").expect("a finding");
+    // What applies it is not part of what is shown.
+    let members: Vec<&String> = finding["apply"].as_object().expect("an object").keys().collect();
+    assert_eq!(members, ["kind", "request", "steps"]);
+    // Meanwhile somebody takes the name for a link of their own.
+    let own = json!({"name": "orders-customer", "from": {"container": "orders", "path": "/sellerId"}, "to": {"container": "customers"}});
+    client.must(201, "PUT", "/_quire/dbs/d/model", &[], &json!({"version": 1, "links": [own]}).to_string());
+    client.must(200, "GET", "/_quire/dbs/d/model", &[], "");
+    let dry = body(&client.must(200, "POST", &apply_path(&finding), &DRY, ""));
+    assert_eq!(dry["_changes"]["added"], json!(["orders-customer-2"]), "{dry}");
+    assert_eq!(dry["estimates"][0]["dangling"], 15, "{dry}");
+    let model = || body(&client.must(200, "GET", "/_quire/dbs/d/model", &[], ""));
+    assert_eq!(model()["links"].as_array().map(Vec::len), Some(1));
+    let job = client.run_job(&apply_path(&finding), "");
+    assert_eq!(job["result"]["declarations"], json!(["orders-customer-2"]), "{job}");
+    assert_eq!(model()["links"][1]["from"]["path"], "/customerId");
+    assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"][0]["state"], "accepted");
+    assert_eq!(finding_of(&client, SMALL, "dangling-references"), None);
+    undo(&client, &job);
+    assert_eq!(model()["links"].as_array().map(Vec::len), Some(1));
+    let again = finding_of(&client, SMALL, "dangling-references").expect("it is there again");
+    assert_eq!(again["state"], "open");
+    let undone = format!("/_quire/jobs/{}/undo", job["id"].as_str().expect("an id"));
+    client.must(409, "POST", &undone, &[], "");
+}
+
+#[test]
+fn a_policy_of_a_finding_is_changed_where_it_differs() {
+    let client = shop();
+    let composite =
+        |order: &str| json!([{"path": "/city", "order": order}, {"path": "/total", "order": order}]);
+    let policy = |excluded: &str| {
+        json!({"indexingMode": "consistent", "automatic": true, "includedPaths": [{"path": "/*"}],
+            "excludedPaths": [{"path": excluded}], "compositeIndexes": [composite("ascending"), composite("descending")]})
+    };
+    let definition = |excluded: &str| {
+        let key = json!({"paths": ["/city"], "kind": "Hash", "version": 2});
+        json!({"id": "orders", "partitionKey": key, "indexingPolicy": policy(excluded)}).to_string()
+    };
+    client.must(200, "PUT", "/dbs/d/colls/orders", &[], &definition("/a/?"));
+    let finding = finding_of(&client, SMALL, "composite-redundant").expect("a finding");
+    client.must(200, "PUT", "/dbs/d/colls/orders", &[], &definition("/b/?"));
+    let stored = || body(&client.must(200, "GET", "/dbs/d/colls/orders", &[], ""))["indexingPolicy"].clone();
+    let before = stored();
+    let dry = body(&client.must(200, "POST", &apply_path(&finding), &DRY, ""));
+    assert_eq!((&dry["container"], &dry["before"]["indexingPolicy"]), (&json!("orders"), &before));
+    assert_eq!(dry["after"]["indexingPolicy"]["compositeIndexes"].as_array().map(Vec::len), Some(1));
+    assert_eq!(stored(), before);
+    let job = client.run_job(&apply_path(&finding), r#"{"finish":"auto"}"#);
+    let after = stored();
+    assert_eq!(after["compositeIndexes"].as_array().map(Vec::len), Some(1), "{after}");
+    assert!(after["excludedPaths"].to_string().contains("/b/?"), "{after}");
+    assert_eq!(finding_of(&client, SMALL, "composite-redundant"), None);
+    undo(&client, &job);
+    assert_eq!(stored(), before);
+}
+
+#[test]
+fn a_computed_property_and_a_view_of_a_finding_are_made() {
+    let client = Client::start(3);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    container(&client, "people", "/id");
+    for n in 0..400 {
+        let id = format!("p-{n}");
+        let item = json!({"id": id, "name": format!("Name {n}"), "city": format!("City {}", n % 120)});
+        create(&client, "people", &id, &item);
+    }
+    // The load is no part of the workload.
+    client.must(204, "DELETE", "/_quire/dbs/d/workload", &[], "");
+    let headers = [
+        ("x-ms-documentdb-isquery", "true"),
+        ("content-type", "application/query+json"),
+        ("x-ms-documentdb-query-enablecrosspartition", "true"),
+    ];
+    let ask = |query: &str| {
+        let body = json!({"query": query, "parameters": []}).to_string();
+        client.must(200, "POST", "/dbs/d/colls/people/docs", &headers, &body);
+    };
+    (0..20).for_each(|n| ask(&format!("SELECT * FROM c WHERE LOWER(c.name) = 'name {n}'")));
+    (0..40).for_each(|n| ask(&format!("SELECT * FROM c WHERE c.city = 'City {n}'")));
+    let finding = finding_of(&client, SMALL, "function-hides-index").expect("a finding");
+    let view = finding_of(&client, SMALL, "second-path").expect("a finding");
+    let computed =
+        || body(&client.must(200, "GET", "/dbs/d/colls/people", &[], ""))["computedProperties"].clone();
+    let job = client.run_job(&apply_path(&finding), r#"{"finish":"auto"}"#);
+    assert_eq!(computed(), json!([{"name": "lowername", "query": "SELECT VALUE LOWER(c.name) FROM c"}]));
+    undo(&client, &job);
+    assert_eq!(computed().as_array().map_or(0, Vec::len), 0);
+    let name = view["apply"]["request"]["body"]["id"].as_str().expect("a name").to_owned();
+    let dry = body(&client.must(200, "POST", &apply_path(&view), &DRY, ""));
+    assert_eq!((&dry["before"], &dry["after"]["id"]), (&Value::Null, &json!(name)));
+    client.must(404, "GET", &format!("/dbs/d/colls/{name}"), &[], "");
+    let job = client.run_job(&apply_path(&view), "");
+    let key = [headers[0], headers[1], ("x-ms-documentdb-partitionkey", r#"["City 7"]"#)];
+    let query = r#"{"query":"SELECT VALUE c.id FROM c","parameters":[]}"#;
+    let answer = body(&client.must(200, "POST", &format!("/dbs/d/colls/{name}/docs"), &key, query));
+    assert_eq!(answer["_count"], 4, "{answer}");
+    client.must(409, "POST", &apply_path(&view), &[], "");
+    assert_eq!(finding_of(&client, SMALL, "second-path"), None);
+    undo(&client, &job);
+    client.must(404, "GET", &format!("/dbs/d/colls/{name}"), &[], "");
+}
+
+/// A finding for people is not applied: deep nesting.
+#[test]
+fn steps_are_for_people() {
+    let client = Client::start(1);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    container(&client, "trees", "/id");
+    let mut tree = json!(1);
+    (0..70).for_each(|_| tree = json!({"n": tree}));
+    for n in 0..120 {
+        create(&client, "trees", &format!("t-{n}"), &json!({"id": format!("t-{n}"), "root": tree}));
+    }
+    let finding = finding_of(&client, SMALL, "deep-nesting").expect("a finding");
+    for headers in [&[][..], &DRY[..]] {
+        let refused = client.must(409, "POST", &apply_path(&finding), headers, "");
+        assert!(refused.body.contains("NothingToApply"), "{}", refused.body);
+    }
+    assert_eq!(
+        finding_of(&client, SMALL, "deep-nesting").map(|own| own["state"].clone()),
+        Some(json!("open"))
+    );
 }
 
 #[test]

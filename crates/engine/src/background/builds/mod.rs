@@ -269,7 +269,8 @@ impl Build<'_> {
             *advance.borrow_mut() = Some((moved, next));
             Ok(vec![op])
         };
-        let order = VisitOrder { container, rids, rows, work, also: &also };
+        let journal = claim.body.payload.as_slice().try_into().ok().map(u32::from_be_bytes);
+        let order = VisitOrder { container, rids, rows, work, also: &also, journal };
         let visited = visit_items(self.shared, &order)?;
         Ok(match (visited, advance.into_inner()) {
             (Visited::Done { is_committed: true, .. }, Some((advance, _))) => {

@@ -116,6 +116,12 @@ impl Views {
         self.worker.work().set_lag_max(writes);
     }
 
+    /// Whether a view follows its source, for those who have no [`Views`].
+    pub fn watch(&self) -> Box<dyn Fn(&Container) -> bool + Send + Sync> {
+        let work = self.worker.shared_work();
+        Box::new(move |view| matches!(work.standing(view.number).phase, Phase::Following))
+    }
+
     /// `None` for a container that is no view.
     pub fn status(&self, view: &Container) -> Option<ViewStatus> {
         let source = source_of(&self.catalog.state(), view)?;

@@ -300,8 +300,14 @@ fn an_item_that_is_visited_but_not_written_counts_once() {
         page.unwrap().rows.iter().filter_map(|(key, _)| crate::store::keys::rid_of_item_key(key)).collect();
     assert_eq!(rids.len(), 1);
     for work in [VisitWork::Write, VisitWork::Write, VisitWork::Count, VisitWork::Count] {
-        let order =
-            VisitOrder { container: &books, rids: &rids, rows: &[], work, also: &|_, _| Ok(Vec::new()) };
+        let order = VisitOrder {
+            container: &books,
+            rids: &rids,
+            rows: &[],
+            work,
+            also: &|_, _| Ok(Vec::new()),
+            journal: None,
+        };
         let visited = visit_items(&bench.engine.shared, &order).unwrap();
         assert!(matches!(visited, Visited::Done { .. }));
     }

@@ -32,7 +32,14 @@ impl Bench {
 
     fn visit(&self, container: &str, rids: &[u64], work: VisitWork<'_>) -> Visited {
         let container = self.container(container, 0);
-        let order = VisitOrder { container: &container, rids, rows: &[], work, also: &|_, _| Ok(Vec::new()) };
+        let order = VisitOrder {
+            container: &container,
+            rids,
+            rows: &[],
+            work,
+            also: &|_, _| Ok(Vec::new()),
+            journal: None,
+        };
         visit_items(&self.engine.shared, &order).unwrap()
     }
 

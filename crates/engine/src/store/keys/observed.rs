@@ -73,6 +73,11 @@ pub(crate) fn journal(container: u32, refactoring: u32, rid: u64) -> Vec<u8> {
     join(&[&[CATALOG_JOURNAL], &container.to_be_bytes(), &refactoring.to_be_bytes(), &rid.to_be_bytes()])
 }
 
+/// The refactoring or apply job of a journal.
+pub(crate) fn number_of_journal_key(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(key.get(5..9)?.try_into().ok()?))
+}
+
 pub(crate) fn rid_of_journal_key(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(9..)?.try_into().ok()?))
 }

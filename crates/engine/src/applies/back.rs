@@ -1,0 +1,253 @@
+//! Taking back what an apply job did, stage by stage.
+
+use bytes::Bytes;
+use quire_storage::{KeyRange, Op, Scan};
+use quire_value::{Item, Limits, Object, Value};
+
+use super::additions::taken_from;
+use super::forward::{changed, is_made_of, members};
+use super::state::{ApplyState, Stage};
+use super::{Progress, Run};
+use crate::api::{Cancel, EngineError, ModelCondition, Precondition, corrupt};
+use crate::catalog::Container;
+use crate::integrity::key_json;
+use crate::jobs::JobId;
+use crate::maintain::journal::{self, PlaceChange, PutBack};
+use crate::store::item_row::Row;
+use crate::store::keys::{self, CATALOG, ITEMS};
+use crate::store::scan;
+use crate::transactions::batch::{BatchOperation, BatchVerb, Bulk, bulk};
+
+/// Items of one step.
+const PAGE_ITEMS: usize = 100;
+const CHANGED_SINCE: &str = "it was changed since";
+
+/// An item that is to be as it was.
+struct Restored {
+    key: Vec<u8>,
+    operation: BatchOperation,
+}
+
+impl Run<'_> {
+    pub(super) fn take_definition(&self, state: ApplyState) -> Result<Progress, EngineError> {
+        let Some(definition) = &state.definition else {
+            return Ok(Progress::Next(state.at(Stage::UndoRefactoring)));
+        };
+        let found = match self.container(&definition.container) {
+            Err(EngineError::ResourceNotFound { .. }) => {
+                return Ok(Progress::Next(state.at(Stage::UndoRefactoring)));
+            }
+            found => found?,
+        };
+        let done = match &definition.before {
+            Some(before) => {
+                let current = members(&found.definition.json, before);
+                self.replace(&definition.container, &changed(&definition.after, before, &current))
+            }
+            None => self.delete_made(&found, &Value::Object(definition.after.clone())),
+        };
+        match done {
+            Ok(()) => Ok(Progress::Next(state.at(Stage::UndoRefactoring))),
+            // It has just changed: looked at again.
+            Err(EngineError::PreconditionFailed) => Ok(Progress::Next(state)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A view has nothing of its own.
+    fn delete_made(&self, found: &Container, body: &Value) -> Result<(), EngineError> {
+        if !is_made_of(found, body) {
+            return Ok(());
+        }
+        let condition = Precondition { if_match: Some(found.resource.etag.clone()) };
+        self.applies.catalog.delete_container(&self.database.name, &found.definition.id, &condition)
+    }
+
+    pub(super) fn undo_refactoring(&self, state: ApplyState) -> Result<Progress, EngineError> {
+        let Some(id) = &state.refactoring else {
+            return Ok(Progress::Next(state.at(Stage::TakeDeclarations)));
+        };
+        let (refactorings, number) = (&self.applies.refactorings, self.database.number);
+        match refactorings.find(number, id) {
+            Err(EngineError::ResourceNotFound { .. }) => {
+                Ok(Progress::Next(state.at(Stage::TakeDeclarations)))
+            }
+            Err(error) => Err(error),
+            Ok(own) if matches!(own.state.name(), "undoing" | "undone") => {
+                Ok(Progress::Next(state.at(Stage::UndoingRefactoring)))
+            }
+            Ok(_) => {
+                refactorings.undo(number, id)?;
+                Ok(Progress::Next(state.at(Stage::UndoingRefactoring)))
+            }
+        }
+    }
+
+    pub(super) fn undoing_refactoring(&self, mut state: ApplyState) -> Result<Progress, EngineError> {
+        let id = state.refactoring.clone().unwrap_or_default();
+        let own = match self.applies.refactorings.find(self.database.number, &id) {
+            Err(EngineError::ResourceNotFound { .. }) => {
+                return Ok(Progress::Next(state.at(Stage::TakeDeclarations)));
+            }
+            own => own?,
+        };
+        let job = own.jobs.last().and_then(|job| job.parse::<JobId>().ok());
+        if own.state.name() != "undone" {
+            return self.wait_for(job, &state);
+        }
+        state.items += self.items_of(job)?;
+        own.conflicts.iter().for_each(|conflict| state.add_conflict(conflict.clone()));
+        Ok(Progress::Next(state.at(Stage::TakeDeclarations)))
+    }
+
+    /// A link that other declarations use by now stays.
+    pub(super) fn take_declarations(&self, state: ApplyState) -> Result<Progress, EngineError> {
+        let (model, etag) = self.model()?;
+        let left = taken_from(model.clone(), &state.added.names);
+        if left == model {
+            return Ok(Progress::Next(state.at(Stage::PutBack)));
+        }
+        let condition = ModelCondition { if_match: Some(etag), if_none_match: None };
+        match self.applies.catalog.put_model(&self.database.name, &Value::Object(left), &condition) {
+            Ok(_) => Ok(Progress::Next(state.at(Stage::PutBack))),
+            Err(EngineError::PreconditionFailed) => Ok(Progress::Next(state)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Some items of the journal.
+    pub(super) fn put_back(&self, mut state: ApplyState) -> Result<Progress, EngineError> {
+        let catalog = self.applies.catalog.state();
+        let containers = catalog.database(self.database.number);
+        for container in containers.into_iter().flat_map(|database| database.containers.iter()) {
+            let range = KeyRange::prefix(&keys::journal_prefix(container.number, state.journal));
+            let page = Scan { rows_max: PAGE_ITEMS, ..scan(CATALOG, range) };
+            let rows = self.applies.shared.storage.snapshot()?.scan(&page)?.rows;
+            if !rows.is_empty() {
+                self.put_back_some(container, rows, &mut state)?;
+                return Ok(Progress::Next(state));
+            }
+        }
+        Ok(Progress::Next(state.at(Stage::Reopen)))
+    }
+
+    /// The journal of an item goes when the item is as it was, or was found to be another one.
+    fn put_back_some(
+        &self,
+        container: &Container,
+        rows: Vec<(Vec<u8>, Vec<u8>)>,
+        state: &mut ApplyState,
+    ) -> Result<(), EngineError> {
+        let (mut ended, mut restored) = (Vec::new(), Vec::new());
+        for (key, row) in rows {
+            match self.restored(container, &key, &journal::read(&key, &row)?, state)? {
+                Some(operation) => restored.push(Restored { key, operation }),
+                None => ended.push(key),
+            }
+        }
+        let operations = restored.iter().map(|own| own.operation.clone()).collect();
+        let results = self.write(container, operations)?;
+        for (own, result) in restored.into_iter().zip(results) {
+            match result {
+                // It is looked at again.
+                Err(EngineError::PreconditionFailed) => continue,
+                Err(EngineError::ItemNotFound { .. }) => {}
+                Err(error) => {
+                    state.add_conflict(conflict(container, &own.operation.body, "", &error.to_string()))
+                }
+                Ok(()) => state.items += 1,
+            }
+            ended.push(own.key);
+        }
+        let ops: Vec<Op> = ended.into_iter().map(|key| Op::Delete { space: CATALOG, key }).collect();
+        if ops.is_empty() { Ok(()) } else { self.applies.shared.jobs.commit_rows(ops) }
+    }
+
+    /// The write that makes an item what it was; nothing where it is, or is gone.
+    fn restored(
+        &self,
+        container: &Container,
+        key: &[u8],
+        changes: &[PlaceChange],
+        state: &mut ApplyState,
+    ) -> Result<Option<BatchOperation>, EngineError> {
+        let rid = keys::rid_of_journal_key(key).ok_or_else(|| corrupt("key of a journal"))?;
+        let snapshot = self.applies.shared.storage.snapshot()?;
+        let Some(bytes) = snapshot.get(ITEMS, &keys::item(container.number, rid))? else { return Ok(None) };
+        let row = Row::parse(&bytes)?;
+        if container.is_gone(&row, &container.moment(&self.applies.shared)) {
+            return Ok(None);
+        }
+        let mut item = row.node()?.to_value();
+        let results: Vec<PutBack> = changes.iter().map(|change| change.put_back(&mut item)).collect();
+        let body = Bytes::from(item.to_json());
+        for (change, _) in changes.iter().zip(&results).filter(|(_, result)| **result == PutBack::Conflict) {
+            state.add_conflict(conflict(container, &body, &change.path(), CHANGED_SINCE));
+        }
+        if !results.contains(&PutBack::Done) {
+            return Ok(None);
+        }
+        let id = item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Ok(Some(BatchOperation {
+            verb: BatchVerb::Replace { id },
+            body,
+            if_match: Some(row.stamp.etag()),
+            if_none_match: None,
+            indexing: row.indexing.directive,
+            partition_key: None,
+            want_body: false,
+        }))
+    }
+
+    fn write(
+        &self,
+        container: &Container,
+        operations: Vec<BatchOperation>,
+    ) -> Result<Vec<Result<(), EngineError>>, EngineError> {
+        if operations.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bulk = Bulk {
+            operations,
+            partition_id: None,
+            partition_key: None,
+            continue_on_error: true,
+            session: None,
+            cancel: Cancel::default(),
+        };
+        let results = bulk::run(&self.applies.shared, container, bulk, 0).result?;
+        let mut written = Vec::with_capacity(results.len());
+        for result in results {
+            match result.result {
+                Err(error @ EngineError::PreconditionFailed) => written.push(Err(error)),
+                // Nobody knows, or it may go well the next time: all of it is done again.
+                Err(error) if !super::is_refusal(&error) => return Err(error),
+                result => written.push(result.map(drop)),
+            }
+        }
+        Ok(written)
+    }
+
+    pub(super) fn reopen(&self, state: &ApplyState) -> Result<Progress, EngineError> {
+        self.applies.profiles.decide(self.database.number, &state.finding, None)?;
+        let result = state.result("undone");
+        Ok(match state.error.clone() {
+            Some(error) => Progress::Failed { error, result },
+            None => Progress::Done(result),
+        })
+    }
+}
+
+fn conflict(container: &Container, body: &[u8], path: &str, why: &str) -> Value {
+    let item = Item::from_json(body, Limits::default()).ok();
+    let root = item.as_ref().map(|item| item.root());
+    let key = root.and_then(|root| container.definition.partition_key.extract(root).ok());
+    let id = root.and_then(|root| root.get("id")?.as_str().map(str::to_owned));
+    let mut json = Object::new();
+    json.set("container", container.definition.id.as_str());
+    json.set("id", id.map_or(Value::Null, Value::from));
+    json.set("partitionKey", key.map_or(Value::Null, |key| key_json(&key)));
+    json.set("path", path);
+    json.set("reason", why);
+    Value::Object(json)
+}

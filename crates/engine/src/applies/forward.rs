@@ -1,0 +1,363 @@
+//! Applying a finding, stage by stage.
+
+use std::sync::Arc;
+
+use quire_storage::{KeyRange, Op, Scan};
+use quire_value::{Object, Value};
+
+use super::additions::Additions;
+use super::merge::merged;
+use super::order::{AppliedChange, ApplyOrder};
+use super::state::{ApplyState, ChangedDefinition, Stage};
+use super::{JOURNAL_MS, Progress, Run};
+use crate::api::{EngineError, ModelCondition, Precondition};
+use crate::catalog::Container;
+use crate::jobs::{JobId, JobState};
+use crate::model::DeclarationState;
+use crate::refactorings::{Refactoring, RefactoringOrder};
+use crate::store::keys::{self, CATALOG};
+use crate::store::scan;
+
+/// Rows of an old journal that one commit removes.
+const ROWS_MAX: usize = 500;
+
+impl Run<'_> {
+    pub(super) fn begin(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+        let mut decision = Object::from_iter([("state", "accepted")]);
+        decision.set("reason", Value::Null);
+        self.applies.profiles.decide(self.database.number, &order.finding, Some(decision))?;
+        self.forget_old_journals()?;
+        Ok(Progress::Next(state.at(match &order.change {
+            AppliedChange::Model { .. } | AppliedChange::Refactoring { declarations: Some(_), .. } => {
+                Stage::PlanModel
+            }
+            AppliedChange::Refactoring { declarations: None, .. } => Stage::PlanRefactoring,
+            AppliedChange::Definition { .. } | AppliedChange::Container { .. } => Stage::PlanDefinition,
+        })))
+    }
+
+    pub(super) fn plan_model(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+        let wanted = match &order.change {
+            AppliedChange::Model { additions } => additions,
+            AppliedChange::Refactoring { declarations: Some(declarations), .. } => declarations,
+            _ => return Ok(Progress::Next(state.at(Stage::End))),
+        };
+        let added = Additions::plan(&self.model()?.0, wanted);
+        let stage = if added.is_empty() { after_model(order) } else { Stage::Declare };
+        Ok(Progress::Next(ApplyState { added, ..state.at(stage) }))
+    }
+
+    /// Nobody else has changed the model since it was read, or it is planned anew.
+    pub(super) fn declare(&self, state: ApplyState) -> Result<Progress, EngineError> {
+        let (model, etag) = self.model()?;
+        if state.added.are_in(&model) {
+            return Ok(Progress::Next(state.at(Stage::Build)));
+        }
+        let condition = ModelCondition { if_match: Some(etag), if_none_match: None };
+        let body = Value::Object(state.added.added_to(model));
+        let put = self.applies.catalog.put_model_with_journal(
+            &self.database.name,
+            &body,
+            &condition,
+            Some(state.journal),
+        );
+        match put {
+            Ok(_) => Ok(Progress::Next(state.at(Stage::Build))),
+            Err(EngineError::PreconditionFailed) => Ok(Progress::Next(state.at(Stage::PlanModel))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What somebody else took out of the model meanwhile is not waited for.
+    pub(super) fn build(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+        let model = self.applies.catalog.database_model(self.database.number);
+        let own = state
+            .added
+            .names
+            .iter()
+            .filter_map(|name| Some(&model.as_ref()?.declarations.named(name)?.state));
+        let mut job = None;
+        for declaration in own {
+            match declaration {
+                DeclarationState::Active => {}
+                DeclarationState::Building { job: own, .. } => job = Some(*own),
+                DeclarationState::Failed { error, .. } => {
+                    let error = error.clone();
+                    return Ok(Progress::Next(state.refused(error)));
+                }
+            }
+        }
+        match job {
+            Some(job) => self.wait_for(Some(job), &state),
+            None => Ok(Progress::Next(state.at(after_model(order)))),
+        }
+    }
+
+    pub(super) fn plan_refactoring(
+        &self,
+        order: &ApplyOrder,
+        state: ApplyState,
+    ) -> Result<Progress, EngineError> {
+        let all = self.applies.refactorings.list(self.database.number)?;
+        let body = refactoring_body(order, &state);
+        // Of a job that begins anew, such as in a restored database.
+        let own = all.iter().find(|own| own.state.is_open() && own.body == body).map(Refactoring::id);
+        let known = all.iter().map(|own| own.number).max().unwrap_or(0);
+        let stage = if own.is_some() { Stage::Refactoring } else { Stage::Refactor };
+        Ok(Progress::Next(ApplyState { known, refactoring: own, ..state.at(stage) }))
+    }
+
+    pub(super) fn refactor(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+        let refactorings = &self.applies.refactorings;
+        let body = refactoring_body(order, &state);
+        let all = refactorings.list(self.database.number)?;
+        let started = all.into_iter().find(|own| own.number > state.known && own.body == body);
+        let own = match started {
+            Some(own) => own,
+            None => {
+                let asked = RefactoringOrder::parse(&body)?;
+                let container = self.container(&asked.container)?;
+                refactorings.start(self.database.number, &container, (&asked, body))?
+            }
+        };
+        Ok(Progress::Next(ApplyState { refactoring: Some(own.id()), ..state.at(Stage::Refactoring) }))
+    }
+
+    /// Until it is expanded, or finished where it finishes itself.
+    pub(super) fn refactoring(
+        &self,
+        order: &ApplyOrder,
+        mut state: ApplyState,
+    ) -> Result<Progress, EngineError> {
+        let (refactorings, number) = (&self.applies.refactorings, self.database.number);
+        let own = refactorings.find(number, state.refactoring.as_deref().unwrap_or_default())?;
+        let job = own.jobs.last().and_then(|job| job.parse::<JobId>().ok());
+        match (own.state.name(), order.finishes_itself) {
+            ("expanded", false) | ("finished", _) => {
+                state.items += self.items_of(job)?;
+                Ok(Progress::Next(state.at(Stage::End)))
+            }
+            ("expanded", true) => match refactorings.finish(number, &own.id()) {
+                // It has just begun to finish itself.
+                Ok(_) | Err(EngineError::RefactoringRefuses { .. }) => self.wait_for(job, &state),
+                Err(error) => Err(error),
+            },
+            ("undoing" | "undone", _) => {
+                let error = format!("the refactoring {} was undone", own.id());
+                Ok(Progress::Next(state.refused(error)))
+            }
+            _ => self.wait_for_refactoring(&own, job, &state),
+        }
+    }
+
+    /// One that needs a decision blocks this job, too.
+    fn wait_for_refactoring(
+        &self,
+        own: &Refactoring,
+        job: Option<JobId>,
+        state: &ApplyState,
+    ) -> Result<Progress, EngineError> {
+        let status = job.map(|job| self.applies.shared.jobs.status(job)).transpose()?.flatten();
+        let blocked = status.filter(|job| job.state == JobState::Blocked);
+        match blocked {
+            Some(job) => {
+                let why = job.error.unwrap_or_default();
+                let error = format!("the refactoring {} is blocked: {why}", own.id());
+                Ok(Progress::Blocked { error, result: state.result("blocked") })
+            }
+            None => self.wait_for(job, state),
+        }
+    }
+
+    pub(super) fn plan_definition(
+        &self,
+        order: &ApplyOrder,
+        state: ApplyState,
+    ) -> Result<Progress, EngineError> {
+        let definition = match &order.change {
+            AppliedChange::Definition { container, base, wanted } => {
+                let current = self.container(container)?;
+                let (before, after) = merged_members(base, wanted, &current.definition.json);
+                ChangedDefinition { container: container.clone(), before: Some(before), after }
+            }
+            AppliedChange::Container { body } => {
+                let after = body.as_object().cloned().unwrap_or_default();
+                let container = after.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+                ChangedDefinition { container, before: None, after }
+            }
+            _ => return Ok(Progress::Next(state.at(Stage::End))),
+        };
+        Ok(Progress::Next(ApplyState { definition: Some(definition), ..state.at(Stage::Define) }))
+    }
+
+    pub(super) fn define(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+        let Some(definition) = &state.definition else {
+            return Ok(Progress::Next(state.at(Stage::PlanDefinition)));
+        };
+        let done = match &order.change {
+            AppliedChange::Container { body } => self.create(definition, body).map(|_| ()),
+            _ => self.replace(&definition.container, &definition.after),
+        };
+        match done {
+            Ok(()) => Ok(Progress::Next(state.at(Stage::Defining))),
+            Err(EngineError::PreconditionFailed) => Ok(Progress::Next(state.at(Stage::PlanDefinition))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Some members of a definition, in the container as it is.
+    pub(super) fn replace(&self, id: &str, wanted: &Object) -> Result<(), EngineError> {
+        let container = self.container(id)?;
+        let mut body = container.definition.json.clone();
+        wanted.iter().for_each(|(member, value)| match value {
+            Value::Null => drop(body.remove(member)),
+            value => body.set(member, value.clone()),
+        });
+        if body == container.definition.json {
+            return Ok(());
+        }
+        let condition = Precondition { if_match: Some(container.resource.etag.clone()) };
+        self.applies.catalog.replace_container(&self.database.name, id, &Value::Object(body), &condition)?;
+        self.forget_recorded(id)
+    }
+
+    /// One that is there with the same key and source was made before.
+    fn create(&self, definition: &ChangedDefinition, body: &Value) -> Result<Arc<Container>, EngineError> {
+        match self.container(&definition.container) {
+            Ok(found) if is_made_of(&found, body) => return Ok(found),
+            Ok(_) | Err(EngineError::ResourceNotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let made = self.applies.catalog.create_container(&self.database.name, body, None)?;
+        if let Some(source) = source_of(body) {
+            self.forget_recorded(source)?;
+        }
+        Ok(made)
+    }
+
+    pub(super) fn defining(&self, state: ApplyState) -> Result<Progress, EngineError> {
+        let id = state.definition.as_ref().map_or("", |definition| definition.container.as_str());
+        let container = self.container(id)?;
+        let is_view = container.definition.view.is_some();
+        let is_ready =
+            container.index_progress() == 100 && (!is_view || (self.applies.is_view_ready)(&container));
+        match is_ready {
+            true => Ok(Progress::Next(state.at(Stage::End))),
+            false => Ok(Progress::Wait { done: state.items, total: None }),
+        }
+    }
+
+    pub(super) fn end(&self, state: &ApplyState) -> Result<Progress, EngineError> {
+        let refactoring = state.refactoring.as_deref();
+        let own = refactoring.map(|id| self.applies.refactorings.find(self.database.number, id)).transpose();
+        let state_name = match own {
+            Ok(Some(own)) => own.state.name(),
+            Ok(None) | Err(EngineError::ResourceNotFound { .. }) => "applied",
+            Err(error) => return Err(error),
+        };
+        Ok(Progress::Done(state.result(state_name)))
+    }
+
+    /// Journals of applies that were done long ago.
+    fn forget_old_journals(&self) -> Result<(), EngineError> {
+        let (shared, state) = (&self.applies.shared, self.applies.catalog.state());
+        let Some(database) = state.database(self.database.number) else { return Ok(()) };
+        for container in database.containers.iter() {
+            let mut from = 1 << 31;
+            while let Some(journal) = self.next_journal(container.number, from)? {
+                let job = JobId(u64::from(journal & 0x7fff_ffff));
+                let finished = shared.jobs.status(job)?.map(|job| job.finished_ms);
+                let is_over =
+                    finished.is_none_or(|at| at.is_some_and(|at| at + JOURNAL_MS < shared.clock.now_ms()));
+                if is_over {
+                    self.remove_journal(container.number, journal)?;
+                }
+                let Some(next) = journal.checked_add(1) else { break };
+                from = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first journal of an apply job from a number on.
+    fn next_journal(&self, container: u32, from: u32) -> Result<Option<u32>, EngineError> {
+        let mut range = KeyRange::prefix(&keys::journals_prefix(container));
+        range.start = std::ops::Bound::Included(keys::journal_prefix(container, from));
+        let page = Scan { rows_max: 1, ..scan(CATALOG, range) };
+        let rows = self.applies.shared.storage.snapshot()?.scan(&page)?.rows;
+        Ok(rows.first().and_then(|(key, _)| keys::number_of_journal_key(key)))
+    }
+
+    fn remove_journal(&self, container: u32, journal: u32) -> Result<(), EngineError> {
+        loop {
+            let range = KeyRange::prefix(&keys::journal_prefix(container, journal));
+            let page = Scan { rows_max: ROWS_MAX, ..scan(CATALOG, range) };
+            let rows = self.applies.shared.storage.snapshot()?.scan(&page)?.rows;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let ops = rows.into_iter().map(|(key, _)| Op::Delete { space: CATALOG, key }).collect();
+            self.applies.shared.jobs.commit_rows(ops)?;
+        }
+    }
+}
+
+fn after_model(order: &ApplyOrder) -> Stage {
+    match order.change {
+        AppliedChange::Refactoring { .. } => Stage::PlanRefactoring,
+        _ => Stage::End,
+    }
+}
+
+/// With the names that links have in the model.
+fn refactoring_body(order: &ApplyOrder, state: &ApplyState) -> Value {
+    let AppliedChange::Refactoring { body, .. } = &order.change else { return Value::Null };
+    let mut body = body.clone();
+    let link = body.get("link").and_then(Value::as_str).and_then(|link| state.added.links.get(link)).cloned();
+    if let (Some(link), Some(object)) = (link, body.as_object_mut()) {
+        object.set("link", link);
+    }
+    body
+}
+
+/// The members of a definition that a finding changes, as they are and as they are to be.
+pub(crate) fn merged_members(base: &Object, wanted: &Object, definition: &Object) -> (Object, Object) {
+    let before = members(definition, base);
+    let after = changed(base, wanted, &before);
+    (before, after)
+}
+
+/// The members of a definition that a finding is about; null where there is none.
+pub(super) fn members(definition: &Object, of: &Object) -> Object {
+    of.names().map(|name| (name.to_owned(), definition.get(name).cloned().unwrap_or(Value::Null))).collect()
+}
+
+/// The same change in members as they are now.
+pub(super) fn changed(base: &Object, wanted: &Object, current: &Object) -> Object {
+    let nothing = Value::Null;
+    let of = |members: &Object, name: &str, like: &Value| match members.get(name).unwrap_or(&nothing) {
+        Value::Null if like.as_array().is_some() => Value::Array(Vec::new()),
+        value => value.clone(),
+    };
+    let member = |name: &str| {
+        let new = wanted.get(name).unwrap_or(&nothing);
+        (name.to_owned(), merged(&of(base, name, new), new, &of(current, name, new)))
+    };
+    base.names().map(member).collect()
+}
+
+fn source_of(body: &Value) -> Option<&str> {
+    body.get("materializedViewDefinition")?.get("sourceCollectionId")?.as_str()
+}
+
+pub(super) fn is_made_of(container: &Container, body: &Value) -> bool {
+    let own = container.definition.view.as_ref().and_then(|view| view.source_id.as_deref());
+    let paths = |value: &Value| value.get("partitionKey").and_then(|key| key.get("paths")).cloned();
+    own.is_some()
+        && own == source_of(body)
+        && container
+            .definition
+            .json
+            .get("partitionKey")
+            .is_some_and(|key| key.get("paths").cloned() == paths(body))
+}
