@@ -36,9 +36,9 @@ use self::plan::{Chooser, Need, Sorting};
 use crate::api::charge::Cost;
 use crate::api::{Answer, EngineError, Page, PageRequest, Scope};
 use crate::catalog::{Catalog, Container};
-use crate::memory::results::{HeldResult, Owner, ResultKey};
+use crate::memory::results::{HeldResult, ResultKey};
 use crate::query::client_plan::check_crossing;
-use crate::query::continuation::{HeldRow, Place, Resume, query_hash, result_owner};
+use crate::query::continuation::{HeldRow, Place, QueryIdentity, Resume};
 use crate::query::exec::evaluate::Evaluator;
 use crate::query::exec::order::{Order, Start};
 use crate::query::exec::output::Output;
@@ -145,22 +145,10 @@ fn query_in(
         if view.is_none() {
             functions.enter(container)?;
         }
-        let identity = query_hash(text, parameters);
-        let owner = result_owner(container, &request.scope, text, parameters);
+        let identity = &QueryIdentity { container, scope: &request.scope, text, parameters };
         let (query, functions, links) = (&query, &functions, &links);
-        let run = Run {
-            shared,
-            container,
-            request,
-            allowance,
-            query,
-            identity,
-            owner,
-            functions,
-            links,
-            windows,
-            view,
-        };
+        let run =
+            Run { shared, container, request, allowance, query, identity, functions, links, windows, view };
         run.fill(resume, compile).map_err(|error| links.explain(functions.explain(error)))
     })
 }
@@ -207,10 +195,7 @@ struct Run<'a> {
     request: &'a PageRequest,
     allowance: Allowance,
     query: &'a Query,
-    /// Of its text and parameters.
-    identity: u64,
-    /// Of results that are held for it.
-    owner: Owner,
+    identity: &'a QueryIdentity<'a>,
     functions: &'a PageFunctions<'a>,
     links: &'a PageLinks<'a>,
     windows: &'a [Window<'a>],
@@ -296,7 +281,7 @@ impl Run<'_> {
         let holding = self.may_hold().then(|| Holding {
             shared: self.shared,
             temp: self.allowance.temp(),
-            owner: self.owner,
+            identity: self.identity,
             positions,
             is_resumed,
         });
@@ -336,14 +321,19 @@ impl Run<'_> {
     /// The result in which a page goes on, if it is still held, and from which row on.
     fn held_rows(&self, resume: &Option<Resume>) -> Option<(HeldRow, Arc<HeldResult>)> {
         let row = match resume {
-            Some(Resume::Block { query, sent, result: Some(result), .. }) if *query == self.identity => {
+            Some(Resume::Block { query, sent, result: Some(result), .. })
+                if *query == self.identity.hash() =>
+            {
                 HeldRow { result: *result, number: *sent }
             }
             Some(Resume::Sorted { held: Some(row), .. }) => *row,
             _ => return None,
         };
-        let key = ResultKey::Rows(row.result);
-        self.may_hold().then(|| self.shared.results.find(key, &self.owner)).flatten().map(|held| (row, held))
+        if !self.may_hold() {
+            return None;
+        }
+        let held = self.shared.results.find(ResultKey::Rows(row.result), &self.identity.result_owner());
+        held.map(|held| (row, held))
     }
 
     /// `None`: the row is not among those that are held.
@@ -365,7 +355,9 @@ impl Run<'_> {
 
     fn resume_of(&self, next: WholeNext, newest: u32) -> Resume {
         match next {
-            WholeNext::Row { sent, result } => Resume::Block { query: self.identity, sent, newest, result },
+            WholeNext::Row { sent, result } => {
+                Resume::Block { query: self.identity.hash(), sent, newest, result }
+            }
             WholeNext::Place { order, place, held } => {
                 Resume::Sorted { order, skipped: 0, sent: 0, place, held }
             }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quire_sql::{Allowance, IndexMetrics, Reservation, Row, SqlError};
 
-use super::continuation::{self, Resume, Started};
+use super::continuation::{self, Binding, Resume, Started};
 use super::view::View;
 use super::window::{self, Spot, Window};
 use crate::api::charge::{self, Cost};
@@ -201,7 +201,10 @@ pub(crate) fn answer_page<'a>(
         let (cost, next, ties_descending, explain, index_metrics) = filled;
         charge = charge::page(&cost, count, text.len());
         let metrics = metrics(&cost, count, text.len(), started.elapsed());
-        let continuation = next.map(|next| continuation::seal(shared, &binding, &next));
+        let continuation = next.map(|next| {
+            let binding = binding.unwrap_or_else(|| Binding::new(container, &request.scope));
+            continuation::seal(shared, &binding, &next)
+        });
         Page {
             rows: text,
             count,

@@ -50,32 +50,38 @@ impl Binding {
     }
 }
 
-/// Ties a count of rows to its query.
-pub(crate) fn query_hash(text: &str, parameters: &Parameters) -> u64 {
-    short(query_digest(text, parameters))
+/// A query as it was asked. Its hashes are made when a page needs them: most are the only one of their query.
+pub(crate) struct QueryIdentity<'a> {
+    pub container: &'a Container,
+    pub scope: &'a Scope,
+    pub text: &'a str,
+    pub parameters: &'a Parameters,
 }
 
-fn query_digest(text: &str, parameters: &Parameters) -> digest::Digest {
-    let values: Vec<String> = parameters.0.iter().map(|(_, value)| value.to_json()).collect();
-    let parameters = parameters.0.iter().zip(&values);
-    let parameters = parameters.flat_map(|((name, _), value)| [name.as_bytes(), value.as_bytes()]);
-    digest_of([text.as_bytes()].into_iter().chain(parameters))
-}
+impl QueryIdentity<'_> {
+    /// Ties a count of rows to its query.
+    pub fn hash(&self) -> u64 {
+        short(self.digest())
+    }
 
-/// What a held result belongs to: container with its definition and partitions, scope, text and parameters.
-pub(crate) fn result_owner(
-    container: &Container,
-    scope: &Scope,
-    text: &str,
-    parameters: &Parameters,
-) -> Owner {
-    let owner = digest_of([
-        Binding::new(container, scope).0.as_ref(),
-        container.resource.etag.as_bytes(),
-        container.partitions_etag().as_bytes(),
-        query_digest(text, parameters).as_ref(),
-    ]);
-    *owner.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
+    /// What a held result belongs to: container with its definition and partitions, scope, text and parameters.
+    pub fn result_owner(&self) -> Owner {
+        let owner = digest_of([
+            Binding::new(self.container, self.scope).0.as_ref(),
+            self.container.resource.etag.as_bytes(),
+            self.container.partitions_etag().as_bytes(),
+            self.digest().as_ref(),
+        ]);
+        *owner.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
+    }
+
+    fn digest(&self) -> digest::Digest {
+        let parameters = &self.parameters.0;
+        let values: Vec<String> = parameters.iter().map(|(_, value)| value.to_json()).collect();
+        let parameters = parameters.iter().zip(&values);
+        let parameters = parameters.flat_map(|((name, _), value)| [name.as_bytes(), value.as_bytes()]);
+        digest_of([self.text.as_bytes()].into_iter().chain(parameters))
+    }
 }
 
 /// Ties a place in a sorted result to the columns of its order.
@@ -106,8 +112,8 @@ fn short(digest: digest::Digest) -> u64 {
 pub(crate) struct Started<'a> {
     pub windows: Vec<Window<'a>>,
     pub resume: Option<Resume>,
-    /// Of the tokens to come.
-    pub binding: Binding,
+    /// Of the request's token, and of those to come.
+    pub binding: Option<Binding>,
     /// Another partition goes on with what is asked for: see [`window::windows_of_parent`].
     pub is_elsewhere: bool,
 }
@@ -123,10 +129,10 @@ pub(crate) fn start<'a>(
         return Err(EngineError::BadRequest { message });
     }
     let windows = window::windows(container, &request.scope);
-    let binding = Binding::new(container, &request.scope);
     let Some(token) = request.continuation.as_deref() else {
-        return Ok(Started { windows: windows?, resume: None, binding, is_elsewhere: false });
+        return Ok(Started { windows: windows?, resume: None, binding: None, is_elsewhere: false });
     };
+    let binding = Binding::new(container, &request.scope);
     // Who is in the middle of a partition that was split may go on: clients lose their place when it is gone.
     if let (Err(EngineError::PartitionGone { id }), Some(resume)) =
         (&windows, decode(shared, &binding, token))
@@ -134,12 +140,12 @@ pub(crate) fn start<'a>(
     {
         let windows = window::windows_of_parent(container, &request.scope, parent)?;
         let (is_elsewhere, resume) = (windows.is_empty(), Some(resume));
-        return Ok(Started { windows, resume, binding, is_elsewhere });
+        return Ok(Started { windows, resume, binding: Some(binding), is_elsewhere });
     }
     let windows = windows?;
     if let Some(resume) = decode(shared, &binding, token) {
         let windows = resume.windows(windows);
-        return Ok(Started { windows, resume: Some(resume), binding, is_elsewhere: false });
+        return Ok(Started { windows, resume: Some(resume), binding: Some(binding), is_elsewhere: false });
     }
     // Of a partition from before it was split.
     for parent in window::ancestors(container, &request.scope) {
@@ -148,7 +154,7 @@ pub(crate) fn start<'a>(
         if let Some(resume) = decode(shared, &binding, token) {
             let windows = window::windows_of_parent(container, &request.scope, parent)?;
             let (is_elsewhere, resume) = (windows.is_empty(), Some(resume));
-            return Ok(Started { windows, resume, binding, is_elsewhere });
+            return Ok(Started { windows, resume, binding: Some(binding), is_elsewhere });
         }
     }
     Err(EngineError::BadContinuation)

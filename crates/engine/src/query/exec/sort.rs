@@ -19,7 +19,7 @@ use super::order::{Order, Start, Trail};
 use super::output::{Output, Sent};
 use super::whole::Holding;
 use crate::api::{EngineError, PageRequest, corrupt};
-use crate::memory::results::{HeldResult, ResultKey, ResultWriter};
+use crate::memory::results::{HeldResult, Owner, ResultKey, ResultWriter};
 use crate::query::plan::candidates::Candidates;
 use crate::query::reader::{End, Found, Next, Reader, Visit};
 use crate::store::{keys, latest_feed_scan};
@@ -281,14 +281,15 @@ impl<'r, 'q> Sorted<'r, 'q> {
             return Ok(None);
         }
         let from = record_of(key, *tie);
-        let (results, key) = (&holding.shared.results, ResultKey::Order(holding.owner));
-        let found = results.find(key, &holding.owner).filter(|held| held.beginning <= from);
+        let owner = holding.identity.result_owner();
+        let (results, key) = (&holding.shared.results, ResultKey::Order(owner));
+        let found = results.find(key, &owner).filter(|held| held.beginning <= from);
         if let Some(held) = found
             && let Some(changed) = self.changed(reader, &held)?
         {
             return self.send_held(reader, &held, &from, changed, output).map(Some);
         }
-        match self.order_all(reader, candidates, from.clone(), holding) {
+        match self.order_all(reader, candidates, from.clone(), (holding, owner)) {
             Ok(Some(held)) => {
                 let held = Arc::new(held);
                 results.hold(key, Arc::clone(&held));
@@ -306,7 +307,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
         reader: &mut Reader<'_>,
         candidates: &mut Candidates,
         from: Vec<u8>,
-        holding: &Holding<'_>,
+        (holding, owner): (&Holding<'_>, Owner),
     ) -> Result<Option<HeldResult>, EngineError> {
         let meter = reader.meter.unlimited();
         let sorter = RefCell::new(Sorter::new(&meter, StepLimit::PerRecord));
@@ -336,7 +337,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
             return Err(SqlError::Budget { what: "a minute" }.into());
         }
         let mut places = sorter.into_inner().finish()?;
-        let mut held = ResultWriter::ordered(holding.owner, from, holding.positions.clone(), holding.temp);
+        let mut held = ResultWriter::ordered(owner, from, holding.positions.clone(), holding.temp);
         while let Some((place, _)) = places.next_record()? {
             if !held.push([place, &[]])? {
                 return Ok(None);

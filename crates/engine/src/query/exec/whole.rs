@@ -17,13 +17,13 @@ use quire_sql::{ItemSink, QueryTemp, Row, SqlError};
 use quire_storage::Token;
 use quire_value::Value;
 
-use super::super::continuation::{HeldRow, Place, Resume, order_hash, sort_key_bytes};
+use super::super::continuation::{HeldRow, Place, QueryIdentity, Resume, order_hash, sort_key_bytes};
 use super::super::page::Rows;
 use super::evaluate::{Evaluator, Need};
 use super::lookahead::visit_ahead;
 use super::order::{Start, Ties, key_of_values};
 use crate::api::{EngineError, corrupt};
-use crate::memory::results::{HeldResult, Owner, ResultKey, ResultReader, ResultWriter};
+use crate::memory::results::{HeldResult, ResultKey, ResultReader, ResultWriter};
 use crate::query::follow::{ITEMS_MAX, followed_in};
 use crate::query::meter::PageMeter;
 use crate::query::plan::candidates::Candidates;
@@ -71,7 +71,7 @@ pub(crate) enum WholeNext {
 pub(crate) struct Holding<'h> {
     pub shared: &'h Shared,
     pub temp: Option<&'h Arc<QueryTemp>>,
-    pub owner: Owner,
+    pub identity: &'h QueryIdentity<'h>,
     /// How far each partition was before the snapshot.
     pub positions: Vec<(u32, u64)>,
     /// The client has asked for a further page.
@@ -96,7 +96,9 @@ impl WholeStart {
         let (mut start, mut sent) = (Start::Beginning, 0);
         match (resume, &order) {
             (None, _) => {}
-            (Some(Resume::Block { query, sent: rows, .. }), _) if *query == run.identity => sent = *rows,
+            (Some(Resume::Block { query, sent: rows, .. }), _) if *query == run.identity.hash() => {
+                sent = *rows
+            }
             (Some(Resume::Sorted { order, place, .. }), Some(own)) if *order == own.hash => {
                 let Place { key, rid, row, .. } = place.clone();
                 start = Start::At { key, tie: own.ties.turn(rid), row };
@@ -228,7 +230,7 @@ pub(crate) fn whole(
             next = Some((number - 1, standing.clone()));
             held = holding
                 .filter(|holding| !rows.has_failed() && (holding.is_resumed || is_fed.get()))
-                .map(|holding| ResultWriter::new(holding.owner, number - 1, holding.temp));
+                .map(|holding| ResultWriter::new(holding.identity.result_owner(), number - 1, holding.temp));
         } else if row_checked.is_err() {
             // The page that comes to it says so.
             is_held_whole = false;
