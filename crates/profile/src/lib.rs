@@ -28,5 +28,6 @@ pub use sketch::{Histogram, Summary, lower_bound};
 pub use workload::{
     ActionSource, ArrayLength, Change, ChangeSets, ContainerWorkload, CorruptWorkload, HotItem, HotKey,
     ItemReader, ItemSequence, KeyUse, Operation, OperationTotals, Projection, QueryShape, QueryTotals,
-    Record, RecordedQuery, Scope, SequenceProfile, ShapeProfile, Workload, WriteTotals, shape_of,
+    Record, RecordedQuery, SHAPE_TEXT_BYTES_MAX, Scope, SequenceProfile, ShapeProfile, Workload, WriteTotals,
+    shape_of,
 };

@@ -1,6 +1,6 @@
 //! Queries without their values. A text that is known is neither parsed again nor copied.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -15,8 +15,6 @@ const SHARDS: usize = 16;
 const KNOWN_MAX: usize = 512;
 /// Shapes that wait to be taken in.
 const NEW_MAX: usize = 1_000;
-/// A query whose text without values is longer has no shape.
-const TEXT_BYTES_MAX: usize = 4 << 10;
 /// Words whose numbers are part of a shape, also where parameters give them.
 const COUNTED: [&str; 3] = ["top", "offset", "limit"];
 
@@ -59,8 +57,7 @@ impl Shapes {
         if let Some(known) = shard.lock().get(&key) {
             return *known;
         }
-        let shape = shape_of(&place.name, text, parameters, &place.key_paths, has_key)
-            .filter(|shape| shape.text.len() <= TEXT_BYTES_MAX);
+        let shape = shape_of(&place.name, text, parameters, &place.key_paths, has_key);
         let number = shape.as_ref().map(|shape| shape.id);
         if shape.is_none_or(|shape| self.add_new(place, shape)) {
             let mut shard = shard.lock();
@@ -87,9 +84,10 @@ impl Shapes {
 fn key_of(place: &RecordedPlace, text: &str, parameters: &Parameters, has_key: bool) -> u128 {
     let (high, low) = murmur::murmur128(text.as_bytes());
     let mut own = u64::from(place.container) << 1 | u64::from(has_key);
+    let counting = if parameters.0.is_empty() { CountingNames::default() } else { CountingNames::of(text) };
     for (name, value) in &parameters.0 {
         if let Some(number) = value.as_u64()
-            && may_count(text, name)
+            && counting.may_have(name)
         {
             own = mixed(mixed(own) ^ number);
         }
@@ -101,22 +99,48 @@ fn mixed(number: u64) -> u64 {
     (number ^ number >> 29).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Whether a parameter is behind a word that counts. A comment may be between them.
-fn may_count(text: &str, parameter: &str) -> bool {
-    let counts = |before: &str| {
-        let before = before.trim_end().as_bytes();
-        COUNTED.iter().any(|word| {
-            before
-                .len()
-                .checked_sub(word.len())
-                .is_some_and(|at| before[at..].eq_ignore_ascii_case(word.as_bytes()))
-        })
-    };
-    text.contains("--") || text.match_indices(parameter).any(|(at, _)| counts(&text[..at]))
+/// Names of parameters behind words that count, found in one pass: there may be many parameters in a long text.
+#[derive(Default)]
+struct CountingNames<'a> {
+    names: HashSet<&'a str>,
+    /// A comment may be between word and name.
+    has_comment: bool,
+}
+
+impl CountingNames<'_> {
+    fn of(text: &str) -> CountingNames<'_> {
+        let name = |at: usize| {
+            let name = &text[at..];
+            let end =
+                name[1..].find(|letter: char| !continues_name(letter)).map_or(name.len(), |end| 1 + end);
+            &name[..end]
+        };
+        let behind = text.match_indices('@').filter(|(at, _)| ends_with_count(&text[..*at]));
+        CountingNames { names: behind.map(|(at, _)| name(at)).collect(), has_comment: text.contains("--") }
+    }
+
+    fn may_have(&self, parameter: &str) -> bool {
+        self.has_comment || self.names.contains(parameter)
+    }
+}
+
+fn ends_with_count(before: &str) -> bool {
+    let before = before.trim_end().as_bytes();
+    COUNTED.iter().any(|word| {
+        before
+            .len()
+            .checked_sub(word.len())
+            .is_some_and(|at| before[at..].eq_ignore_ascii_case(word.as_bytes()))
+    })
+}
+
+fn continues_name(letter: char) -> bool {
+    letter == '_' || letter.is_ascii_alphanumeric()
 }
 
 #[cfg(test)]
 mod tests {
+    use quire_profile::SHAPE_TEXT_BYTES_MAX;
     use quire_value::Value;
 
     use super::*;
@@ -170,6 +194,19 @@ mod tests {
         }
     }
 
+    /// Looking for every parameter in the whole text would take 10^11 steps.
+    #[test]
+    fn many_parameters_in_a_long_text_take_no_time() {
+        let text = format!("SELECT TOP @p7 * FROM c WHERE c.a = @p8 {}OFFSET 1 LIMIT 2", " ".repeat(1 << 20));
+        let parameters = |value: i64, number: u32| {
+            let value = |own: u32| Value::from(if own == number { value } else { 1 });
+            Parameters((0..100_000).map(|own| (format!("@p{own}"), value(own))).collect())
+        };
+        let key = |value, number| key_of(&place(1), &text, &parameters(value, number), false);
+        assert_ne!(key(2, 7), key(3, 7));
+        assert_eq!(key(2, 8), key(3, 8));
+    }
+
     #[test]
     fn shapes_that_wait_are_bounded_and_no_two_are_the_same() {
         let (shapes, none) = (Shapes::default(), Parameters(Vec::new()));
@@ -185,7 +222,7 @@ mod tests {
         // One that found no room comes when it is asked again.
         ask(&format!("SELECT c.n{} FROM c", 2 * NEW_MAX - 1));
         assert_eq!(shapes.take_new().len(), 1);
-        assert_eq!(ask(&format!("SELECT c.{} FROM c", "n".repeat(TEXT_BYTES_MAX))), None);
+        assert_eq!(ask(&format!("SELECT c.{} FROM c", "n".repeat(SHAPE_TEXT_BYTES_MAX))), None);
         assert_eq!(shapes.take_new().len(), 0);
     }
 }

@@ -33,7 +33,7 @@ pub use self::change_sets::ChangeSets;
 pub use self::encode::CorruptWorkload;
 pub use self::record::{ActionSource, ArrayLength, Change, Operation, Record, RecordedQuery};
 pub use self::sequence::{ItemReader, ItemSequence};
-pub use self::shape::{Projection, QueryShape, Scope, shape_of};
+pub use self::shape::{Projection, QueryShape, SHAPE_TEXT_BYTES_MAX, Scope, shape_of};
 pub use self::summary::{
     ContainerWorkload, HotItem, HotKey, KeyUse, OperationTotals, QueryTotals, SequenceProfile, ShapeProfile,
     WriteTotals,

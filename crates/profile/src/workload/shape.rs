@@ -1,6 +1,6 @@
 //! Query shapes: the text without values, and what it asks for, path by path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use quire_sql::ast::{
     BinaryOperator, Collection, CountKind, Direction, Expr, ExprKind, Query, Selection, Step,
@@ -9,6 +9,9 @@ use quire_sql::{Parameters, parse};
 use quire_value::{Value, murmur};
 
 use crate::path;
+
+/// A query whose text without values is longer has no shape: what it names is not looked for.
+pub const SHAPE_TEXT_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryShape {
@@ -61,7 +64,7 @@ impl Scope {
     }
 }
 
-/// The shape of a query, or `None` if its text is no query. `key_paths` are those of the container's partition key;
+/// The shape of a query, or `None` if its text is no query or too long. `key_paths` are those of the container's partition key;
 /// `has_key` says that the request named one.
 pub fn shape_of(
     container: &str,
@@ -70,12 +73,12 @@ pub fn shape_of(
     key_paths: &[String],
     has_key: bool,
 ) -> Option<QueryShape> {
-    let mut query = parse(text).ok()?;
-    let (offset, limit) = counts(&query, parameters);
+    let query = parse(text).ok()?;
+    let numbers = numbers(parameters);
+    let text = text_of(query.clone(), &numbers)?;
+    let (offset, limit) = counts(&query, &numbers);
     let mut found = Found::default();
     found.query(&query, &BTreeMap::new());
-    hide_values(&mut query, parameters);
-    let text = query.to_string().replace('\n', " ");
     let scope = scope(&found.equality, key_paths, has_key);
     let id = murmur::murmur128(format!("{container}\0{text}\0{}", scope.name()).as_bytes()).0;
     Some(QueryShape {
@@ -97,13 +100,24 @@ pub fn shape_of(
     })
 }
 
-fn counts(query: &Query, parameters: &Parameters) -> (u64, Option<u64>) {
+/// Parameters by name, with the numbers of those that can count rows. Of two with one name the first one counts.
+type Numbers<'a> = HashMap<&'a str, Option<u64>>;
+
+fn numbers(parameters: &Parameters) -> Numbers<'_> {
+    parameters.0.iter().rev().map(|(name, value)| (name.as_str(), value.as_u64())).collect()
+}
+
+fn text_of(mut query: Query, numbers: &Numbers<'_>) -> Option<String> {
+    hide_values(&mut query, numbers);
+    let text = query.to_string().replace('\n', " ");
+    (text.len() <= SHAPE_TEXT_BYTES_MAX).then_some(text)
+}
+
+fn counts(query: &Query, numbers: &Numbers<'_>) -> (u64, Option<u64>) {
     let count = |kind: &CountKind| match kind {
         CountKind::Integer(value) => *value,
         CountKind::Fraction => None,
-        CountKind::Parameter(name) => {
-            parameters.0.iter().find(|(own, _)| own == name).and_then(|(_, value)| value.as_u64())
-        }
+        CountKind::Parameter(name) => numbers.get(name.as_str()).copied().flatten(),
     };
     let offset = query.offset_limit.as_ref().and_then(|clause| count(&clause.offset.kind)).unwrap_or(0);
     let limit = query.offset_limit.as_ref().and_then(|clause| count(&clause.limit.kind));
@@ -121,14 +135,12 @@ fn scope(equality: &BTreeSet<String>, key_paths: &[String], has_key: bool) -> Sc
 }
 
 /// Values become `?`; lists of values become one.
-fn hide_values(query: &mut Query, parameters: &Parameters) {
+fn hide_values(query: &mut Query, numbers: &Numbers<'_>) {
     let hide_count = |kind: &mut CountKind| {
-        if let CountKind::Parameter(name) = kind {
-            let value =
-                parameters.0.iter().find(|(own, _)| own == name).and_then(|(_, value)| value.as_u64());
-            if value.is_some() {
-                *kind = CountKind::Integer(value);
-            }
+        if let CountKind::Parameter(name) = kind
+            && let Some(value @ Some(_)) = numbers.get(name.as_str())
+        {
+            *kind = CountKind::Integer(*value);
         }
     };
     if let Some(top) = &mut query.select.top {
@@ -138,10 +150,10 @@ fn hide_values(query: &mut Query, parameters: &Parameters) {
         hide_count(&mut clause.offset.kind);
         hide_count(&mut clause.limit.kind);
     }
-    for_each_expr_mut(query, parameters, &mut hide);
+    for_each_expr_mut(query, numbers, &mut hide);
 }
 
-fn for_each_expr_mut(query: &mut Query, parameters: &Parameters, visit: &mut dyn FnMut(&mut Expr)) {
+fn for_each_expr_mut(query: &mut Query, numbers: &Numbers<'_>, visit: &mut dyn FnMut(&mut Expr)) {
     match &mut query.select.selection {
         Selection::Star(_) => {}
         Selection::Value(expr) => visit(expr),
@@ -150,7 +162,7 @@ fn for_each_expr_mut(query: &mut Query, parameters: &Parameters, visit: &mut dyn
     for source in query.from.iter_mut().flat_map(|from| &mut from.sources) {
         match &mut source.collection {
             Collection::Path { .. } => {}
-            Collection::Subquery(inner) => hide_values(inner, parameters),
+            Collection::Subquery(inner) => hide_values(inner, numbers),
             Collection::Call(expr) => visit(expr),
         }
     }
@@ -162,7 +174,7 @@ fn for_each_expr_mut(query: &mut Query, parameters: &Parameters, visit: &mut dyn
 fn hide(expr: &mut Expr) {
     match &mut *expr.kind {
         ExprKind::Literal(_) | ExprKind::Parameter(_) => *expr.kind = ExprKind::Parameter("?".to_owned()),
-        ExprKind::Subquery { query, .. } => hide_values(query, &Parameters(Vec::new())),
+        ExprKind::Subquery { query, .. } => hide_values(query, &Numbers::new()),
         ExprKind::In { needle, items, .. } => {
             hide(needle);
             items.iter_mut().for_each(hide);
@@ -213,7 +225,8 @@ struct Found {
 const AGGREGATES: [&str; 5] = ["COUNT", "SUM", "AVG", "MIN", "MAX"];
 
 impl Found {
-    fn query(&mut self, query: &Query, outer: &Aliases) {
+    /// Returns the names that are in scope in it.
+    fn query(&mut self, query: &Query, outer: &Aliases) -> Aliases {
         let aliases = self.sources(query, outer);
         if let Some(filter) = &query.filter {
             self.condition(filter, &aliases);
@@ -231,6 +244,7 @@ impl Found {
             }
         }
         self.selection(&query.select.selection, &aliases);
+        aliases
     }
 
     fn sources(&mut self, query: &Query, outer: &Aliases) -> Aliases {
@@ -244,9 +258,9 @@ impl Found {
                 }
                 Collection::Subquery(inner) => {
                     let mut below = Found::default();
-                    below.query(inner, &aliases);
+                    let inside = below.query(inner, &aliases);
                     let path = match &inner.select.selection {
-                        Selection::Value(expr) => path_of(expr, &below.sources(inner, &aliases)),
+                        Selection::Value(expr) => path_of(expr, &inside),
                         _ => None,
                     };
                     self.take_in(below);
@@ -503,6 +517,22 @@ mod tests {
              aggregates {aggregates:?} group {group_by:?} {:?} {:?} {}+{:?} excluded {:?}\n",
             shape.projection, shape.scope, shape.offset, shape.limit, shape.excluded
         ));
+    }
+
+    /// Work that doubled with every level, or grew with the square of the length, would have no end here.
+    #[test]
+    fn deep_and_long_queries_take_no_time() {
+        let shape = |text: &str| shape_of("c", text, &Parameters(Vec::new()), &[], false);
+        let mut inner = "SELECT VALUE t FROM t IN c.list".to_owned();
+        for level in 0..60 {
+            inner = format!("SELECT VALUE x{level} FROM x{level} IN ({inner})");
+        }
+        let deep = shape(&format!("SELECT VALUE y FROM c JOIN y IN ({inner})")).expect("a shape");
+        assert_eq!(deep.joins.first().map(String::as_str), Some("/list"));
+        assert_eq!(deep.joins.len(), 62);
+        let chain: String = (1..20_000).map(|n| format!(" JOIN a{n} IN a{}.x", n - 1)).collect();
+        assert_eq!(shape(&format!("SELECT * FROM c JOIN a0 IN c.x{chain}")), None);
+        assert_eq!(shape(&format!("SELECT c{} FROM c", ".a".repeat(200_000))), None);
     }
 
     #[test]
