@@ -14,8 +14,8 @@ use crate::partition_key::{PartitionKeyDefinition, PartitionKeyError};
 
 pub use self::full_text::{FULL_TEXT_LANGUAGES, FullTextPath, FullTextPolicy};
 pub use self::indexing::{
-    BoundingBox, CompositePath, IndexingMode, IndexingPolicy, PathOrder, RuleNode, SortOrder, SpatialIndex,
-    SpatialType, TupleIndex,
+    BoundingBox, COMPOSITE_PATHS_MAX, CompositePath, IndexingMode, IndexingPolicy, PathOrder, RuleNode,
+    SortOrder, SpatialIndex, SpatialType, TupleIndex,
 };
 pub use self::sections::{ConflictResolution, GeospatialType, UniqueKey};
 pub use self::vector_policy::{

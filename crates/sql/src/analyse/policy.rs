@@ -1,6 +1,6 @@
 //! Indexing policies and queries: which ORDER BY a policy refuses, and which indexes a query uses or could use.
 
-use quire_resource::{CompositePath, IndexingPolicy, SortOrder};
+use quire_resource::{COMPOSITE_PATHS_MAX, CompositePath, IndexingPolicy, SortOrder};
 use quire_value::{Object, Path, Segment, Value};
 
 use crate::error::SqlError;
@@ -78,66 +78,36 @@ pub struct CompositeIndex {
     pub is_precise: bool,
 }
 
+/// What is listed, in bytes of JSON: it becomes a header, and clients accept about 16 KB of headers.
+const LISTED_BYTES_MAX: usize = 6 << 10;
+/// What an index takes beside its paths.
+const INDEX_BYTES: usize = 130;
+
 impl IndexMetrics {
-    /// `keys`: paths of the partition key, if the request names a key.
+    /// As many as there is room for. `keys`: paths of the partition key, if the request names a key.
     pub fn new(analysis: &Analysis, keys: &[Path], policy: &IndexingPolicy) -> IndexMetrics {
-        let mut metrics = IndexMetrics::default();
-        keys.iter().for_each(|path| metrics.single(path, true, policy));
-        analysis.filter.for_each_range(&mut |range| metrics.single(&range.path, range.exact, policy));
+        let mut list = IndexList { metrics: IndexMetrics::default(), policy, bytes: 0 };
+        keys.iter().for_each(|path| list.single(path, true));
+        analysis.filter.for_each_range(&mut |range| list.single(&range.path, range.exact));
         for path in &analysis.aggregated {
-            metrics.single(path, true, policy);
+            list.single(path, true);
         }
         for path in &analysis.searched {
-            metrics.full_text(path, policy);
+            list.full_text(path);
         }
         match analysis.order.as_deref() {
-            Some([key]) => metrics.single(&key.path, true, policy),
+            Some([key]) => list.single(&key.path, true),
             Some(keys) => {
                 let known = policy.composite.iter().find(|composite| fits(composite, &analysis.order_keys));
-                metrics.composite(keys, true, known);
+                list.composite(keys, true, known);
             }
             None => {}
         }
         for (paths, is_precise) in filter_composites(&analysis.filter, analysis.order.as_deref()) {
             let known = policy.composite.iter().find(|composite| serves(composite, &paths));
-            metrics.composite(&paths, is_precise, known);
+            list.composite(&paths, is_precise, known);
         }
-        metrics
-    }
-
-    fn single(&mut self, path: &Path, is_precise: bool, policy: &IndexingPolicy) {
-        let indexes = if policy.is_indexed(path) { &mut self.utilized } else { &mut self.potential };
-        let spec = format!("{path}/?");
-        match indexes.single.iter_mut().find(|index| index.spec == spec) {
-            Some(index) => index.is_precise &= is_precise,
-            None => indexes.single.push(SingleIndex { spec, is_precise }),
-        }
-    }
-
-    /// Paths as in a policy, without `/?`.
-    fn full_text(&mut self, path: &Path, policy: &IndexingPolicy) {
-        let has_index = policy.full_text.contains(path);
-        let indexes = if has_index { &mut self.utilized } else { &mut self.potential };
-        let index = SingleIndex { spec: path.to_string(), is_precise: true };
-        if !indexes.single.contains(&index) {
-            indexes.single.push(index);
-        }
-    }
-
-    /// `known`: the matching composite index of the policy.
-    fn composite(&mut self, keys: &[OrderPath], is_precise: bool, known: Option<&Vec<CompositePath>>) {
-        let specs = match known {
-            Some(composite) => composite
-                .iter()
-                .map(|component| spec(&component.path, component.order == SortOrder::Descending))
-                .collect(),
-            None => keys.iter().map(|key| spec(&key.path, key.descending)).collect(),
-        };
-        let indexes = if known.is_some() { &mut self.utilized } else { &mut self.potential };
-        let index = CompositeIndex { specs, is_precise };
-        if !indexes.composite.contains(&index) {
-            indexes.composite.push(index);
-        }
+        list.metrics
     }
 
     /// The first form of the header.
@@ -160,6 +130,70 @@ impl IndexMetrics {
             ("UtilizedIndexes", self.utilized.to_json_v2()),
             ("PotentialIndexes", self.potential.to_json_v2()),
         ])
+    }
+}
+
+/// Metrics as they are put together.
+struct IndexList<'a> {
+    metrics: IndexMetrics,
+    policy: &'a IndexingPolicy,
+    bytes: usize,
+}
+
+impl IndexList<'_> {
+    fn single(&mut self, path: &Path, is_precise: bool) {
+        let is_used = self.policy.is_indexed(path);
+        let spec = format!("{path}/?");
+        match self.indexes(is_used).single.iter_mut().find(|index| index.spec == spec) {
+            Some(index) => index.is_precise &= is_precise,
+            None => self.add_single(is_used, SingleIndex { spec, is_precise }),
+        }
+    }
+
+    /// Paths as in a policy, without `/?`.
+    fn full_text(&mut self, path: &Path) {
+        let is_used = self.policy.full_text.contains(path);
+        let index = SingleIndex { spec: path.to_string(), is_precise: true };
+        if !self.indexes(is_used).single.contains(&index) {
+            self.add_single(is_used, index);
+        }
+    }
+
+    /// `known`: the matching composite index of the policy.
+    fn composite(&mut self, keys: &[OrderPath], is_precise: bool, known: Option<&Vec<CompositePath>>) {
+        let specs: Vec<String> = match known {
+            Some(composite) => composite
+                .iter()
+                .map(|component| spec(&component.path, component.order == SortOrder::Descending))
+                .collect(),
+            None => keys.iter().map(|key| spec(&key.path, key.descending)).collect(),
+        };
+        let index = CompositeIndex { specs, is_precise };
+        if !self.indexes(known.is_some()).composite.contains(&index)
+            && self.has_room(index.specs.iter().map(String::len).sum())
+        {
+            self.indexes(known.is_some()).composite.push(index);
+        }
+    }
+
+    fn indexes(&mut self, is_used: bool) -> &mut Indexes {
+        if is_used { &mut self.metrics.utilized } else { &mut self.metrics.potential }
+    }
+
+    fn add_single(&mut self, is_used: bool, index: SingleIndex) {
+        if self.has_room(index.spec.len()) {
+            self.indexes(is_used).single.push(index);
+        }
+    }
+
+    /// Takes the room for an index of such paths.
+    fn has_room(&mut self, path_bytes: usize) -> bool {
+        let bytes = self.bytes + INDEX_BYTES + path_bytes;
+        let has_room = bytes <= LISTED_BYTES_MAX;
+        if has_room {
+            self.bytes = bytes;
+        }
+        has_room
     }
 }
 
@@ -222,7 +256,8 @@ fn serves(composite: &[CompositePath], keys: &[OrderPath]) -> bool {
         && keys.iter().all(|key| components.iter().any(|component| component.path == key.path))
 }
 
-/// The equality paths of the filter, followed by each of its ranges in turn, or by the single sort key.
+/// The equality paths of the filter, followed by each of its ranges in turn, or by the single sort key. None where no index has so many
+/// paths, and no more than can be listed.
 fn filter_composites(filter: &Condition, order: Option<&[OrderPath]>) -> Vec<(Vec<OrderPath>, bool)> {
     let conjuncts: &[Condition] = match filter {
         Condition::And(conjuncts) => conjuncts,
@@ -236,14 +271,14 @@ fn filter_composites(filter: &Condition, order: Option<&[OrderPath]>) -> Vec<(Ve
         plain.partition(|range| range.exact && range.points().is_some());
     let ascending = |range: &PathRange| OrderPath { path: range.path.clone(), descending: false };
     let equal: Vec<OrderPath> = equal.into_iter().map(ascending).collect();
-    if equal.is_empty() {
+    if equal.is_empty() || equal.len() > COMPOSITE_PATHS_MAX {
         return Vec::new();
     }
     let followed_by = |last: OrderPath, is_precise: bool| {
         (equal.iter().cloned().chain([last]).collect::<Vec<_>>(), is_precise)
     };
-    let mut composites: Vec<_> =
-        ranges.iter().map(|range| followed_by(ascending(range), range.exact)).collect();
+    let followers = ranges.iter().take(LISTED_BYTES_MAX / INDEX_BYTES);
+    let mut composites: Vec<_> = followers.map(|range| followed_by(ascending(range), range.exact)).collect();
     let is_in_filter = |key: &OrderPath| {
         equal.iter().any(|equal| equal.path == key.path) || ranges.iter().any(|range| range.path == key.path)
     };
@@ -253,6 +288,7 @@ fn filter_composites(filter: &Condition, order: Option<&[OrderPath]>) -> Vec<(Ve
     if composites.is_empty() && equal.len() > 1 {
         composites.push((equal, true));
     }
+    composites.retain(|(paths, _)| paths.len() <= COMPOSITE_PATHS_MAX);
     composites
 }
 
@@ -315,6 +351,26 @@ mod tests {
             format!("{query}\n    {}\n", metrics.to_json_v2().to_json())
         };
         expect.assert_eq(&queries.iter().map(shown).collect::<String>());
+    }
+
+    /// A filter with many paths would have as many composites as pairs of them.
+    #[test]
+    fn metrics_fit_into_a_header() {
+        let join = |condition: &str, count: usize| {
+            let conditions = (0..count).map(|at| condition.replace('?', &at.to_string()));
+            conditions.collect::<Vec<_>>().join(" AND ")
+        };
+        for (equal, ranges) in [(3_000, 3_000), (3, 3_000), (3_000, 1)] {
+            let (equal, ranges) = (join("c.e? = 1", equal), join("c.r? > 1", ranges));
+            let text = format!("SELECT * FROM c WHERE {equal} AND {ranges}");
+            let metrics = IndexMetrics::new(&analysis(&text), &[], &policy("{}"));
+            let (json, listed) = (metrics.to_json().to_json(), metrics.utilized.single.len());
+            assert!((10..100).contains(&listed), "{listed}");
+            assert!(json.len() < 9 << 10, "{}", json.len());
+        }
+        let long = format!("SELECT * FROM c WHERE c.{} = 1 AND c.a = 1", "n".repeat(100_000));
+        let metrics = IndexMetrics::new(&analysis(&long), &[], &policy("{}"));
+        assert_eq!(metrics.utilized.single.len(), 1);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use crate::policy_path;
 use super::{ContainerError, bad_path};
 
 const COMPOSITE_INDEXES_MAX: usize = 100;
-const COMPOSITE_PATHS: std::ops::RangeInclusive<usize> = 2..=8;
+/// Paths of a composite index.
+pub const COMPOSITE_PATHS_MAX: usize = 8;
+const COMPOSITE_PATHS: std::ops::RangeInclusive<usize> = 2..=COMPOSITE_PATHS_MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompositePath {

@@ -16,7 +16,7 @@ use crate::policy_path::BadPath;
 
 use super::{ContainerError, VectorIndex, full_text, vector_policy};
 
-pub use self::composite::{CompositePath, SortOrder};
+pub use self::composite::{COMPOSITE_PATHS_MAX, CompositePath, SortOrder};
 use self::paths::Paths;
 pub use self::paths::TupleIndex;
 use self::rules::IndexRules;
