@@ -2,6 +2,10 @@
 //! what was written, by text, without the engine's code.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "refactorings/extract.rs"]
+mod extract; // parts of items become items
+#[path = "refactorings/structural.rs"]
+mod structural; // what tests of structure share
 mod support;
 
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ pub use evaluate::{
     ReferrerKey, Right, RollupChange, RollupRules, RollupTotals, SizeLimit, TargetKey, Unfit, WindowRules,
     added_references, settle, window,
 };
-pub use pointer::{Pointer, Segment};
+pub use pointer::{Pointer, Segment, escape};
 pub use problem::{ModelError, ModelInvalid, Problem, Reserved};
 pub use sum::{CorruptSum, Sum};
 pub use validate::{Database, FOLLOW_MEMBER, Warning};

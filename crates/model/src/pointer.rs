@@ -97,6 +97,15 @@ impl Pointer {
         places
     }
 
+    /// Positions that stand for the `*` of every place in a value, in order.
+    pub fn places_in(&self, root: &Value) -> Vec<Vec<usize>> {
+        let mut places = vec![(Vec::new(), root)];
+        for segment in &self.0 {
+            places = places.into_iter().flat_map(|place| below_value(place, segment)).collect();
+        }
+        places.into_iter().map(|(positions, _)| positions).collect()
+    }
+
     /// The place where `*` stands for these positions.
     pub fn find_in<'a>(&self, root: Node<'a>, positions: &[usize]) -> Option<Node<'a>> {
         let mut positions = positions.iter();
@@ -190,6 +199,19 @@ fn parse_segment(text: &str) -> Result<Segment, &'static str> {
         }
     }
     Ok(Segment::Name(name))
+}
+
+fn below_value<'a>(
+    (positions, value): (Vec<usize>, &'a Value),
+    segment: &Segment,
+) -> Vec<(Vec<usize>, &'a Value)> {
+    match segment {
+        Segment::Name(name) => step(value, name).map(|below| (positions, below)).into_iter().collect(),
+        Segment::Each => {
+            let elements = value.as_array().unwrap_or_default().iter().enumerate();
+            elements.map(|(at, element)| ([&positions[..], &[at]].concat(), element)).collect()
+        }
+    }
 }
 
 fn of_segment(segment: &PathSegment) -> Segment {

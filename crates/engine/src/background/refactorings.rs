@@ -17,6 +17,8 @@ use crate::runtime::Shared;
 
 /// Of dry runs: they change nothing, and clients may cancel them.
 pub(crate) const DRY_RUN: &str = "dry-run";
+/// Between two looks whether declarations are built.
+const WAITING: Duration = Duration::from_millis(20);
 /// Between two looks at what was written.
 const FOLLOWED_EVERY: Duration = Duration::from_millis(200);
 /// Between two looks whether a journal is over.
@@ -56,6 +58,8 @@ impl JobKind for RefactoringJobs {
                 Ok(Step::More)
             }
             Ok(JobProgress::Done(result)) => Ok(Step::Done(result)),
+            Ok(JobProgress::Waiting) => Ok(Step::Rest(WAITING)),
+            Ok(JobProgress::Blocked { error, result }) => Ok(Step::Blocked { error, result }),
             Ok(JobProgress::Gone) | Err(EngineError::ResourceNotFound { .. }) => Ok(Step::Cancelled),
             Err(error) => Err(error),
         }

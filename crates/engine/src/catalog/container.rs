@@ -159,6 +159,12 @@ impl Container {
         self.catalog.upgrade()?.load().database(database)?.containers.get(&rid).cloned()
     }
 
+    /// The same by its name.
+    pub(crate) fn named_sibling(&self, name: &str) -> Option<Arc<Container>> {
+        let ResourceId::Container { database, .. } = self.resource.rid else { return None };
+        self.catalog.upgrade()?.load().database(database)?.containers.named(name).cloned()
+    }
+
     pub(crate) fn not_found(&self) -> EngineError {
         EngineError::ResourceNotFound { kind: "container", id: self.definition.id.clone() }
     }

@@ -3,14 +3,14 @@
 //! Sealed as every row of the catalog: ts (8), etag text, revision (8), the model as `quire-model` stores it as text, and for
 //! each declaration, links, copies, mirrors, rollups, windows, each list behind its count (4): number (4), state (1) and what
 //! it has: 0 and 1 are the phases of building, with the job (8); 2 is active; 3 failed, with an error text and its examples
-//! as JSON text.
+//! as JSON text. Behind them, where refactorings are open, their conversions as JSON text.
 
 use quire_model::Model;
 use quire_value::{Limits, Value, text};
 
 use crate::api::{EngineError, corrupt};
 use crate::jobs::JobId;
-use crate::model::{BuildPhase, Declaration, DeclarationState, Declarations};
+use crate::model::{BuildPhase, Conversion, Declaration, DeclarationState, Declarations};
 use crate::store::sealed::{Reader, length, open, seal, write_text};
 
 const EXAMPLE_LIMITS: Limits = Limits { depth_max: 256 };
@@ -22,6 +22,7 @@ pub(crate) struct ModelRow {
     pub revision: u64,
     pub model: Model,
     pub declarations: Declarations,
+    pub conversions: Vec<Conversion>,
 }
 
 impl ModelRow {
@@ -35,6 +36,10 @@ impl ModelRow {
         for list in [links, copies, mirrors, rollups, windows] {
             rest.extend(length(list.len()));
             list.iter().for_each(|declaration| write_declaration(declaration, &mut rest));
+        }
+        if !self.conversions.is_empty() {
+            let conversions = self.conversions.iter().map(Conversion::to_json).collect::<Value>();
+            write_text(conversions.to_json().as_bytes(), &mut rest);
         }
         seal(key, &rest)
     }
@@ -60,13 +65,14 @@ impl ModelRow {
                 states.push(read_declaration(&mut reader)?);
             }
         }
+        let conversions = if reader.is_at_end() { Vec::new() } else { read_conversions(&mut reader)? };
         reader.end()?;
         let mut states = states.into_iter();
         let declarations = Declarations::try_new(&model, |_, name| {
             let (number, state) = states.next().ok_or_else(|| corrupt("declarations of a model"))?;
             Ok::<_, EngineError>(Declaration { name: name.to_owned(), number, state })
         })?;
-        Ok(ModelRow { ts, etag, revision, model, declarations })
+        Ok(ModelRow { ts, etag, revision, model, declarations, conversions })
     }
 }
 
@@ -100,6 +106,12 @@ fn read_declaration(reader: &mut Reader<'_>) -> Result<(u32, DeclarationState), 
         _ => return Err(corrupt("state of a declaration")),
     };
     Ok((number, state))
+}
+
+fn read_conversions(reader: &mut Reader<'_>) -> Result<Vec<Conversion>, EngineError> {
+    let json = text::parse(reader.bytes()?, EXAMPLE_LIMITS).map_err(|_| corrupt("conversions of a model"))?;
+    let conversions = json.as_array().unwrap_or_default().iter().map(Conversion::from_json);
+    conversions.collect::<Option<_>>().ok_or_else(|| corrupt("conversions of a model"))
 }
 
 fn read_examples(reader: &mut Reader<'_>) -> Result<Vec<Value>, EngineError> {
@@ -137,7 +149,7 @@ mod tests {
             Ok::<_, EngineError>(Declaration { name: name.to_owned(), number, state })
         });
         let (ts, etag, revision) = (1_700_000_000, "\"e\"".to_owned(), 3);
-        ModelRow { ts, etag, revision, model, declarations: declarations.unwrap() }
+        ModelRow { ts, etag, revision, model, declarations: declarations.unwrap(), conversions: Vec::new() }
     }
 
     /// On disk: a change here is a new format.

@@ -19,7 +19,8 @@ use super::{Catalog, EngineError, not_found};
 use crate::api::{ModelCondition, ModelResource, ModelWritten, corrupt};
 use crate::jobs::{self, JobId, NewJob, PreparedJob};
 use crate::model::{
-    BuildPhase, ContainerModel, DatabaseModel, Declaration, DeclarationKind, DeclarationState, Declarations,
+    BuildPhase, ContainerModel, Conversion, DatabaseModel, Declaration, DeclarationKind, DeclarationState,
+    Declarations,
 };
 use crate::partition::PartitionSet;
 use crate::store::keys::CATALOG;
@@ -37,6 +38,40 @@ pub(crate) struct ParsedModel {
     pub rules: Arc<ModelRules>,
     pub difference: Difference,
     pub warnings: Vec<Warning>,
+}
+
+/// What a refactoring has in the model of its database.
+pub(crate) struct ModelForm {
+    pub refactoring: u32,
+    /// All names that its declarations ever have.
+    pub names: Vec<String>,
+    /// Each with the list that it is in.
+    pub declarations: Vec<(&'static str, Value)>,
+    pub conversion: Option<Conversion>,
+}
+
+impl ModelForm {
+    /// The model with these declarations, and no others of the refactoring.
+    fn applied_to(&self, model: Option<&DatabaseModel>) -> Value {
+        let mut body = model.map_or_else(|| Model::empty().to_json(), |model| model.model().to_json());
+        for list in ["links", "copies", "mirrors", "rollups", "windows"] {
+            let own = body.get(list).and_then(Value::as_array).unwrap_or_default().iter();
+            let is_other = |own: &&Value| {
+                let name = own.get("name").and_then(Value::as_str);
+                !self.names.iter().any(|own| Some(own.as_str()) == name)
+            };
+            let added = self.declarations.iter().filter(|(name, _)| *name == list).map(|(_, own)| own);
+            let all: Vec<Value> = own.filter(is_other).chain(added).cloned().collect();
+            if all.is_empty() { _ = body.remove(list) } else { body.set(list, all) }
+        }
+        Value::Object(body)
+    }
+
+    fn conversions(&self, model: Option<&DatabaseModel>) -> Vec<Conversion> {
+        let all = model.into_iter().flat_map(|model| &model.conversions);
+        let others = all.filter(|other| other.refactoring != self.refactoring);
+        others.chain(&self.conversion).cloned().collect()
+    }
 }
 
 impl Catalog {
@@ -100,7 +135,9 @@ impl Catalog {
             return Ok(ModelWritten { model, created, difference, warnings, jobs });
         }
         let job = change.prepare_build(&database, &difference, journal)?;
-        let new = change.new_model(&database, model, &difference, job.as_ref().map(|job| job.id))?;
+        let conversions = kept_conversions(&database, &model)?;
+        let new =
+            change.new_model(&database, (model, conversions), &difference, job.as_ref().map(|job| job.id))?;
         self.check_not_refactored(&database, &new)?;
         let jobs = job.iter().map(|job| job.id.to_string()).collect();
         job.into_iter().for_each(|job| change.add_prepared_job(job));
@@ -138,7 +175,38 @@ impl Catalog {
             return Ok(());
         }
         let difference = difference(database.model.as_deref(), &Model::empty());
+        kept_conversions(&database, &Model::empty())?;
         self.replace_model(change, &database, None, &difference)
+    }
+
+    /// Gives the model what a refactoring has in it from now on, and nothing else of it. Every write that is answered after
+    /// this has returned is made under it. Doing it again changes nothing.
+    pub(crate) fn put_form(&self, database: u32, form: &ModelForm) -> Result<(), EngineError> {
+        let mut change = self.change()?;
+        let entry = change.state.database(database).cloned();
+        let entry = entry.ok_or_else(|| not_found("database", &database.to_string()))?;
+        let body = form.applied_to(entry.model.as_deref());
+        let (model, _) = Model::parse(&body, &self.checked_against(&entry))?;
+        let conversions = form.conversions(entry.model.as_deref());
+        let difference = difference(entry.model.as_deref(), &model);
+        let old = entry.model.as_deref();
+        if difference.is_nothing() && old.map_or(&[][..], |old| old.conversions.as_slice()) == conversions {
+            // An earlier call may have failed between its commit and the barrier.
+            let sets = switches(&entry, entry.model.as_ref());
+            return sets.iter().try_for_each(|(set, _)| set.pass_barrier());
+        }
+        let new = match old.filter(|_| difference.is_nothing()) {
+            Some(old) => open_model(ModelRow { conversions, ..row_of(old) }, &entry)?,
+            None => {
+                let job = change.prepare_build(&entry, &difference, None)?;
+                let id = job.as_ref().map(|job| job.id);
+                let new = change.new_model(&entry, (model, conversions), &difference, id)?;
+                job.into_iter().for_each(|job| change.add_prepared_job(job));
+                new
+            }
+        };
+        self.check_not_refactored(&entry, &new)?;
+        self.replace_model(change, &entry, Some(new), &difference)
     }
 
     /// Changes the states of declarations, such as those that a job has built. `change_states` says whether there is something
@@ -155,14 +223,7 @@ impl Catalog {
         if !change_states(&mut declarations) {
             return Ok(false);
         }
-        let new = DatabaseModel {
-            revision: model.revision,
-            etag: model.etag.clone(),
-            ts: model.ts,
-            rules: Arc::clone(&model.rules),
-            declarations,
-            containers: model.containers.clone(),
-        };
+        let new = DatabaseModel { declarations, ..model.duplicate() };
         self.replace_model(change, &entry, Some(Arc::new(new)), &Difference::default())?;
         Ok(true)
     }
@@ -244,7 +305,7 @@ impl Change<'_> {
     fn new_model(
         &mut self,
         database: &DatabaseEntry,
-        model: Model,
+        (model, conversions): (Model, Vec<Conversion>),
         difference: &Difference,
         job: Option<JobId>,
     ) -> Result<Arc<DatabaseModel>, EngineError> {
@@ -263,21 +324,25 @@ impl Change<'_> {
         })?;
         let (etag, ts) = self.stamp_etag();
         let revision = old.map_or(0, |old| old.revision) + 1;
-        open_model(ModelRow { ts, etag, revision, model, declarations }, database)
+        open_model(ModelRow { ts, etag, revision, model, declarations, conversions }, database)
     }
 
     fn put_model(&mut self, database: u32, model: Option<&DatabaseModel>) {
         let key = keys::model_key(database);
         let Some(model) = model else { return self.delete_key(key) };
-        let row = ModelRow {
-            ts: model.ts,
-            etag: model.etag.clone(),
-            revision: model.revision,
-            model: model.model().clone(),
-            declarations: model.declarations.clone(),
-        };
-        let value = row.encode(&key);
+        let value = row_of(model).encode(&key);
         self.push_op(Op::Put { space: CATALOG, key, value });
+    }
+}
+
+fn row_of(model: &DatabaseModel) -> ModelRow {
+    ModelRow {
+        ts: model.ts,
+        etag: model.etag.clone(),
+        revision: model.revision,
+        model: model.model().clone(),
+        declarations: model.declarations.clone(),
+        conversions: model.conversions.clone(),
     }
 }
 
@@ -293,8 +358,14 @@ pub(super) fn open_model(row: ModelRow, database: &DatabaseEntry) -> Result<Arc<
         })?;
         containers.insert(name.to_owned(), container.number);
     }
-    let ModelRow { ts, etag, revision, declarations, .. } = row;
-    Ok(Arc::new(DatabaseModel { revision, etag, ts, rules: Arc::new(rules), declarations, containers }))
+    // Where items are converted they are written under the model, too.
+    for name in row.conversions.iter().flat_map(|own| own.rule.containers()) {
+        let container = database.containers.named(name);
+        containers.extend(container.map(|container| (name.to_owned(), container.number)));
+    }
+    let ModelRow { ts, etag, revision, declarations, conversions, .. } = row;
+    let rules = Arc::new(rules);
+    Ok(Arc::new(DatabaseModel { revision, etag, ts, rules, declarations, containers, conversions }))
 }
 
 /// What all containers that the old or the new model names have from the change on.
@@ -329,6 +400,27 @@ fn containers_of(model: &Model, names: &[&String]) -> Vec<String> {
     let links = model.links.iter().filter(|own| is_named(&own.name) || links.contains(&&own.name));
     let windows = model.windows.iter().filter(|own| is_named(&own.name)).map(|own| own.container.clone());
     links.flat_map(|own| [own.from.container.clone(), own.to.container.clone()]).chain(windows).collect()
+}
+
+/// Conversions go on under another model that leaves their declarations as they are.
+fn kept_conversions(database: &DatabaseEntry, new: &Model) -> Result<Vec<Conversion>, EngineError> {
+    let Some(old) = database.model.as_deref() else { return Ok(Vec::new()) };
+    for own in &old.conversions {
+        let is_same = |name: &String| declared(old.model(), name) == declared(new, name);
+        if !own.declarations.iter().all(is_same) {
+            let container = own.rule.containers()[0].to_owned();
+            return Err(EngineError::RefactoringRunning { container });
+        }
+    }
+    Ok(old.conversions.clone())
+}
+
+/// A declaration as it was put.
+fn declared(model: &Model, name: &str) -> Option<Value> {
+    let body = model.to_json();
+    let lists = body.iter().filter_map(|(_, list)| list.as_array());
+    let mut all = lists.flatten();
+    all.find(|own| own.get("name").and_then(Value::as_str) == Some(name)).cloned()
 }
 
 /// What a new model changes. Where it is another one, a declaration that failed is built once more.

@@ -100,7 +100,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    fn count_referrers(&self, own: &LinkedKey) -> Result<usize, EngineError> {
+    pub(super) fn count_referrers(&self, own: &LinkedKey) -> Result<usize, EngineError> {
         let site = self.ground.referrer_site(own.link);
         let moment = &self.ground.sites[site].moment;
         let referrers = self.ground.referrers(own.link, &own.key);

@@ -35,6 +35,7 @@ struct Progress {
 
 impl Unit<'_> {
     pub fn expand(&mut self) -> Result<(), EngineError> {
+        self.convert()?;
         self.expand_windows()?;
         let mut progress = Progress { queue: (0..self.slots.len()).collect(), ..Progress::default() };
         loop {

@@ -42,7 +42,9 @@ impl Unit<'_> {
     }
 
     fn lock_target(&self, set: &mut LockSet, link: usize, target: &TargetKey) -> Result<(), EngineError> {
-        if !needs_target(&self.ground.model.rules, link) {
+        let name = Some(self.ground.link(link).link.name.as_str());
+        let is_converted = self.ground.model.conversions.iter().any(|own| own.rule.link() == name);
+        if !needs_target(&self.ground.model.rules, link) && !is_converted {
             return Ok(());
         }
         #[cfg(test)]

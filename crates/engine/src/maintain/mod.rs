@@ -17,6 +17,7 @@
 
 mod check; // what can refuse a unit
 mod contributions; // what items add to their targets
+mod convert; // items that open refactorings give another form
 mod expand; // consequences of changes, to a fixed point
 pub(crate) mod fan_out; // rows and payload of jobs that rewrite many referrers
 mod ground; // what a unit is made on
@@ -37,6 +38,8 @@ mod windows; // arrays of which only the newest elements stay
 pub(crate) mod write; // single writes
 
 pub(crate) use check::check_key_delete;
+pub(crate) use convert::LeftPlace;
+pub(crate) use convert::extract::{holders, key_of_part, part_of};
 pub(crate) use ground::{Ground, siblings};
 pub(crate) use slot::{After, Before};
 pub(crate) use unit::Unit;

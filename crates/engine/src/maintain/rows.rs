@@ -136,7 +136,8 @@ impl Unit<'_> {
                 writes[*at].1.asked_ts = asked;
             }
         }
-        let (ops, jobs) = self.other_ops()?;
+        let (mut ops, jobs) = self.other_ops()?;
+        ops.extend(self.journal_ops()?);
         let differences = self.differences()?;
         if let (true, Some(slot)) = (writes.is_empty() && differences.is_some(), self.slots.first()) {
             let partition = slot.home.place.partition;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use quire_model::TargetKey;
 use quire_value::{Item, Node};
 
+use super::convert::Converting;
 use super::fan_out::FanOut;
 use super::slot::{After, Before, LinkedKey, Slot};
 use super::windows::Windows;
@@ -39,6 +40,7 @@ pub(crate) struct Unit<'a> {
     pub(super) restricted: Vec<LinkedKey>,
     pub(super) contributions: Contributions,
     pub(super) windows: Windows<'a>,
+    pub(super) converting: Converting,
     /// Of items that no client asked for: whose owned values were put right, and by which declaration.
     pub(super) corrected: Vec<(usize, String)>,
     /// `_ts` that was shown before the commit, by container and partition.
@@ -75,6 +77,7 @@ impl<'a> Unit<'a> {
             restricted,
             contributions,
             windows: Windows::default(),
+            converting: Converting::default(),
             corrected: Vec::new(),
             asked_ts: Vec::new(),
             blamed: Cell::new(None),

@@ -11,7 +11,7 @@ use quire_storage::{Op, Scan, Snapshot};
 use super::locks::lock_named_target;
 use super::slot::Slot;
 use super::windows::Rebuild;
-use super::{Ground, Unit, siblings};
+use super::{Ground, LeftPlace, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::links::{TargetHash, TargetRoute};
@@ -54,6 +54,8 @@ pub(crate) enum VisitWork<'a> {
     FanOut { link: u32, target: &'a TargetKey },
     /// References by some links that have no target go.
     RemoveDangling { links: &'a [&'a str] },
+    /// A refactoring gives them another form.
+    Convert { refactoring: u32 },
 }
 
 /// What became of the items.
@@ -76,6 +78,10 @@ pub(crate) struct VisitFigures {
     pub by_declaration: BTreeMap<String, DeclarationVisit>,
     /// Items that were written.
     pub written: u64,
+    /// Of a refactoring: items that it changed, what it left, and what its journals grow by.
+    pub converted: u64,
+    pub left: Vec<LeftPlace>,
+    pub journal_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,13 +137,16 @@ fn attempt(
         VisitWork::FanOut { link, target } => unit.apply_to_slots(link, target)?,
         VisitWork::RemoveDangling { links } => unit.remove_dangling(links)?,
         VisitWork::Count => {}
+        VisitWork::Convert { refactoring } => unit.converting.visit = Some((refactoring, unit.slots.len())),
         VisitWork::Write => unit.windows.rebuild = Rebuild::Building,
         VisitWork::Repair => unit.windows.rebuild = Rebuild::All,
     }
     unit.windows.visited = unit.slots.len();
     let has_windows = !ground.model.rules.windows.is_empty();
     match order.work {
-        VisitWork::FanOut { .. } | VisitWork::RemoveDangling { .. } => unit.expand()?,
+        VisitWork::FanOut { .. } | VisitWork::RemoveDangling { .. } | VisitWork::Convert { .. } => {
+            unit.expand()?;
+        }
         VisitWork::Write | VisitWork::Repair if has_windows => unit.expand()?,
         VisitWork::Count | VisitWork::Write | VisitWork::Repair => {}
     }
@@ -153,6 +162,9 @@ fn attempt(
     unit.contribute()?;
     if !is_counting {
         unit.settle()?;
+    }
+    if matches!(order.work, VisitWork::Convert { .. }) {
+        unit.check()?;
     }
     let figures = unit.figures(is_counting)?;
     let mut also = (order.also)(&*ground.snapshot, &figures)?;
@@ -287,6 +299,9 @@ impl Unit<'_> {
                 figures.by_declaration.entry(owner.clone()).or_default().changed += 1;
             }
         }
+        figures.converted = self.converting.converted;
+        figures.left = self.converting.left.clone();
+        figures.journal_bytes = self.journal_bytes();
         figures.written = self.slots.iter().filter(|slot| slot.is_written()).count() as u64;
         Ok(figures)
     }

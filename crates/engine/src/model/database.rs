@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quire_model::{Model, ModelRules};
 use quire_value::Value;
 
+use super::Conversion;
 use crate::jobs::JobId;
 
 /// The model of a database, valid and compiled.
@@ -20,6 +21,8 @@ pub(crate) struct DatabaseModel {
     /// Numbers of the containers that take part, by name. Containers themselves change with every split: they are looked up
     /// in the catalog.
     pub containers: HashMap<String, u32>,
+    /// Of open refactorings.
+    pub conversions: Vec<Conversion>,
 }
 
 /// The declarations of a model, each list in the order of the model's, as [`ModelRules`] has them.
@@ -76,6 +79,19 @@ pub(crate) enum DeclarationKind {
 impl DatabaseModel {
     pub fn model(&self) -> &Model {
         &self.rules.model
+    }
+
+    /// The same, to become another one.
+    pub fn duplicate(&self) -> DatabaseModel {
+        DatabaseModel {
+            revision: self.revision,
+            etag: self.etag.clone(),
+            ts: self.ts,
+            rules: Arc::clone(&self.rules),
+            declarations: self.declarations.clone(),
+            containers: self.containers.clone(),
+            conversions: self.conversions.clone(),
+        }
     }
 
     /// Whether the container takes part.

@@ -6,9 +6,14 @@
 //! Not here: what a model is and whether it is valid (`quire-model`), its row (`catalog::model_row`), what a write makes of it.
 
 mod container; // what a model says of one container
+mod conversion; // what open refactorings do to items
 mod database; // the model of a database
 
 pub(crate) use container::ContainerModel;
+#[allow(unused_imports)]
+pub(crate) use conversion::{
+    Conversion, ConversionRule, ConversionStage, ExtractRule, OldWriters, OnConflict,
+};
 pub(crate) use database::{
     BuildPhase, DatabaseModel, Declaration, DeclarationKind, DeclarationState, Declarations,
 };

@@ -1,6 +1,6 @@
 //! What a refactoring makes of one item, and how that is taken back. Pure functions.
 
-use quire_model::{Pointer, Segment};
+use quire_model::Pointer;
 use quire_value::{Object, Value};
 
 use super::forms::{Converted, converted};
@@ -62,7 +62,7 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
     let (mut changes, mut left) = (Vec::new(), Vec::new());
     match rule {
         Rule::Rename { parent, from, to } => {
-            for at in places(&parent.0, &item) {
+            for at in parent.places_in(&item) {
                 let object = parent.find_mut(&mut item, &at).and_then(Value::as_object_mut);
                 match object.map_or(Renamed::Nothing, |object| rename(object, from, to)) {
                     Renamed::Nothing => {}
@@ -74,7 +74,7 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
             }
         }
         Rule::Retype { path, form } => {
-            for at in places(&path.0, &item) {
+            for at in path.places_in(&item) {
                 let Some(value) = path.find_mut(&mut item, &at) else { continue };
                 match converted(value, *form) {
                     Converted::Same => {}
@@ -86,6 +86,7 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
                 }
             }
         }
+        Rule::Structure(_) => {}
     }
     Conversion { item, changes, left }
 }
@@ -107,7 +108,9 @@ pub(crate) fn undo(rule: &Rule, change: &Change, item: &mut Value) -> Undone {
                 _ => Undone::Conflict,
             }
         }
-        (Rule::Retype { .. }, Changed::Moved { .. } | Changed::Removed { .. }) => Undone::Conflict,
+        (Rule::Retype { .. }, Changed::Moved { .. } | Changed::Removed { .. }) | (Rule::Structure(_), _) => {
+            Undone::Conflict
+        }
     }
 }
 
@@ -116,6 +119,7 @@ pub(crate) fn place(rule: &Rule, change: &Change) -> String {
     match rule {
         Rule::Rename { parent, from, .. } => parent.join(&Pointer::of_name(from)).at(&change.at),
         Rule::Retype { path, .. } => path.at(&change.at),
+        Rule::Structure(_) => String::new(),
     }
 }
 
@@ -164,24 +168,6 @@ fn rename_in_place(object: &mut Object, from: &str, to: &str) {
         (if name == from { to.to_owned() } else { name.to_owned() }, value.clone())
     };
     *object = object.iter().map(renamed).collect();
-}
-
-/// Positions in arrays of every place that a path names.
-fn places(segments: &[Segment], value: &Value) -> Vec<Vec<usize>> {
-    let Some((first, rest)) = segments.split_first() else { return vec![Vec::new()] };
-    match first {
-        Segment::Name(name) => value.get(name).map_or_else(Vec::new, |member| places(rest, member)),
-        Segment::Each => {
-            let elements = value.as_array().unwrap_or_default().iter().enumerate();
-            let below = elements.flat_map(|(position, element)| {
-                places(rest, element).into_iter().map(move |mut at| {
-                    at.insert(0, position);
-                    at
-                })
-            });
-            below.collect()
-        }
-    }
 }
 
 impl Change {

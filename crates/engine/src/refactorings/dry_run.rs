@@ -2,14 +2,17 @@
 
 use std::ops::Bound;
 
+use quire_resource::{Component, PartitionKey};
 use quire_storage::Scan;
 use quire_value::{Object, Value};
 
 use super::convert::{Change, convert};
-use super::order::RefactoringOrder;
+use super::order::{RefactoringOrder, Rule};
+use super::structure::{Preview, Structure};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::integrity::item_example;
+use crate::items::logical_partition::LogicalPartition;
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, ITEMS};
@@ -28,6 +31,7 @@ pub(crate) struct DryRun {
     left: u64,
     conflicts: Vec<Value>,
     examples: Vec<Value>,
+    preview: Preview,
     next: Option<Vec<u8>>,
 }
 
@@ -59,8 +63,12 @@ impl DryRun {
         for (key, bytes) in &page.rows {
             keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             let row = Row::parse(bytes)?;
-            if !container.is_gone(&row, &moment) {
-                self.look(container, order, &row)?;
+            if container.is_gone(&row, &moment) {
+                continue;
+            }
+            match &order.rule {
+                Rule::Structure(structure) => self.look_at_structure(shared, container, structure, &row)?,
+                Rule::Rename { .. } | Rule::Retype { .. } => self.look(container, order, &row)?,
             }
         }
         let has_more = page.more;
@@ -95,16 +103,65 @@ impl DryRun {
         Ok(())
     }
 
+    fn look_at_structure(
+        &mut self,
+        shared: &Shared,
+        container: &Container,
+        structure: &Structure,
+        row: &Row<'_>,
+    ) -> Result<(), EngineError> {
+        let before = row.node()?.to_value();
+        let find = |name: &str, id: &str| find_item(shared, container, name, id);
+        let found = self.preview.look(structure, &container.definition.id, &before, &find)?;
+        self.items += 1;
+        self.left += found.left.len() as u64;
+        for (place, _) in found.left.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
+            self.conflicts.push(item_example(container, row, place, None, None)?);
+        }
+        self.journal_bytes += found.journal_bytes;
+        if found.after.is_empty() {
+            return Ok(());
+        }
+        self.converted += 1;
+        if self.examples.len() < EXAMPLES_MAX {
+            let item = |(container, item): (String, Value)| {
+                Value::Object(Object::from_iter([("container", Value::from(container)), ("item", item)]))
+            };
+            let after = found.after.into_iter().map(item).collect::<Value>();
+            self.examples.push(Value::Object(Object::from_iter([("before", before), ("after", after)])));
+        }
+        Ok(())
+    }
+
     pub fn to_json(&self, order: &RefactoringOrder) -> Value {
         let mut json = Object::new();
         json.set("kind", order.kind);
         json.set("container", order.container.as_str());
         json.set("items", self.items);
         json.set("wouldConvert", self.converted);
+        if matches!(order.rule, Rule::Structure(_)) {
+            json.set("wouldMake", self.preview.made());
+        }
         json.set("wouldLeave", self.left);
         json.set("journalBytes", self.journal_bytes);
         json.set("conflicts", Value::Array(self.conflicts.clone()));
         json.set("examples", Value::Array(self.examples.clone()));
         Value::Object(json)
     }
+}
+
+/// An item of another container whose partition key is its id.
+fn find_item(
+    shared: &Shared,
+    container: &Container,
+    name: &str,
+    id: &str,
+) -> Result<Option<Value>, EngineError> {
+    let Some(other) = container.named_sibling(name) else { return Ok(None) };
+    let key = PartitionKey(vec![Component::String(id.to_owned())]);
+    let Ok(home) = LogicalPartition::of(&other, key) else { return Ok(None) };
+    let moment = other.moment(shared);
+    let Some(stored) = home.find(&*other.snapshot(shared)?, &home.id_key(id))? else { return Ok(None) };
+    let (_, row) = stored.parse()?;
+    if other.is_gone(&row, &moment) { Ok(None) } else { Ok(Some(row.node()?.to_value())) }
 }

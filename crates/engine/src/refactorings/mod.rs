@@ -2,7 +2,8 @@
 //!
 //! One is *expanded* by a job that goes along the changes of the container from its beginning ([`run`]); from then on a worker
 //! follows later writes until it is *finished*, or *undone* from its journal. Everything about it is in rows ([`rows`]):
-//! what a job or the worker does can be done again from there. Kinds: `rename` and `retype` ([`order`]).
+//! what a job or the worker does can be done again from there. `rename` and `retype` change items of one container by
+//! themselves; the others change items of several containers along declarations of the model ([`structure`]).
 
 mod convert; // one item, and back
 mod dry_run; // what would be done
@@ -10,6 +11,7 @@ mod forms; // values of one type as another
 mod order; // what is asked for
 mod rows; // refactorings and journals in the storage
 mod run; // some items at a time
+mod structure; // refactorings along declarations
 
 use std::sync::Arc;
 
@@ -18,20 +20,24 @@ use quire_value::{Object, Value};
 
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
-use crate::jobs::{JobId, NewJob};
+use crate::jobs::{JobControl, JobId, NewJob};
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 
 pub(crate) use dry_run::DryRun;
 pub(crate) use order::RefactoringOrder;
+use order::Rule;
 pub(crate) use rows::{Refactoring, State};
 use run::Run;
+use structure::{Structure, StructureProgress, StructureRun};
 
 pub(crate) const REFACTORING: &str = "refactoring";
 /// How long what items had is kept after a refactoring was finished.
 const JOURNAL_MS: i64 = 7 * 24 * 3600 * 1000;
 /// A journal that would be larger is refused.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+/// Refactorings that are over and whose journal is, too, are listed up to so many.
+const OVER_MAX: usize = 100;
 
 pub(crate) struct Refactorings {
     shared: Arc<Shared>,
@@ -47,6 +53,13 @@ pub(crate) enum JobProgress {
     /// Items that were converted or looked at until now.
     More(u64),
     Done(Value),
+    /// Something else is under way that it waits for.
+    Waiting,
+    /// A client has to decide something.
+    Blocked {
+        error: String,
+        result: Value,
+    },
     /// The container or the refactoring is gone.
     Gone,
 }
@@ -74,6 +87,7 @@ impl Refactorings {
         container: &Container,
         (order, body): (&RefactoringOrder, Value),
     ) -> Result<Refactoring, EngineError> {
+        self.check_alone(database, order, container)?;
         order.check(container)?;
         if order.has_journal && container.usage().1 > JOURNAL_BYTES_MAX {
             let bytes = DryRun::of_all(&self.shared, container, order)?.journal_bytes;
@@ -82,10 +96,18 @@ impl Refactorings {
             }
         }
         let _turn = self.turn.lock();
+        self.check_alone(database, order, container)?;
         let all = self.list(database)?;
-        if all.iter().any(|own| own.container == container.number && own.state.is_open()) {
-            return Err(EngineError::RefactoringRunning { container: container.definition.id.clone() });
-        }
+        let model = self.catalog.database_model(database);
+        let plan = match &order.rule {
+            Rule::Structure(_) if !self.shared.storage.caps().commit_spans_partitions => {
+                return Err(EngineError::NotSupported {
+                    feature: "This refactoring on this storage".to_owned(),
+                });
+            }
+            Rule::Structure(structure) => Some(structure.plan(container, model.as_deref())),
+            Rule::Rename { .. } | Rule::Retype { .. } => None,
+        };
         let own = Refactoring {
             database,
             number: all.iter().map(|own| own.number).max().unwrap_or(0) + 1,
@@ -98,8 +120,14 @@ impl Refactorings {
             conflicts: Vec::new(),
             conflict_count: 0,
             journal_until: None,
+            journal_bytes: 0,
+            plan,
         };
         rows::put(&self.shared, &self.catalog, &own)?;
+        self.forget_oldest(&all)?;
+        if own.plan.is_some() {
+            return self.add_job_now(own);
+        }
         if let Err(error) = self.check_settled(order, container.number) {
             rows::remove(&self.shared, &self.catalog, &own)?;
             return Err(error);
@@ -143,11 +171,19 @@ impl Refactorings {
             let why = "it has no journal".to_owned();
             return Err(EngineError::RefactoringRefuses { id: own.id(), verb: "undone", why });
         }
+        let was_finished = own.state == State::Finished;
+        if was_finished {
+            let state = self.catalog.state();
+            let container = state.container(own.container).ok_or_else(|| gone(&order.container))?;
+            self.check_alone(database, &order, container)?;
+        }
+        if own.plan.is_some() {
+            return self.undo_structure(own, was_finished);
+        }
         self.check_container(&order, own.container)?;
-        if own.state != State::Finished {
+        if !was_finished {
             return self.set_state(own, State::Undoing);
         }
-        self.check_alone(&own)?;
         // It is open again from here on: a model may have come before.
         rows::put(&self.shared, &self.catalog, &Refactoring { state: State::Undoing, ..own.clone() })?;
         if let Err(error) = self.check_settled(&order, own.container) {
@@ -163,19 +199,58 @@ impl Refactorings {
         Ok(all.into_iter().find(|own| own.jobs.contains(&job.to_string())))
     }
 
-    fn check_alone(&self, own: &Refactoring) -> Result<(), EngineError> {
-        let all = self.list(own.database)?;
-        let other = all.iter().find(|other| other.container == own.container && other.state.is_open());
-        match other.and_then(|_| own.body.get("container")?.as_str()) {
-            Some(container) => Err(EngineError::RefactoringRunning { container: container.to_owned() }),
-            None => Ok(()),
+    fn undo_structure(&self, mut own: Refactoring, was_finished: bool) -> Result<Refactoring, EngineError> {
+        own.position = None;
+        if let Some(plan) = &mut own.plan {
+            (plan.phase, plan.undecided, plan.was_finished, plan.error) = (0, 0, was_finished, None);
         }
+        self.set_state(own, State::Undoing)
+    }
+
+    /// No other refactoring is open in one of the containers.
+    fn check_alone(
+        &self,
+        database: u32,
+        order: &RefactoringOrder,
+        container: &Container,
+    ) -> Result<(), EngineError> {
+        let id = &container.definition.id;
+        let names = order.containers(id);
+        for other in self.list(database)?.iter().filter(|other| other.state.is_open()) {
+            let others = other
+                .order()?
+                .containers(other.body.get("container").and_then(Value::as_str).unwrap_or_default());
+            let is_same = |name: &&String| {
+                others.contains(name) || **name == *id && other.container == container.number
+            };
+            if let Some(name) = names.iter().find(is_same) {
+                return Err(EngineError::RefactoringRunning { container: name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest of those that cannot be undone any more are not listed for ever.
+    fn forget_oldest(&self, all: &[Refactoring]) -> Result<(), EngineError> {
+        let now = self.shared.clock.now_ms();
+        let is_over =
+            |own: &&Refactoring| !own.state.is_open() && own.journal_until.is_none_or(|until| until <= now);
+        let over: Vec<&Refactoring> = all.iter().filter(is_over).collect();
+        let count = over.len().saturating_sub(OVER_MAX);
+        over.into_iter().take(count).try_for_each(|own| rows::remove(&self.shared, &self.catalog, own))
     }
 
     fn set_state(&self, mut own: Refactoring, state: State) -> Result<Refactoring, EngineError> {
+        let blocked =
+            own.jobs.last().filter(|_| own.state == State::Blocked).and_then(|job| job.parse().ok());
         own.state = state;
         rows::put(&self.shared, &self.catalog, &own)?;
-        self.add_job_now(own)
+        let own = self.add_job_now(own)?;
+        // The job that waited for a decision ends.
+        if let Some(job) = blocked {
+            self.shared.jobs.control(job, JobControl::Resume)?;
+        }
+        Ok(own)
     }
 
     /// Where that fails, the worker adds it.
@@ -202,15 +277,24 @@ impl Refactorings {
         let Some(mut own) = rows::get(&*snapshot, database, number)? else { return Ok(JobProgress::Gone) };
         drop(snapshot);
         // What came to an end by itself goes on to be finished by the same job.
+        let is_blocked = own.state == State::Blocked && is_current(&own, wanted);
         let is_own = own.state as u8 == wanted || (own.state == State::Finishing && own.jobs.len() == 1);
-        if !is_own {
+        if !is_own && !is_blocked {
             return Ok(JobProgress::Done(result(&own)));
         }
         let state = self.catalog.state();
         let Some(container) = state.container(own.container) else { return Ok(JobProgress::Gone) };
+        let order = own.order()?;
+        if let Rule::Structure(structure) = &order.rule {
+            return self.step_structure(own, (&order, structure), container, wanted);
+        }
         // It goes on when no model names the container any more.
         if container.partitions.is_modelled() {
             return Err(EngineError::UnderModel);
+        }
+        if own.journal_bytes > JOURNAL_BYTES_MAX && own.state != State::Undoing {
+            let error = "its journal has more than 1 GB: undo it, or start it without one".to_owned();
+            return self.block(own, error);
         }
         let mut run = Run { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
         let has_more = if run.own.state == State::Undoing { run.back()? } else { run.forward()? };
@@ -225,8 +309,60 @@ impl Refactorings {
         }
     }
 
+    fn step_structure(
+        &self,
+        mut own: Refactoring,
+        (order, structure): (&RefactoringOrder, &Structure),
+        container: &Container,
+        wanted: u8,
+    ) -> Result<JobProgress, EngineError> {
+        if own.state == State::Blocked {
+            self.unblock(&mut own, wanted)?;
+        }
+        let (shared, catalog) = (&*self.shared, &*self.catalog);
+        let mut run = StructureRun { shared, catalog, container, order, structure, own: &mut own };
+        match run.step()? {
+            StructureProgress::More => Ok(JobProgress::More(own.converted)),
+            StructureProgress::Waiting => Ok(JobProgress::Waiting),
+            StructureProgress::Blocked(error) => self.block(own, error),
+            StructureProgress::Ended => {
+                if let Some(plan) = &mut own.plan {
+                    plan.phase = 0;
+                }
+                self.end_state(&mut own, container)?;
+                match own.state.has_job() {
+                    true => Ok(JobProgress::More(own.converted)),
+                    false => Ok(JobProgress::Done(result(&own))),
+                }
+            }
+        }
+    }
+
+    /// It waits for a client, who resumes its job or undoes it.
+    fn block(&self, mut own: Refactoring, error: String) -> Result<JobProgress, EngineError> {
+        own.state = State::Blocked;
+        if let Some(plan) = &mut own.plan {
+            plan.error = Some(error.clone());
+        }
+        rows::put(&self.shared, &self.catalog, &own)?;
+        let result = own.to_json();
+        Ok(JobProgress::Blocked { error, result })
+    }
+
+    /// A client has resumed the job: it begins anew with what the state was.
+    fn unblock(&self, own: &mut Refactoring, wanted: u8) -> Result<(), EngineError> {
+        own.state = State::numbered(wanted).unwrap_or(State::Expanding);
+        own.position = None;
+        (own.conflicts, own.conflict_count) = Default::default();
+        if let Some(plan) = &mut own.plan {
+            (plan.phase, plan.undecided, plan.error) = (0, 0, None);
+        }
+        rows::put(&self.shared, &self.catalog, own)
+    }
+
     fn end_state(&self, own: &mut Refactoring, container: &Container) -> Result<(), EngineError> {
         own.state = match own.state {
+            State::Blocked => State::Blocked,
             State::Expanding if own.order()?.finishes_itself => State::Finishing,
             State::Expanding | State::Expanded => State::Expanded,
             State::Finishing | State::Finished => State::Finished,
@@ -236,9 +372,11 @@ impl Refactorings {
             own.journal_until = Some(self.shared.clock.now_ms() + JOURNAL_MS);
         }
         if !own.state.is_open() {
-            let name = &container.definition.id;
-            self.shared.recorder.forget_container(&*self.shared.storage, own.database, name)?;
-            self.shared.touched.invalidate(container.number);
+            for name in own.order()?.containers(&container.definition.id) {
+                self.shared.recorder.forget_container(&*self.shared.storage, own.database, &name)?;
+                let other = container.named_sibling(&name);
+                other.iter().for_each(|other| self.shared.touched.invalidate(other.number));
+            }
         }
         rows::put(&self.shared, &self.catalog, own)?;
         self.signal.wake();
@@ -264,10 +402,26 @@ impl Refactorings {
             }
             return Ok((false, false));
         };
+        // It was withdrawn, and nobody was told of it: a model was put meanwhile.
+        if own.state == State::Expanding
+            && own.plan.is_none()
+            && own.jobs.is_empty()
+            && container.partitions.is_modelled()
+        {
+            rows::remove(&self.shared, &self.catalog, &own)?;
+            return Ok((false, false));
+        }
         if own.state.has_job() && !self.shared.jobs.unfinished(REFACTORING).contains(&payload(&own)) {
             self.add_missing_job(&mut own)?;
         }
         let is_over = own.journal_until.is_some_and(|until| until <= self.shared.clock.now_ms());
+        let order = own.order()?;
+        if let Rule::Structure(structure) = &order.rule {
+            let (shared, catalog) = (&*self.shared, &*self.catalog);
+            let run = StructureRun { shared, catalog, container, order: &order, structure, own: &mut own };
+            let has_more = run.own.state == State::Finished && is_over && run.forget()?;
+            return Ok((false, has_more));
+        }
         let mut run = Run { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
         match run.own.state {
             // It goes on when no model names the container any more.
@@ -285,6 +439,16 @@ impl Refactorings {
         let jobs = self.shared.jobs.unfinished(REFACTORING);
         if is_first && jobs.contains(&payload(&first)) { Ok(()) } else { self.add_job(own) }
     }
+}
+
+/// Whether a job of this state is the one that is blocked.
+fn is_current(own: &Refactoring, wanted: u8) -> bool {
+    let is_first = wanted == State::Expanding as u8 && own.jobs.len() == 1;
+    is_first || wanted != State::Expanding as u8
+}
+
+fn gone(id: &str) -> EngineError {
+    EngineError::ResourceNotFound { kind: "container", id: id.to_owned() }
 }
 
 fn refused(own: &Refactoring, verb: &'static str, state: State) -> EngineError {

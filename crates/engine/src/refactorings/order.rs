@@ -1,9 +1,11 @@
 //! What a request for a refactoring asks for.
 
 use quire_model::{Pointer, Segment};
+use quire_resource::ContainerDefinition;
 use quire_value::{Object, Value};
 
 use super::forms::Form;
+use super::structure::Structure;
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
 use crate::store::SYSTEM_PROPERTIES;
@@ -11,7 +13,17 @@ use crate::store::SYSTEM_PROPERTIES;
 /// What reads add to items whose links they follow; writes drop it.
 const FOLLOW: &str = "_follow";
 /// Kinds that are described and not there yet.
-const LATER: [&str; 6] = ["extract", "embed", "flip", "split-array", "merge-join-items", "rekey"];
+const LATER: &[&str] = &[
+    "embed",
+    //
+    "flip",
+    //
+    "split-array",
+    //
+    "merge-join-items",
+    //
+    "rekey",
+];
 
 /// A refactoring, as its body says it.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,11 +48,13 @@ pub(crate) enum Rule {
         path: Pointer,
         form: Form,
     },
+    /// Items of several containers change together, along declarations.
+    Structure(Structure),
 }
 
 /// Reads a body, and collects what is wrong with it.
-struct Reading<'a> {
-    body: &'a Object,
+pub(super) struct Reading<'a> {
+    pub body: &'a Object,
     errors: Vec<OrderError>,
 }
 
@@ -59,6 +73,14 @@ impl RefactoringOrder {
         }
     }
 
+    /// Names of all containers whose items change, the refactored one first.
+    pub fn containers(&self, container: &str) -> Vec<String> {
+        match &self.rule {
+            Rule::Structure(structure) => structure.containers(container),
+            Rule::Rename { .. } | Rule::Retype { .. } => vec![container.to_owned()],
+        }
+    }
+
     /// Whether the container can be changed like this.
     pub fn check(&self, container: &Container) -> Result<(), EngineError> {
         let definition = &container.definition;
@@ -66,16 +88,16 @@ impl RefactoringOrder {
         if definition.view.is_some() {
             return unsupported(format!("Refactoring of the view '{}'", self.container));
         }
+        if let Rule::Structure(structure) = &self.rule {
+            return structure.check(container);
+        }
         if container.partitions.is_modelled() {
             return unsupported(format!("'{}' in a container that the model names", self.kind));
         }
         if let Some((_, path)) = self.rule.paths().iter().find(|(_, path)| path.each_count() > 0) {
             return unsupported(format!("Refactoring '{path}' through arrays"));
         }
-        let unique = definition.unique_keys.iter().flat_map(|key| &key.paths);
-        let reserved = definition.partition_key.paths.iter().chain(unique).map(Pointer::of_path);
-        let names = ["id", "ttl", FOLLOW].into_iter().chain(SYSTEM_PROPERTIES).map(Pointer::of_name);
-        let reserved: Vec<Pointer> = reserved.chain(names).collect();
+        let reserved = reserved_paths(definition);
         let is_reserved = |path: &Pointer| reserved.iter().any(|own| own.touches(path));
         let wrong = self.rule.paths().into_iter().filter(|(_, path)| is_reserved(path));
         let errors: Vec<OrderError> = wrong
@@ -90,6 +112,14 @@ impl RefactoringOrder {
     }
 }
 
+/// Paths that are part of what an item is found by, or that the server sets.
+pub(super) fn reserved_paths(definition: &ContainerDefinition) -> Vec<Pointer> {
+    let unique = definition.unique_keys.iter().flat_map(|key| &key.paths);
+    let paths = definition.partition_key.paths.iter().chain(unique).map(Pointer::of_path);
+    let names = ["id", "ttl", FOLLOW].into_iter().chain(SYSTEM_PROPERTIES).map(Pointer::of_name);
+    paths.chain(names).collect()
+}
+
 impl Rule {
     /// Paths that change, by member of the body.
     fn paths(&self) -> Vec<(&'static str, Pointer)> {
@@ -99,6 +129,7 @@ impl Rule {
                 vec![("from", path(from)), ("to", path(to))]
             }
             Rule::Retype { path, .. } => vec![("path", path.clone())],
+            Rule::Structure(_) => Vec::new(),
         }
     }
 }
@@ -112,14 +143,21 @@ impl Reading<'_> {
         let (kind, members) = match kind {
             "rename" => ("rename", ["from", "to"].as_slice()),
             "retype" => ("retype", ["path", "as"].as_slice()),
-            _ => {
-                self.wrong("kind", "'kind' must be 'rename' or 'retype'.");
-                return Ok(None);
-            }
+            kind => match Structure::members(kind) {
+                Some(found) => found,
+                None => {
+                    self.wrong("kind", "'kind' is not the name of a refactoring.");
+                    return Ok(None);
+                }
+            },
         };
         self.check_members(members);
         let container = self.text("container");
-        let rule = if kind == "rename" { self.rename() } else { self.retype() };
+        let rule = match kind {
+            "rename" => self.rename(),
+            "retype" => self.retype(),
+            kind => Structure::read(self, kind).map(Rule::Structure),
+        };
         let finishes_itself = self.choice("finish", &["manual", "auto"]) == Some(1);
         let has_journal = match self.body.get("journal") {
             None | Some(Value::Bool(true)) => true,
@@ -139,11 +177,11 @@ impl Reading<'_> {
         for name in names {
             match name.as_str() {
                 "kind" | "container" | "finish" | "journal" => {}
+                name if own.contains(&name) => {}
                 "oldWriters" | "onConflict" => {
                     let why = "later writes are followed, and nothing is left to decide";
                     self.wrong(&name, &format!("'{name}' is not for this kind: {why}."));
                 }
-                name if own.contains(&name) => {}
                 name => self.wrong(name, &format!("'{name}' is not known here.")),
             }
         }
@@ -177,7 +215,7 @@ impl Reading<'_> {
         Some(Rule::Retype { path: path?, form })
     }
 
-    fn path(&mut self, member: &str) -> Option<Pointer> {
+    pub(super) fn path(&mut self, member: &str) -> Option<Pointer> {
         let text = self.text(member)?;
         match Pointer::parse(&text) {
             Ok(path) => Some(path),
@@ -188,7 +226,7 @@ impl Reading<'_> {
         }
     }
 
-    fn text(&mut self, member: &str) -> Option<String> {
+    pub(super) fn text(&mut self, member: &str) -> Option<String> {
         match self.body.get(member) {
             Some(Value::String(text)) => return Some(text.to_string()),
             Some(_) => self.wrong(member, &format!("'{member}' must be a text.")),
@@ -197,7 +235,7 @@ impl Reading<'_> {
         None
     }
 
-    fn choice(&mut self, member: &str, choices: &[&str]) -> Option<usize> {
+    pub(super) fn choice(&mut self, member: &str, choices: &[&str]) -> Option<usize> {
         let value = self.body.get(member)?;
         let found = choices.iter().position(|choice| value.as_str() == Some(*choice));
         if found.is_none() {
@@ -206,11 +244,11 @@ impl Reading<'_> {
         found
     }
 
-    fn wrong(&mut self, member: &str, message: &str) {
+    pub(super) fn wrong(&mut self, member: &str, message: &str) {
         self.error("BadValue", member, message);
     }
 
-    fn error(&mut self, code: &'static str, member: &str, message: &str) {
+    pub(super) fn error(&mut self, code: &'static str, member: &str, message: &str) {
         let at = if member.is_empty() { String::new() } else { format!("/{member}") };
         self.errors.push(OrderError::new(code, &at, message));
     }
@@ -261,7 +299,5 @@ mod tests {
             let found: Vec<&str> = invalid.0.iter().map(|error| error.at.as_str()).collect();
             assert_eq!(found, places, "{body}");
         }
-        let later = parse(r#"{"kind":"extract","container":"c"}"#);
-        assert!(matches!(later, Err(EngineError::NotSupported { feature }) if feature.contains("'extract'")));
     }
 }

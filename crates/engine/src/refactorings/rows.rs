@@ -8,6 +8,7 @@ use quire_value::{Limits, Object, Value, iso_date, text};
 
 use super::convert::Change;
 use super::order::RefactoringOrder;
+use super::structure::Plan;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::runtime::Shared;
@@ -38,6 +39,10 @@ pub(crate) struct Refactoring {
     pub conflict_count: u64,
     /// When the journal ends, once it is finished: milliseconds since 1970.
     pub journal_until: Option<i64>,
+    /// What was written to the journal until now.
+    pub journal_bytes: u64,
+    /// Of a refactoring of structure.
+    pub plan: Option<Plan>,
 }
 
 /// The numbers are in payloads of jobs.
@@ -49,6 +54,7 @@ pub(crate) enum State {
     Finished = 4,
     Undoing = 5,
     Undone = 6,
+    Blocked = 7,
 }
 
 /// The journal of one item.
@@ -59,14 +65,19 @@ pub(crate) struct JournalEntry {
 }
 
 impl State {
-    const ALL: [(&'static str, State); 6] = [
+    const ALL: [(&'static str, State); 7] = [
         ("expanding", State::Expanding),
         ("expanded", State::Expanded),
         ("finishing", State::Finishing),
         ("finished", State::Finished),
         ("undoing", State::Undoing),
         ("undone", State::Undone),
+        ("blocked", State::Blocked),
     ];
+
+    pub fn numbered(number: u8) -> Option<State> {
+        State::ALL.iter().map(|(_, state)| *state).find(|state| *state as u8 == number)
+    }
 
     pub fn name(self) -> &'static str {
         State::ALL.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
@@ -116,8 +127,18 @@ impl Refactoring {
         json.set("conflictCount", self.conflict_count);
         json.set("conflicts", Value::Array(self.conflicts.clone()));
         json.set("journalUntil", self.journal_until.map_or(Value::Null, |ms| Value::from(iso_date(ms))));
+        if let Some(error) = self.plan.as_ref().and_then(|plan| plan.error.as_deref()) {
+            json.set("error", error);
+        }
         json.set("request", self.body.clone());
         Value::Object(json)
+    }
+
+    /// The row as it is now, for a commit of items.
+    pub fn op(&self) -> Op {
+        let key = keys::refactoring(self.database, self.number);
+        let value = encode(&key, &self.stored());
+        Op::Put { space: CATALOG, key, value }
     }
 
     fn stored(&self) -> Value {
@@ -131,6 +152,8 @@ impl Refactoring {
         json.set("conflicts", Value::Array(self.conflicts.clone()));
         json.set("conflictCount", self.conflict_count);
         json.set("journalUntil", self.journal_until.map_or(Value::Null, Value::from));
+        json.set("journalBytes", self.journal_bytes);
+        json.set("plan", self.plan.as_ref().map_or(Value::Null, Plan::to_json));
         Value::Object(json)
     }
 
@@ -156,6 +179,11 @@ impl Refactoring {
             conflicts: json.get("conflicts")?.as_array()?.to_vec(),
             conflict_count: json.get("conflictCount")?.as_u64()?,
             journal_until: json.get("journalUntil")?.as_i64(),
+            journal_bytes: json.get("journalBytes").and_then(Value::as_u64).unwrap_or(0),
+            plan: match json.get("plan") {
+                None | Some(Value::Null) => None,
+                Some(plan) => Some(Plan::from_json(plan)?),
+            },
         })
     }
 }
@@ -182,9 +210,7 @@ pub(super) fn get(
 
 /// A database that is gone has no rows.
 pub(super) fn put(shared: &Shared, catalog: &Catalog, own: &Refactoring) -> Result<(), EngineError> {
-    let key = keys::refactoring(own.database, own.number);
-    let value = encode(&key, &own.stored());
-    commit(shared, catalog, own.database, Op::Put { space: CATALOG, key, value })
+    commit(shared, catalog, own.database, own.op())
 }
 
 pub(super) fn remove(shared: &Shared, catalog: &Catalog, own: &Refactoring) -> Result<(), EngineError> {
@@ -218,6 +244,18 @@ pub(super) fn journal_page(
         Ok(JournalEntry { changes: read_changes(&key, &row)?, key, rid })
     };
     page.rows.into_iter().map(entry).collect()
+}
+
+/// Keys of some rows of a journal.
+pub(super) fn journal_keys(
+    snapshot: &dyn Snapshot,
+    container: u32,
+    refactoring: u32,
+    rows_max: usize,
+) -> Result<Vec<Vec<u8>>, EngineError> {
+    let range = KeyRange::prefix(&keys::journal_prefix(container, refactoring));
+    let page = snapshot.scan(&Scan { rows_max, keys_only: true, ..scan(CATALOG, range) })?;
+    Ok(page.rows.into_iter().map(|(key, _)| key).collect())
 }
 
 /// The row of an item's journal; none where nothing is in it.
@@ -293,7 +331,7 @@ fn commit_group(shared: &Shared, container: &Container, ops: Vec<Op>) -> Result<
 }
 
 /// As the storage counts them.
-fn bytes_of(op: &Op) -> usize {
+pub(super) fn bytes_of(op: &Op) -> usize {
     match op {
         Op::Put { key, value, .. } => key.len() + value.len(),
         Op::Delete { key, .. } | Op::Rows { prefix: key, .. } => key.len(),

@@ -85,6 +85,7 @@ impl Run<'_> {
         let mut rewrites = self.conversions(order, rids)?;
         if order.has_journal {
             let ops = self.journal_ops(&mut rewrites);
+            self.own.journal_bytes += ops.iter().map(|op| rows::bytes_of(op) as u64).sum::<u64>();
             rows::commit_journal(self.shared, self.container, ops)?;
         }
         let (mut not_written, mut is_complete) = (Vec::new(), true);

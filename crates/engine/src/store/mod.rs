@@ -3,6 +3,7 @@
 mod commit; // guarded commits outside of a partition's sequence
 mod definition; // definitions of containers
 pub(crate) mod item_row; // the value of an item's row
+pub(crate) mod journal; // what items had before a refactoring
 pub(crate) mod keys; // every key and value form in the storage
 mod layout; // the partitions of a container
 pub(crate) mod open_refactorings; // containers that are being refactored

@@ -14,14 +14,16 @@ pub(crate) fn is_open(state: &str) -> bool {
     !["finished", "undone"].contains(&state)
 }
 
-/// Numbers of containers of a database with an open refactoring.
+/// Numbers of containers of a database with an open refactoring that no model may meet: those with declarations of their own
+/// are part of the model.
 pub(crate) fn containers(snapshot: &dyn Snapshot, database: u32) -> Result<Vec<u32>, EngineError> {
     let mut found = Vec::new();
     for_each_row(snapshot, CATALOG, &keys::refactorings_prefix(database), |key, row| {
         let text = sealed::open(key, row)?.string()?;
         let json = text::parse(text.as_bytes(), LIMITS).map_err(|_| corrupt("JSON of a refactoring"))?;
         let (container, state) = container_and_state(&json).ok_or_else(|| corrupt("row of a refactoring"))?;
-        found.extend(is_open(state).then_some(container));
+        let is_modelled = json.get("plan").is_some_and(|plan| !plan.is_null());
+        found.extend((is_open(state) && !is_modelled).then_some(container));
         Ok(())
     })?;
     Ok(found)

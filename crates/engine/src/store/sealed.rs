@@ -85,6 +85,10 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
+    pub fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     pub fn end(&self) -> Result<(), EngineError> {
         if self.rest.is_empty() { Ok(()) } else { Err(corrupt("a row is too long")) }
     }

@@ -69,11 +69,68 @@ fn what_is_wrong_with_a_refactoring_is_said() {
         (&refused["code"], &refused["errors"][0]["at"]),
         (&json!("RefactoringInvalid"), &json!("/from"))
     );
-    let later = client.must(400, "POST", REFACTORINGS, &[], r#"{"kind":"extract","container":"c"}"#);
-    assert!(later.body.contains("Refactoring of the kind 'extract'"), "{}", later.body);
     client.must(400, "POST", REFACTORINGS, &[], "[");
     client.must(404, "POST", REFACTORINGS, &[], r#"{"kind":"rename","container":"x","from":"/a","to":"/b"}"#);
     client.must(404, "GET", &format!("{REFACTORINGS}/r-1"), &[], "");
     client.must(404, "POST", &format!("{REFACTORINGS}/r-1/undo"), &[], "");
     client.must(404, "GET", "/_quire/dbs/other/refactorings", &[], "");
+}
+
+/// Containers by name, with the partition key `/id`, and their items.
+fn filled(containers: &[(&str, Vec<Value>)]) -> Client {
+    let client = Client::start(1);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    for (name, items) in containers {
+        let key = json!({"paths": ["/id"], "kind": "Hash", "version": 2});
+        client.must(201, "POST", "/dbs/d/colls", &[], &json!({"id": name, "partitionKey": key}).to_string());
+        items.iter().for_each(|item| drop(write(&client, 201, name, item)));
+    }
+    client
+}
+
+fn write(client: &Client, status: u16, container: &str, item: &Value) -> Answer {
+    let key = json!([item["id"]]).to_string();
+    let headers = [("x-ms-documentdb-partitionkey", key.as_str()), ("x-ms-documentdb-is-upsert", "true")];
+    client.must(status, "POST", &format!("/dbs/d/colls/{container}/docs"), &headers, &item.to_string())
+}
+
+/// An item without what the server adds.
+fn found(client: &Client, container: &str, id: &str) -> Value {
+    let (path, key) = (format!("/dbs/d/colls/{container}/docs/{id}"), json!([id]).to_string());
+    let mut item = body(&client.must(200, "GET", &path, &[("x-ms-documentdb-partitionkey", &key)], ""));
+    let members = item.as_object_mut().expect("an item");
+    members.retain(|name, _| !name.starts_with('_'));
+    item
+}
+
+#[test]
+fn a_part_becomes_an_item() {
+    let stock = json!({"symbol": "ABC", "open": 1});
+    let portfolio = |id: &str| json!({"id": id, "holdings": [{"n": 1, "stock": stock}]});
+    let client = filled(&[("portfolios", vec![portfolio("a"), portfolio("b")])]);
+    let order =
+        json!({"kind": "extract", "container": "portfolios", "path": "/holdings/*/stock", "key": "/symbol",
+        "into": "stocks", "reference": "stockId", "oldWriters": "through"})
+        .to_string();
+    let dry = body(&client.must(200, "POST", REFACTORINGS, &[("x-quire-dry-run", "true")], &order));
+    assert_eq!((&dry["wouldConvert"], &dry["wouldMake"]), (&json!(2), &json!(1)), "{dry}");
+    let job = client.run_job(REFACTORINGS, &order);
+    assert_eq!(job["result"]["state"], "expanded", "{job}");
+    let both = json!({"n": 1, "stock": stock, "stockId": "ABC"});
+    assert_eq!(found(&client, "portfolios", "a")["holdings"], json!([both]));
+    assert_eq!(found(&client, "stocks", "ABC"), json!({"id": "ABC", "symbol": "ABC", "open": 1}));
+    let model = client.must(409, "PUT", "/_quire/dbs/d/model", &[], r#"{"version":1}"#);
+    assert!(model.body.contains("RefactoringRunning"), "{}", model.body);
+    // An old writer changes the part: the item has it, and so has the other portfolio.
+    let changed = json!({"id": "a", "holdings": [{"n": 1, "stock": {"symbol": "ABC", "open": 2}}]});
+    write(&client, 200, "portfolios", &changed);
+    assert_eq!(found(&client, "stocks", "ABC")["open"], 2);
+    assert_eq!(found(&client, "portfolios", "b")["holdings"][0]["stock"]["open"], 2);
+    client.run_job(&format!("{REFACTORINGS}/r-1/finish"), "");
+    assert_eq!(found(&client, "portfolios", "a")["holdings"], json!([{"n": 1, "stockId": "ABC"}]));
+    client.run_job(&format!("{REFACTORINGS}/r-1/undo"), "");
+    assert_eq!(found(&client, "portfolios", "a"), changed);
+    let invalid =
+        body(&client.must(400, "POST", REFACTORINGS, &[], r#"{"kind":"extract","container":"portfolios"}"#));
+    assert_eq!(invalid["code"], "RefactoringInvalid", "{invalid}");
 }

@@ -31,6 +31,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["SetDifference", "SET_DIFFERENCE"], exactly(2), difference, IndexUse::None),
     f(&["SetEqual", "SET_EQUAL"], exactly(2), equal, IndexUse::None),
     f(&["ObjectToArray", "OBJECT_TO_ARRAY"], between(1, 3), object_to_array, IndexUse::None),
+    // An extension: what a refactoring that extracts a part declares of it.
+    f(&["ObjectWithout"], at_least(2), object_without, IndexUse::None),
 ];
 
 fn length(call: &Call<'_>) -> Option<Value> {
@@ -190,4 +192,13 @@ fn object_to_array(call: &Call<'_>) -> Option<Value> {
         Value::Object(pair)
     };
     Some(object.iter().map(pair).collect())
+}
+
+/// The object without the members of these names.
+fn object_without(call: &Call<'_>) -> Option<Value> {
+    let object = call.object(0)?;
+    let names = (1..call.len()).map(|index| call.string(index)).collect::<Option<Vec<_>>>()?;
+    call.copy_bytes(crate::data::approximate_size(call.value(0)?))?;
+    let kept = object.iter().filter(|(name, _)| !names.contains(name));
+    Some(Value::Object(kept.map(|(name, value)| (name, value.clone())).collect()))
 }

@@ -34,6 +34,7 @@ pub fn call(name: &str, values: &[Json]) -> Option<Maybe> {
             Json::Bool(within(left, right) && within(right, left))
         }),
         "OBJECTTOARRAY" => object_to_array(values),
+        "OBJECTWITHOUT" => object_without(values),
         "CHOOSE" => {
             let index = values[0].as_i64().and_then(|index| usize::try_from(index).ok());
             index.filter(|index| *index > 0).and_then(|index| values.get(index).cloned())
@@ -100,6 +101,12 @@ fn object_to_array(values: &[Json]) -> Maybe {
         Json::Object(vec![(key.clone(), Json::text(name)), (value.clone(), member.clone())])
     });
     Some(Json::Array(members.collect()))
+}
+
+fn object_without(values: &[Json]) -> Maybe {
+    let names: Vec<&str> = values[1..].iter().map(Json::as_str).collect::<Option<_>>()?;
+    let members = values[0].as_object()?.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+    Some(Json::Object(members.cloned().collect()))
 }
 
 /// Partial: an object is found when an element has all its members.

@@ -119,6 +119,8 @@ const CALLS: &[(&str, &str)] = &[
     ("ObjectToArray", "o"),
     ("ObjectToArray", "os"),
     ("ObjectToArray", "oss"),
+    ("ObjectWithout", "os"),
+    ("ObjectWithout", "oss"),
     ("IIF", "xxx"),
     ("CHOOSE", "ixx"),
     ("DateTimeAdd", "pid"),

@@ -1,0 +1,251 @@
+//! What an open refactoring does to items that are written meanwhile.
+//!
+//! It is part of the model: every write that is made under the model is made under its conversions, and they are durable with
+//! it. So there is no write that a refactoring does not see: what was stored before a conversion began is visited by the job,
+//! and what is written then is converted in its own commit (`maintain::convert`).
+
+use quire_model::{Pointer, Segment};
+use quire_value::{Object, Value};
+
+/// Of one refactoring.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Conversion {
+    /// Its number in the database.
+    pub refactoring: u32,
+    pub stage: ConversionStage,
+    pub has_journal: bool,
+    /// Names of its declarations: clients cannot change them while it is open.
+    pub declarations: Vec<String>,
+    pub rule: ConversionRule,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConversionStage {
+    /// The new form is added, the old one stays beside it.
+    Adding,
+    /// Declarations keep both forms: nothing is converted.
+    Kept,
+    /// The old form goes.
+    Removing,
+    /// It was never finished, and the journal says what items had.
+    Undoing,
+    /// The old form is made from the new one as it is now.
+    Reverting,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ConversionRule {
+    Extract(ExtractRule),
+}
+
+/// A part of items becomes an item of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ExtractRule {
+    pub container: String,
+    /// What the part and the reference are in.
+    pub holder: Pointer,
+    /// Names of their members.
+    pub part: String,
+    pub reference: String,
+    /// In the part.
+    pub key: Pointer,
+    pub into: String,
+    /// The item has the id and the partition key of the part's owner, and the part as a member.
+    pub of_owner: bool,
+    pub link: String,
+    /// The declaration that owns the part.
+    pub copy: String,
+    pub old_writers: OldWriters,
+    pub on_conflict: Option<OnConflict>,
+    /// Members of the part that stay as copies when it is finished.
+    pub keep_fields: Vec<String>,
+}
+
+/// What becomes of a write in the old form that contradicts the new one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OldWriters {
+    #[default]
+    Refuse,
+    Correct,
+    /// What it says is written to the new form.
+    Through,
+}
+
+/// Which of several items counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnConflict {
+    First,
+    Newest,
+    Skip,
+}
+
+impl ConversionStage {
+    const ALL: [(&'static str, ConversionStage); 5] = [
+        ("adding", ConversionStage::Adding),
+        ("kept", ConversionStage::Kept),
+        ("removing", ConversionStage::Removing),
+        ("undoing", ConversionStage::Undoing),
+        ("reverting", ConversionStage::Reverting),
+    ];
+}
+
+impl OldWriters {
+    pub const ALL: [(&'static str, OldWriters); 3] =
+        [("refuse", OldWriters::Refuse), ("correct", OldWriters::Correct), ("through", OldWriters::Through)];
+}
+
+impl OnConflict {
+    pub const ALL: [(&'static str, OnConflict); 3] =
+        [("first", OnConflict::First), ("newest", OnConflict::Newest), ("skip", OnConflict::Skip)];
+}
+
+fn named<T: Copy>(all: &[(&'static str, T)], name: Option<&str>) -> Option<T> {
+    all.iter().find(|(own, _)| Some(*own) == name).map(|(_, value)| *value)
+}
+
+fn name_of<T: PartialEq>(all: &[(&'static str, T)], value: &T) -> &'static str {
+    all.iter().find(|(_, own)| own == value).map_or("", |(name, _)| name)
+}
+
+impl Conversion {
+    pub fn to_json(&self) -> Value {
+        let mut json = Object::new();
+        json.set("refactoring", u64::from(self.refactoring));
+        json.set("stage", name_of(&ConversionStage::ALL, &self.stage));
+        json.set("journal", self.has_journal);
+        json.set("declarations", texts(&self.declarations));
+        json.set("rule", self.rule.to_json());
+        Value::Object(json)
+    }
+
+    pub fn from_json(json: &Value) -> Option<Conversion> {
+        Some(Conversion {
+            refactoring: u32::try_from(json.get("refactoring")?.as_u64()?).ok()?,
+            stage: named(&ConversionStage::ALL, json.get("stage")?.as_str())?,
+            has_journal: json.get("journal")?.as_bool()?,
+            declarations: read_texts(json.get("declarations")?)?,
+            rule: ConversionRule::from_json(json.get("rule")?)?,
+        })
+    }
+}
+
+impl ConversionRule {
+    /// Names of the containers whose items change; the first is the one that the refactoring is about.
+    pub fn containers(&self) -> Vec<&str> {
+        match self {
+            ConversionRule::Extract(rule) => vec![&rule.container, &rule.into],
+        }
+    }
+
+    /// The link whose targets are looked at.
+    pub fn link(&self) -> Option<&str> {
+        match self {
+            ConversionRule::Extract(rule) => Some(&rule.link),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            ConversionRule::Extract(rule) => rule.to_json(),
+        }
+    }
+
+    fn from_json(json: &Value) -> Option<ConversionRule> {
+        match json.get("kind")?.as_str()? {
+            "extract" => ExtractRule::from_json(json).map(ConversionRule::Extract),
+            _ => None,
+        }
+    }
+}
+
+impl ExtractRule {
+    /// Of the reference, as links name it.
+    pub fn reference_path(&self) -> Pointer {
+        self.holder.join(&Pointer::of_name(&self.reference))
+    }
+
+    pub fn part_path(&self) -> Pointer {
+        self.holder.join(&Pointer::of_name(&self.part))
+    }
+
+    /// The key is the id of the item that is made: it is the part.
+    pub fn is_by_id(&self) -> bool {
+        self.key == Pointer::of_name("id")
+    }
+
+    fn to_json(&self) -> Value {
+        let mut json = Object::from_iter([("kind", "extract")]);
+        json.set("container", self.container.as_str());
+        json.set("path", self.part_path().to_string());
+        json.set("reference", self.reference.as_str());
+        json.set("key", self.key.to_string());
+        json.set("into", self.into.as_str());
+        json.set("ofOwner", self.of_owner);
+        json.set("link", self.link.as_str());
+        json.set("copy", self.copy.as_str());
+        json.set("oldWriters", name_of(&OldWriters::ALL, &self.old_writers));
+        let on_conflict = self.on_conflict.map(|own| name_of(&OnConflict::ALL, &own));
+        json.set("onConflict", on_conflict.map_or(Value::Null, Value::from));
+        json.set("keepFields", texts(&self.keep_fields));
+        Value::Object(json)
+    }
+
+    fn from_json(json: &Value) -> Option<ExtractRule> {
+        let text = |name: &str| Some(json.get(name)?.as_str()?.to_owned());
+        let path = Pointer::parse(&text("path")?).ok()?;
+        let Some(Segment::Name(part)) = path.0.last().cloned() else { return None };
+        Some(ExtractRule {
+            container: text("container")?,
+            holder: path.parent(),
+            part,
+            reference: text("reference")?,
+            key: Pointer::parse(&text("key")?).ok()?,
+            into: text("into")?,
+            of_owner: json.get("ofOwner")?.as_bool()?,
+            link: text("link")?,
+            copy: text("copy")?,
+            old_writers: named(&OldWriters::ALL, json.get("oldWriters")?.as_str())?,
+            on_conflict: named(&OnConflict::ALL, json.get("onConflict")?.as_str()),
+            keep_fields: read_texts(json.get("keepFields")?)?,
+        })
+    }
+}
+
+fn texts(all: &[String]) -> Value {
+    all.iter().map(|text| Value::from(text.as_str())).collect()
+}
+
+fn read_texts(json: &Value) -> Option<Vec<String>> {
+    json.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let rule = ExtractRule {
+            container: "portfolios".to_owned(),
+            holder: Pointer::parse("/holdings/*").expect("a path"),
+            part: "stock".to_owned(),
+            reference: "stockId".to_owned(),
+            key: Pointer::of_name("symbol"),
+            into: "stocks".to_owned(),
+            of_owner: false,
+            link: "l".to_owned(),
+            copy: "c".to_owned(),
+            old_writers: OldWriters::Through,
+            on_conflict: Some(OnConflict::Newest),
+            keep_fields: vec!["name".to_owned()],
+        };
+        let own = Conversion {
+            refactoring: 3,
+            stage: ConversionStage::Removing,
+            has_journal: true,
+            declarations: vec!["l".to_owned()],
+            rule: ConversionRule::Extract(rule),
+        };
+        assert_eq!(Conversion::from_json(&own.to_json()), Some(own));
+    }
+}

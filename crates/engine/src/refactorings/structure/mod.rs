@@ -1,0 +1,193 @@
+//! Refactorings of structure: items of several containers change together, along declarations of the model.
+//!
+//! Each is a list of phases for each of its states ([`Structure::phases`]), run by [`run`]. A phase brings the model, the
+//! containers or all items of a container to a form; where it is stands in the row of the refactoring. Nothing is lost between
+//! two phases, because conversions are part of the model: what is written while a form is in force is converted in its own
+//! commit (`maintain::convert`).
+//!
+//! Invariants:
+//! 1. a phase that was killed is done again from its beginning or from its position, and comes to the same;
+//! 2. before items are visited the conversion is in force for every write, so no item is missed;
+//! 3. all that is changed for one item (its new form, other items, its journal, how far the walk is) is one commit;
+//! 4. clients cannot change the declarations of an open refactoring.
+
+mod declare; // JSON of declarations
+mod extract; // parts of items become items
+mod plan; // what was decided about one, and how far it is
+mod preview; // what it would do
+mod run; // phases
+
+use quire_value::Value;
+
+use super::order::Reading;
+use super::rows::State;
+use crate::api::{EngineError, OrderError, RefactoringInvalid};
+use crate::catalog::Container;
+use crate::catalog::models::ModelForm;
+use crate::model::{Conversion, ConversionStage, DatabaseModel, OldWriters, OnConflict};
+
+pub(crate) use extract::ExtractOrder;
+pub(crate) use plan::Plan;
+pub(crate) use preview::Preview;
+pub(super) use run::{StructureProgress, StructureRun};
+
+/// A refactoring of structure, as its body says it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Structure {
+    Extract(ExtractOrder),
+}
+
+/// What both ends of a conversion decide by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decisions {
+    pub old_writers: OldWriters,
+    pub on_conflict: Option<OnConflict>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// All items are looked at, and nothing is written.
+    Survey,
+    /// It stops where something is undecided.
+    Decide,
+    /// Containers that are missing are created.
+    Make,
+    /// The model gets what a form has.
+    Form(FormName),
+    /// Waits until the declarations of the form are built.
+    Built,
+    /// All items of a container are visited.
+    Walk(usize),
+    /// Containers that were made and are empty go.
+    Unmake,
+    /// The journal goes.
+    Forget,
+}
+
+/// What a refactoring has in the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FormName {
+    Adding,
+    Removing,
+    Removed,
+    Undoing,
+    Reverting,
+    Gone,
+}
+
+/// What a form is made for.
+pub(crate) struct FormOf<'a> {
+    pub refactoring: u32,
+    pub has_journal: bool,
+    pub container: &'a Container,
+    pub plan: &'a Plan,
+}
+
+impl Structure {
+    /// The kind, and the members of its body.
+    pub fn members(kind: &str) -> Option<(&'static str, &'static [&'static str])> {
+        match kind {
+            "extract" => Some(("extract", ExtractOrder::MEMBERS)),
+            _ => None,
+        }
+    }
+
+    pub(in crate::refactorings) fn read(reading: &mut Reading<'_>, kind: &str) -> Option<Structure> {
+        match kind {
+            "extract" => ExtractOrder::read(reading).map(Structure::Extract),
+            _ => None,
+        }
+    }
+
+    /// Whether the containers can be changed like this.
+    pub fn check(&self, container: &Container) -> Result<(), EngineError> {
+        let errors = match self {
+            Structure::Extract(order) => order.check(container),
+        };
+        if errors.is_empty() { Ok(()) } else { Err(RefactoringInvalid(errors).into()) }
+    }
+
+    /// What is decided when it starts.
+    pub fn plan(&self, container: &Container, model: Option<&DatabaseModel>) -> Plan {
+        let name = &container.definition.id;
+        match self {
+            Structure::Extract(order) => order.plan(name, model),
+        }
+    }
+
+    /// Names of the containers whose items change, the refactored one first.
+    pub fn containers(&self, container: &str) -> Vec<String> {
+        match self {
+            Structure::Extract(order) => vec![container.to_owned(), order.into.clone()],
+        }
+    }
+
+    /// What is done in a state. `plan` says whether it was finished and whether anything was declared.
+    pub fn phases(&self, state: State, plan: &Plan) -> Vec<Phase> {
+        if state == State::Undoing && !plan.is_declared {
+            return vec![Phase::Form(FormName::Gone), Phase::Unmake, Phase::Forget];
+        }
+        match self {
+            Structure::Extract(_) => extract::phases(state, plan),
+        }
+    }
+
+    pub fn form(&self, name: FormName, of: &FormOf<'_>) -> ModelForm {
+        match self {
+            Structure::Extract(order) => order.form(name, of),
+        }
+    }
+
+    /// Containers that have to be there, with their definitions.
+    pub fn makes(&self, container: &Container, plan: &Plan) -> Vec<(String, Value)> {
+        match self {
+            Structure::Extract(order) => order.makes(container, plan),
+        }
+    }
+
+    /// Looks at an item before anything is changed: places that are in the way.
+    pub fn survey(&self, plan: &mut Plan, item: &Value) -> Vec<(String, &'static str)> {
+        match self {
+            Structure::Extract(order) => order.survey(plan, item),
+        }
+    }
+}
+
+impl FormOf<'_> {
+    /// The form with these declarations.
+    fn with(
+        &self,
+        declarations: Vec<(&'static str, Value)>,
+        stage: Option<ConversionStage>,
+        rule: crate::model::ConversionRule,
+    ) -> ModelForm {
+        let name = |(_, own): &(&str, Value)| own.get("name").and_then(Value::as_str).map(str::to_owned);
+        let names = declarations.iter().filter_map(name).collect();
+        let conversion = stage.map(|stage| Conversion {
+            refactoring: self.refactoring,
+            stage,
+            has_journal: self.has_journal,
+            declarations: names,
+            rule,
+        });
+        ModelForm { refactoring: self.refactoring, names: self.plan.names.clone(), declarations, conversion }
+    }
+}
+
+impl Reading<'_> {
+    fn decisions(&mut self, can_write_through: bool) -> Decisions {
+        let writers: Vec<&str> = OldWriters::ALL.iter().map(|(name, _)| *name).collect();
+        let writers = if can_write_through { &writers[..] } else { &writers[..2] };
+        let old_writers = self.choice("oldWriters", writers).map(|at| OldWriters::ALL[at].1);
+        let conflicts: Vec<&str> = OnConflict::ALL.iter().map(|(name, _)| *name).collect();
+        let on_conflict = self.choice("onConflict", &conflicts).map(|at| OnConflict::ALL[at].1);
+        Decisions { old_writers: old_writers.unwrap_or_default(), on_conflict }
+    }
+}
+
+fn reserved(member: &str, path: &quire_model::Pointer) -> OrderError {
+    let message = format!(
+        "'{path}' is part of the id, the ttl, the partition key or a unique key, or the server sets it."
+    );
+    OrderError::new("PathReserved", &format!("/{member}"), &message)
+}

@@ -1,0 +1,119 @@
+//! What a refactoring of structure would make of items, one by one. Nothing is written.
+
+use std::collections::HashMap;
+
+use quire_model::Pointer;
+use quire_value::{Object, Value};
+
+use super::{ExtractOrder, Structure};
+use crate::api::EngineError;
+use crate::maintain::{holders, key_of_part, part_of};
+
+const DIFFERS: &str = "the part differs from the item with its key";
+
+/// What was seen until now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Preview {
+    /// By key: what the part is, in short.
+    targets: HashMap<String, u64>,
+}
+
+/// What would become of one item.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PreviewedItem {
+    /// All items that would be written, with their containers; none where nothing changes.
+    pub after: Vec<(String, Value)>,
+    pub left: Vec<(String, &'static str)>,
+    pub journal_bytes: u64,
+}
+
+/// Finds an item that is there already: container, id.
+pub(crate) type FindItem<'a> = dyn Fn(&str, &str) -> Result<Option<Value>, EngineError> + 'a;
+
+impl Preview {
+    pub fn look(
+        &mut self,
+        structure: &Structure,
+        container: &str,
+        item: &Value,
+        find: &FindItem<'_>,
+    ) -> Result<PreviewedItem, EngineError> {
+        match structure {
+            Structure::Extract(order) => self.extract(order, container, item, find),
+        }
+    }
+
+    /// Items that would be made.
+    pub fn made(&self) -> u64 {
+        self.targets.len() as u64
+    }
+
+    fn extract(
+        &mut self,
+        order: &ExtractOrder,
+        container: &str,
+        item: &Value,
+        find: &FindItem<'_>,
+    ) -> Result<PreviewedItem, EngineError> {
+        let mut plan = order.plan(container, None);
+        let mut found = PreviewedItem { left: order.survey(&mut plan, item), ..PreviewedItem::default() };
+        let rule = order.rule(container, &plan);
+        let mut after = item.clone();
+        let mut made = Vec::new();
+        for positions in holders(&order.holder, item) {
+            let path = || order.holder.join(&Pointer::of_name(&order.part)).at(&positions);
+            let Some(part) = order.holder.find(item, &positions).and_then(|own| own.get(&order.part)) else {
+                continue;
+            };
+            let key = match plan.of_owner {
+                true => Ok(item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned()),
+                false => key_of_part(&rule, part),
+            };
+            let key = match key {
+                Ok(key) => key,
+                Err(why) => {
+                    found.left.push((path(), why));
+                    continue;
+                }
+            };
+            let there = find(&order.into, &key)?.map(|own| part_of(&rule, own));
+            let known = there.as_ref().map(digest).or_else(|| self.targets.get(&key).copied());
+            match known {
+                Some(known) if known != digest(part) => {
+                    found.left.push((path(), DIFFERS));
+                    continue;
+                }
+                Some(_) => {}
+                None => {
+                    self.targets.insert(key.clone(), digest(part));
+                    made.push((order.into.clone(), made_item(order, plan.of_owner, &key, part)));
+                    found.journal_bytes += part.to_json().len() as u64;
+                }
+            }
+            let holder = order.holder.find_mut(&mut after, &positions).and_then(Value::as_object_mut);
+            holder.into_iter().for_each(|holder| holder.set(order.reference.as_str(), key.as_str()));
+            found.journal_bytes += key.len() as u64 + 24;
+        }
+        if after != *item {
+            found.after = std::iter::once((container.to_owned(), after)).chain(made).collect();
+        }
+        Ok(found)
+    }
+}
+
+fn made_item(order: &ExtractOrder, of_owner: bool, key: &str, part: &Value) -> Value {
+    let mut made = Object::from_iter([("id", key)]);
+    match (of_owner, part.as_object()) {
+        (false, Some(part)) => part.iter().for_each(|(name, value)| made.set(name, value.clone())),
+        _ => made.set(order.part.as_str(), part.clone()),
+    }
+    Value::Object(made)
+}
+
+/// Equal values have one digest, whatever the order of their members.
+fn digest(value: &Value) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,348 @@
+//! The phases of a refactoring of structure, a little at a time.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use quire_storage::{Scan, Snapshot};
+use quire_value::{Object, Value};
+
+use super::super::order::RefactoringOrder;
+use super::super::rows::{self, Refactoring};
+use super::{FormName, FormOf, Phase, Plan, Structure};
+use crate::api::{EngineError, Precondition, corrupt};
+use crate::catalog::{Catalog, Container};
+use crate::integrity::key_json;
+use crate::maintain::LeftPlace;
+use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
+use crate::model::DeclarationState;
+use crate::refactorings::JOURNAL_BYTES_MAX;
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, ITEMS};
+use crate::store::scan;
+
+/// Items of one commit, and their bytes: writers of these items wait for it.
+const PAGE_ITEMS: usize = 100;
+const PAGE_BYTES: usize = 1 << 20;
+/// Pages of a survey between two commits of its position.
+const SURVEY_PAGES: usize = 20;
+const SURVEY_ITEMS: usize = 500;
+const JOURNAL_ROWS: usize = 500;
+
+pub(in crate::refactorings) struct StructureRun<'a> {
+    pub shared: &'a Shared,
+    pub catalog: &'a Catalog,
+    pub container: &'a Container,
+    pub order: &'a RefactoringOrder,
+    pub structure: &'a Structure,
+    pub own: &'a mut Refactoring,
+}
+
+/// What a step came to.
+pub(in crate::refactorings) enum StructureProgress {
+    More,
+    /// Something else is under way that it waits for.
+    Waiting,
+    /// All phases of its state are done.
+    Ended,
+    Blocked(String),
+}
+
+/// Whether a phase is done.
+enum PhaseProgress {
+    Done,
+    More,
+    Waiting,
+    Blocked(String),
+}
+
+impl StructureRun<'_> {
+    pub fn step(&mut self) -> Result<StructureProgress, EngineError> {
+        let plan = self.plan()?;
+        let phases = self.structure.phases(self.own.state, plan);
+        let Some(phase) = phases.get(plan.phase).copied() else { return Ok(StructureProgress::Ended) };
+        let done = match self.run(phase) {
+            // What it needs of the model or the containers is not there: somebody has to see to it.
+            Err(error) if is_lasting(&error) => PhaseProgress::Blocked(error.to_string()),
+            done => done?,
+        };
+        match done {
+            PhaseProgress::More => Ok(StructureProgress::More),
+            PhaseProgress::Waiting => Ok(StructureProgress::Waiting),
+            PhaseProgress::Blocked(why) => Ok(StructureProgress::Blocked(why)),
+            PhaseProgress::Done => {
+                let plan = self.plan_mut()?;
+                plan.phase += 1;
+                self.own.position = None;
+                rows::put(self.shared, self.catalog, self.own)?;
+                Ok(StructureProgress::More)
+            }
+        }
+    }
+
+    fn run(&mut self, phase: Phase) -> Result<PhaseProgress, EngineError> {
+        let more = |has_more: bool| if has_more { PhaseProgress::More } else { PhaseProgress::Done };
+        match phase {
+            Phase::Survey => self.survey().map(more),
+            Phase::Decide => self.decide(),
+            Phase::Make => self.make(),
+            Phase::Form(name) => self.form(name),
+            Phase::Built => self.built(),
+            Phase::Walk(which) => self.walk(which),
+            Phase::Unmake => self.unmake(),
+            Phase::Forget => self.forget().map(more),
+        }
+    }
+
+    fn plan(&self) -> Result<&Plan, EngineError> {
+        self.own.plan.as_ref().ok_or_else(|| corrupt("plan of a refactoring"))
+    }
+
+    fn plan_mut(&mut self) -> Result<&mut Plan, EngineError> {
+        self.own.plan.as_mut().ok_or_else(|| corrupt("plan of a refactoring"))
+    }
+
+    fn from(&self) -> u64 {
+        self.own.position.as_deref().and_then(|position| position.parse().ok()).unwrap_or(0)
+    }
+
+    /// Looks at some items; whether there are more.
+    fn survey(&mut self) -> Result<bool, EngineError> {
+        let mut plan = self.plan()?.clone();
+        let mut from = self.from();
+        let mut has_more = true;
+        for _ in 0..SURVEY_PAGES {
+            let (rids, rows) = self.page(self.container, from, SURVEY_ITEMS)?;
+            let moment = self.container.moment(self.shared);
+            for bytes in &rows {
+                let row = Row::parse(bytes)?;
+                if self.container.is_gone(&row, &moment) {
+                    continue;
+                }
+                for (path, why) in self.structure.survey(&mut plan, &row.node()?.to_value()) {
+                    plan.undecided += 1;
+                    let conflict = conflict(self.container, &row, &path, why)?;
+                    self.own.add_conflict(conflict);
+                }
+            }
+            has_more = !rids.is_empty();
+            from = rids.last().map_or(from, |rid| rid + 1);
+            if !has_more {
+                break;
+            }
+        }
+        self.own.plan = Some(plan);
+        self.own.position = Some(from.to_string());
+        rows::put(self.shared, self.catalog, self.own)?;
+        Ok(has_more)
+    }
+
+    fn decide(&self) -> Result<PhaseProgress, EngineError> {
+        Ok(match self.plan()?.undecided {
+            0 => PhaseProgress::Done,
+            count => PhaseProgress::Blocked(format!(
+                "{count} places have to be decided: change the items and resume the job, or undo it and say 'onConflict'"
+            )),
+        })
+    }
+
+    /// What it makes is in the row before it is there, so that an undo finds it.
+    fn make(&mut self) -> Result<PhaseProgress, EngineError> {
+        let database = self.container.database.id.clone();
+        for (name, body) in self.structure.makes(self.container, self.plan()?) {
+            if self.container.named_sibling(&name).is_some() {
+                continue;
+            }
+            let plan = self.plan_mut()?;
+            if !plan.makes.contains(&name) {
+                plan.makes.push(name.clone());
+                rows::put(self.shared, self.catalog, self.own)?;
+            }
+            match self.catalog.create_container(&database, &body, None) {
+                Ok(_) | Err(EngineError::AlreadyExists { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match self.structure.check(self.container) {
+            Err(EngineError::RefactoringInvalid(invalid)) => Ok(PhaseProgress::Blocked(invalid.to_string())),
+            checked => checked.map(|()| PhaseProgress::Done),
+        }
+    }
+
+    fn form(&mut self, name: FormName) -> Result<PhaseProgress, EngineError> {
+        let plan = self.plan_mut()?;
+        if !plan.is_declared {
+            plan.is_declared = true;
+            rows::put(self.shared, self.catalog, self.own)?;
+        }
+        let of = FormOf {
+            refactoring: self.own.number,
+            has_journal: self.order.has_journal,
+            container: self.container,
+            plan: self.plan()?,
+        };
+        self.catalog.put_form(self.own.database, &self.structure.form(name, &of))?;
+        Ok(PhaseProgress::Done)
+    }
+
+    /// Whether what it has declared maintains its paths.
+    fn built(&self) -> Result<PhaseProgress, EngineError> {
+        let Some(model) = self.catalog.database_model(self.own.database) else {
+            return Ok(PhaseProgress::Done);
+        };
+        let names = &self.plan()?.names;
+        let own = model.declarations.iter().map(|(_, own)| own).filter(|own| names.contains(&own.name));
+        for declaration in own {
+            match &declaration.state {
+                DeclarationState::Active => {}
+                DeclarationState::Building { .. } => return Ok(PhaseProgress::Waiting),
+                DeclarationState::Failed { error, .. } => {
+                    let why = format!("'{}' cannot be built: {error}", declaration.name);
+                    return Ok(PhaseProgress::Blocked(why));
+                }
+            }
+        }
+        Ok(PhaseProgress::Done)
+    }
+
+    /// Visits some items of a container.
+    fn walk(&mut self, which: usize) -> Result<PhaseProgress, EngineError> {
+        if self.own.journal_bytes > JOURNAL_BYTES_MAX {
+            return Ok(PhaseProgress::Blocked("its journal has more than 1 GB".to_owned()));
+        }
+        let names = self.structure.containers(&self.container.definition.id);
+        let Some(container) = names.get(which).and_then(|name| self.container.named_sibling(name)) else {
+            return Ok(PhaseProgress::Done);
+        };
+        let (rids, rows) = self.page(&container, self.from(), PAGE_ITEMS)?;
+        if rids.is_empty() {
+            return Ok(PhaseProgress::Done);
+        }
+        self.visit(&container, &rids, &rows)?;
+        Ok(PhaseProgress::More)
+    }
+
+    fn visit(
+        &mut self,
+        container: &Arc<Container>,
+        rids: &[u64],
+        rows: &[Vec<u8>],
+    ) -> Result<(), EngineError> {
+        let next = RefCell::new(None);
+        let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
+            let moved = self.moved(container, snapshot, rids, figures)?;
+            let op = moved.op();
+            *next.borrow_mut() = Some(moved);
+            Ok(vec![op])
+        };
+        let work = VisitWork::Convert { refactoring: self.own.number };
+        let visited = visit_items(self.shared, &VisitOrder { container, rids, rows, work, also: &also })?;
+        match (visited, next.into_inner()) {
+            (Visited::Done { is_committed, .. }, Some(moved)) => {
+                *self.own = moved;
+                if is_committed { Ok(()) } else { rows::put(self.shared, self.catalog, self.own) }
+            }
+            (Visited::Refused(_) | Visited::TooLarge, _) if rids.len() > 1 => {
+                let half = rids.len() / 2;
+                self.visit(container, &rids[..half], rows.get(..half).unwrap_or_default())
+            }
+            (Visited::Refused(error), _) => {
+                let snapshot = self.shared.storage.snapshot()?;
+                if let Some(bytes) = snapshot.get(ITEMS, &keys::item(container.number, rids[0]))? {
+                    self.own.add_conflict(conflict(container, &Row::parse(&bytes)?, "", &error.to_string())?);
+                }
+                self.own.position = rids.last().map(|rid| (rid + 1).to_string());
+                rows::put(self.shared, self.catalog, self.own)
+            }
+            // It is looked at again.
+            _ => Err(EngineError::Contended),
+        }
+    }
+
+    /// The refactoring behind some items.
+    fn moved(
+        &self,
+        container: &Container,
+        snapshot: &dyn Snapshot,
+        rids: &[u64],
+        figures: &VisitFigures,
+    ) -> Result<Refactoring, EngineError> {
+        let mut moved = self.own.clone();
+        moved.position = rids.last().map(|rid| (rid + 1).to_string());
+        moved.converted += figures.converted;
+        moved.journal_bytes += figures.journal_bytes;
+        for LeftPlace { container: number, rid, path, why, is_undecided } in &figures.left {
+            if let Some(plan) = moved.plan.as_mut().filter(|_| *is_undecided) {
+                plan.undecided += 1;
+            }
+            if let Some(bytes) = snapshot.get(ITEMS, &keys::item(*number, *rid))? {
+                moved.add_conflict(conflict(container, &Row::parse(&bytes)?, path, why)?);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// The next items of a container, and their rows as they are now.
+    fn page(
+        &self,
+        container: &Container,
+        from: u64,
+        rows_max: usize,
+    ) -> Result<(Vec<u64>, Vec<Vec<u8>>), EngineError> {
+        let range = keys::items_from(container.number, from);
+        let page = Scan { rows_max, bytes_max: PAGE_BYTES, ..scan(ITEMS, range) };
+        let page = container.snapshot(self.shared)?.scan(&page)?;
+        let rid = |key: &[u8]| keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"));
+        page.rows.into_iter().map(|(key, row)| Ok((rid(&key)?, row))).collect()
+    }
+
+    fn unmake(&mut self) -> Result<PhaseProgress, EngineError> {
+        let database = self.container.database.id.clone();
+        for name in &self.plan()?.makes {
+            let Some(container) = self.container.named_sibling(name) else { continue };
+            if container.usage().0 > 0 {
+                continue;
+            }
+            match self.catalog.delete_container(&database, name, &Precondition::default()) {
+                Ok(()) | Err(EngineError::ModelInUse { .. } | EngineError::ResourceNotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(PhaseProgress::Done)
+    }
+
+    /// Forgets some of the journal; whether there is more.
+    pub fn forget(&self) -> Result<bool, EngineError> {
+        for name in self.structure.containers(&self.container.definition.id) {
+            let Some(container) = self.container.named_sibling(&name) else { continue };
+            let snapshot = self.shared.storage.snapshot()?;
+            let found = rows::journal_keys(&*snapshot, container.number, self.own.number, JOURNAL_ROWS)?;
+            if !found.is_empty() {
+                let ops = found.into_iter().map(crate::store::journal::delete).collect();
+                rows::commit_journal(self.shared, &container, ops)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn conflict(container: &Container, row: &Row<'_>, path: &str, why: &str) -> Result<Value, EngineError> {
+    let mut conflict = Object::new();
+    conflict.set("container", container.definition.id.as_str());
+    conflict.set("id", row.id()?);
+    conflict.set("partitionKey", key_json(&row.partition_key()?));
+    conflict.set("path", path);
+    conflict.set("reason", why);
+    Ok(Value::Object(conflict))
+}
+
+/// It will not go away by itself.
+fn is_lasting(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::ModelInvalid(_)
+            | EngineError::RefactoringRunning { .. }
+            | EngineError::BadRequest { .. }
+    )
+}
