@@ -4,6 +4,8 @@
 
 #[path = "refactorings/extract.rs"]
 mod extract; // parts of items become items
+#[path = "refactorings/flip.rs"]
+mod flip; // arrays of ids become references to their owner
 #[path = "refactorings/structural.rs"]
 mod structural; // what tests of structure share
 mod support;

@@ -139,7 +139,8 @@ impl Unit<'_> {
         let (mut ops, jobs) = self.other_ops()?;
         ops.extend(self.journal_ops()?);
         let differences = self.differences()?;
-        if let (true, Some(slot)) = (writes.is_empty() && differences.is_some(), self.slots.first()) {
+        let has_rows = differences.is_some() || self.has_journal();
+        if let (true, Some(slot)) = (writes.is_empty() && has_rows, self.slots.first()) {
             let partition = slot.home.place.partition;
             let generation = self.ground.sites[slot.site].generation(partition);
             writes.push((Arc::clone(&partition.sequencer), Prepared::upkeep(generation, Vec::new())));

@@ -4,7 +4,8 @@
 //! it. So there is no write that a refactoring does not see: what was stored before a conversion began is visited by the job,
 //! and what is written then is converted in its own commit (`maintain::convert`).
 
-use quire_model::{Pointer, Segment};
+use quire_model::{Pointer, Segment, TargetKey};
+use quire_resource::{Component, PartitionKey};
 use quire_value::{Object, Value};
 
 /// Of one refactoring.
@@ -36,6 +37,7 @@ pub(crate) enum ConversionStage {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ConversionRule {
     Extract(ExtractRule),
+    Flip(FlipRule),
 }
 
 /// A part of items becomes an item of its own.
@@ -59,6 +61,23 @@ pub(crate) struct ExtractRule {
     pub on_conflict: Option<OnConflict>,
     /// Members of the part that stay as copies when it is finished.
     pub keep_fields: Vec<String>,
+}
+
+/// An array of ids becomes the id of its owner in each item that it names.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FlipRule {
+    pub container: String,
+    pub path: Pointer,
+    pub to: String,
+    pub into: Pointer,
+    /// From the items to their owner.
+    pub link: String,
+    /// The declaration that owns the array.
+    pub mirror: String,
+    /// The partition key of owners is their id.
+    pub is_owner_by_id: bool,
+    pub old_writers: OldWriters,
+    pub on_conflict: Option<OnConflict>,
 }
 
 /// What becomes of a write in the old form that contradicts the new one.
@@ -134,6 +153,7 @@ impl ConversionRule {
     pub fn containers(&self) -> Vec<&str> {
         match self {
             ConversionRule::Extract(rule) => vec![&rule.container, &rule.into],
+            ConversionRule::Flip(rule) => vec![&rule.container, &rule.to],
         }
     }
 
@@ -141,18 +161,21 @@ impl ConversionRule {
     pub fn link(&self) -> Option<&str> {
         match self {
             ConversionRule::Extract(rule) => Some(&rule.link),
+            ConversionRule::Flip(rule) => Some(&rule.link),
         }
     }
 
     fn to_json(&self) -> Value {
         match self {
             ConversionRule::Extract(rule) => rule.to_json(),
+            ConversionRule::Flip(rule) => rule.to_json(),
         }
     }
 
     fn from_json(json: &Value) -> Option<ConversionRule> {
         match json.get("kind")?.as_str()? {
             "extract" => ExtractRule::from_json(json).map(ConversionRule::Extract),
+            "flip" => FlipRule::from_json(json).map(ConversionRule::Flip),
             _ => None,
         }
     }
@@ -207,6 +230,44 @@ impl ExtractRule {
             old_writers: named(&OldWriters::ALL, json.get("oldWriters")?.as_str())?,
             on_conflict: named(&OnConflict::ALL, json.get("onConflict")?.as_str()),
             keep_fields: read_texts(json.get("keepFields")?)?,
+        })
+    }
+}
+
+impl FlipRule {
+    /// By what an owner is found.
+    pub fn owner_key(&self, id: &str) -> TargetKey {
+        let key = || PartitionKey(vec![Component::String(id.to_owned())]);
+        TargetKey { value: id.to_owned(), partition_key: self.is_owner_by_id.then(key) }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut json = Object::from_iter([("kind", "flip")]);
+        json.set("container", self.container.as_str());
+        json.set("path", self.path.to_string());
+        json.set("to", self.to.as_str());
+        json.set("into", self.into.to_string());
+        json.set("link", self.link.as_str());
+        json.set("mirror", self.mirror.as_str());
+        json.set("isOwnerById", self.is_owner_by_id);
+        json.set("oldWriters", name_of(&OldWriters::ALL, &self.old_writers));
+        let on_conflict = self.on_conflict.map(|own| name_of(&OnConflict::ALL, &own));
+        json.set("onConflict", on_conflict.map_or(Value::Null, Value::from));
+        Value::Object(json)
+    }
+
+    fn from_json(json: &Value) -> Option<FlipRule> {
+        let text = |name: &str| Some(json.get(name)?.as_str()?.to_owned());
+        Some(FlipRule {
+            container: text("container")?,
+            path: Pointer::parse(&text("path")?).ok()?,
+            to: text("to")?,
+            into: Pointer::parse(&text("into")?).ok()?,
+            link: text("link")?,
+            mirror: text("mirror")?,
+            is_owner_by_id: json.get("isOwnerById")?.as_bool()?,
+            old_writers: named(&OldWriters::ALL, json.get("oldWriters")?.as_str())?,
+            on_conflict: named(&OnConflict::ALL, json.get("onConflict")?.as_str()),
         })
     }
 }

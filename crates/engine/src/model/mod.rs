@@ -10,9 +10,8 @@ mod conversion; // what open refactorings do to items
 mod database; // the model of a database
 
 pub(crate) use container::ContainerModel;
-#[allow(unused_imports)]
 pub(crate) use conversion::{
-    Conversion, ConversionRule, ConversionStage, ExtractRule, OldWriters, OnConflict,
+    Conversion, ConversionRule, ConversionStage, ExtractRule, FlipRule, OldWriters, OnConflict,
 };
 pub(crate) use database::{
     BuildPhase, DatabaseModel, Declaration, DeclarationKind, DeclarationState, Declarations,

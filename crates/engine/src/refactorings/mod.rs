@@ -216,7 +216,10 @@ impl Refactorings {
     ) -> Result<(), EngineError> {
         let id = &container.definition.id;
         let names = order.containers(id);
-        for other in self.list(database)?.iter().filter(|other| other.state.is_open()) {
+        let state = self.catalog.state();
+        let is_open =
+            |other: &&Refactoring| other.state.is_open() && state.container(other.container).is_some();
+        for other in self.list(database)?.iter().filter(is_open) {
             let others = other
                 .order()?
                 .containers(other.body.get("container").and_then(Value::as_str).unwrap_or_default());

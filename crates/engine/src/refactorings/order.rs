@@ -16,8 +16,6 @@ const FOLLOW: &str = "_follow";
 const LATER: &[&str] = &[
     "embed",
     //
-    "flip",
-    //
     "split-array",
     //
     "merge-join-items",

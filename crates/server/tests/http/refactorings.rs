@@ -134,3 +134,25 @@ fn a_part_becomes_an_item() {
         body(&client.must(400, "POST", REFACTORINGS, &[], r#"{"kind":"extract","container":"portfolios"}"#));
     assert_eq!(invalid["code"], "RefactoringInvalid", "{invalid}");
 }
+
+#[test]
+fn an_array_of_ids_becomes_references_to_its_owner() {
+    let titles = ["t1", "t2"].map(|id| json!({"id": id, "name": id})).to_vec();
+    let publisher = json!({"id": "p", "books": ["t2", "t1"]});
+    let client = filled(&[("titles", titles), ("publishers", vec![publisher.clone()])]);
+    let order =
+        json!({"kind": "flip", "container": "publishers", "path": "/books", "to": "titles", "into": "/pubId"})
+            .to_string();
+    let dry = body(&client.must(200, "POST", REFACTORINGS, &[("x-quire-dry-run", "true")], &order));
+    assert_eq!(dry["wouldConvert"], json!(1), "{dry}");
+    client.run_job(REFACTORINGS, &order);
+    assert_eq!(found(&client, "titles", "t1")["pubId"], "p");
+    assert_eq!(found(&client, "publishers", "p")["books"], json!(["t1", "t2"]));
+    let refused = write(&client, 400, "publishers", &json!({"id": "p", "books": ["t1"]}));
+    assert!(refused.body.contains("PathOwned"), "{}", refused.body);
+    client.run_job(&format!("{REFACTORINGS}/r-1/finish"), "");
+    assert_eq!(found(&client, "publishers", "p"), json!({"id": "p"}));
+    client.run_job(&format!("{REFACTORINGS}/r-1/undo"), "");
+    assert_eq!(found(&client, "publishers", "p"), publisher);
+    assert_eq!(found(&client, "titles", "t1"), json!({"id": "t1", "name": "t1"}));
+}

@@ -11,6 +11,7 @@
 //!    `onConflict` says which value counts.
 
 pub(super) mod extract; // parts of items become items
+mod flip; // arrays of ids become references to their owner
 
 use std::collections::BTreeMap;
 
@@ -81,6 +82,7 @@ impl<'a> Unit<'a> {
         let was_changed = self.slots[at].is_changed;
         match &own.rule {
             ConversionRule::Extract(rule) => self.extract(at, own, rule, is_visited)?,
+            ConversionRule::Flip(rule) => self.flip(at, own, rule, is_visited)?,
         }
         let is_converted = is_visited && !was_changed && self.slots[at].is_changed;
         self.converting.converted += u64::from(is_converted);
@@ -145,11 +147,14 @@ impl<'a> Unit<'a> {
     /// What the journal says of an item.
     fn journalled(&self, at: usize, own: &Conversion) -> Result<Option<Value>, EngineError> {
         let (container, refactoring, rid) = self.journal_key(at, own);
+        let stored = || journal::read(&*self.ground.snapshot, &keys::journal(container, refactoring, rid));
         match self.converting.journal.get(&(container, refactoring, rid)) {
+            None => stored(),
             Some(JournalNote::Made(made)) => Ok(Some(made.clone())),
             Some(JournalNote::Gone) => Ok(None),
-            Some(JournalNote::Places(_)) | None => {
-                journal::read(&*self.ground.snapshot, &keys::journal(container, refactoring, rid))
+            Some(JournalNote::Places(places)) => {
+                let earlier = stored()?;
+                Ok(Some(merged(earlier.as_ref().and_then(Value::as_array).unwrap_or_default(), places)))
             }
         }
     }
@@ -175,6 +180,10 @@ impl<'a> Unit<'a> {
             });
         }
         Ok(ops)
+    }
+
+    pub(super) fn has_journal(&self) -> bool {
+        !self.converting.journal.is_empty()
     }
 
     /// Bytes that journals grow by, at most.

@@ -156,7 +156,7 @@ impl ExtractOrder {
         let copy = |fields: Object| ("copies", copy(&rule, fields));
         let kept = (!self.keep_fields.is_empty()).then(|| copy(self.kept_fields()));
         let (declarations, stage) = match name {
-            FormName::Adding => {
+            FormName::Adding | FormName::Holding | FormName::Kept => {
                 let whole = Object::from_iter([(escape(&self.part), expression(&rule))]);
                 (vec![link, copy(whole)], Some(ConversionStage::Adding))
             }

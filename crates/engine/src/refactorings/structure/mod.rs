@@ -13,6 +13,7 @@
 
 mod declare; // JSON of declarations
 mod extract; // parts of items become items
+mod flip; // arrays of ids become references to their owner
 mod plan; // what was decided about one, and how far it is
 mod preview; // what it would do
 mod run; // phases
@@ -27,6 +28,7 @@ use crate::catalog::models::ModelForm;
 use crate::model::{Conversion, ConversionStage, DatabaseModel, OldWriters, OnConflict};
 
 pub(crate) use extract::ExtractOrder;
+pub(crate) use flip::FlipOrder;
 pub(crate) use plan::Plan;
 pub(crate) use preview::Preview;
 pub(super) use run::{StructureProgress, StructureRun};
@@ -35,6 +37,7 @@ pub(super) use run::{StructureProgress, StructureRun};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Structure {
     Extract(ExtractOrder),
+    Flip(FlipOrder),
 }
 
 /// What both ends of a conversion decide by.
@@ -68,6 +71,9 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormName {
     Adding,
+    /// The old form gets an owner, and what is written is still converted.
+    Holding,
+    Kept,
     Removing,
     Removed,
     Undoing,
@@ -88,6 +94,7 @@ impl Structure {
     pub fn members(kind: &str) -> Option<(&'static str, &'static [&'static str])> {
         match kind {
             "extract" => Some(("extract", ExtractOrder::MEMBERS)),
+            "flip" => Some(("flip", FlipOrder::MEMBERS)),
             _ => None,
         }
     }
@@ -95,6 +102,7 @@ impl Structure {
     pub(in crate::refactorings) fn read(reading: &mut Reading<'_>, kind: &str) -> Option<Structure> {
         match kind {
             "extract" => ExtractOrder::read(reading).map(Structure::Extract),
+            "flip" => FlipOrder::read(reading).map(Structure::Flip),
             _ => None,
         }
     }
@@ -103,6 +111,7 @@ impl Structure {
     pub fn check(&self, container: &Container) -> Result<(), EngineError> {
         let errors = match self {
             Structure::Extract(order) => order.check(container),
+            Structure::Flip(order) => order.check(container),
         };
         if errors.is_empty() { Ok(()) } else { Err(RefactoringInvalid(errors).into()) }
     }
@@ -112,6 +121,7 @@ impl Structure {
         let name = &container.definition.id;
         match self {
             Structure::Extract(order) => order.plan(name, model),
+            Structure::Flip(order) => order.plan(name, model),
         }
     }
 
@@ -119,6 +129,7 @@ impl Structure {
     pub fn containers(&self, container: &str) -> Vec<String> {
         match self {
             Structure::Extract(order) => vec![container.to_owned(), order.into.clone()],
+            Structure::Flip(order) => vec![container.to_owned(), order.to.clone()],
         }
     }
 
@@ -129,12 +140,14 @@ impl Structure {
         }
         match self {
             Structure::Extract(_) => extract::phases(state, plan),
+            Structure::Flip(_) => flip::phases(state, plan),
         }
     }
 
     pub fn form(&self, name: FormName, of: &FormOf<'_>) -> ModelForm {
         match self {
             Structure::Extract(order) => order.form(name, of),
+            Structure::Flip(order) => order.form(name, of),
         }
     }
 
@@ -142,6 +155,7 @@ impl Structure {
     pub fn makes(&self, container: &Container, plan: &Plan) -> Vec<(String, Value)> {
         match self {
             Structure::Extract(order) => order.makes(container, plan),
+            Structure::Flip(_) => Vec::new(),
         }
     }
 
@@ -149,6 +163,7 @@ impl Structure {
     pub fn survey(&self, plan: &mut Plan, item: &Value) -> Vec<(String, &'static str)> {
         match self {
             Structure::Extract(order) => order.survey(plan, item),
+            Structure::Flip(_) => Vec::new(),
         }
     }
 }

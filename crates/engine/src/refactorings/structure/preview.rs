@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use quire_model::Pointer;
+use quire_model::{OnWrite, OwnedValue, Pointer, Right};
 use quire_value::{Object, Value};
 
-use super::{ExtractOrder, Structure};
+use super::{ExtractOrder, FlipOrder, Structure};
 use crate::api::EngineError;
 use crate::maintain::{holders, key_of_part, part_of};
 
+const MISSING: &str = "the array names an item that is not there";
+const TWO_OWNERS: &str = "the item has another owner already";
 const DIFFERS: &str = "the part differs from the item with its key";
 
 /// What was seen until now.
@@ -40,6 +42,7 @@ impl Preview {
     ) -> Result<PreviewedItem, EngineError> {
         match structure {
             Structure::Extract(order) => self.extract(order, container, item, find),
+            Structure::Flip(order) => self.flip(order, item, find),
         }
     }
 
@@ -99,6 +102,50 @@ impl Preview {
         }
         Ok(found)
     }
+}
+
+impl Preview {
+    fn flip(
+        &mut self,
+        order: &FlipOrder,
+        item: &Value,
+        find: &FindItem<'_>,
+    ) -> Result<PreviewedItem, EngineError> {
+        let mut found = PreviewedItem::default();
+        let owner = item.get("id").and_then(Value::as_str).unwrap_or_default();
+        let array = order.path.find(item, &[]).and_then(Value::as_array).unwrap_or_default();
+        for (position, element) in array.iter().enumerate() {
+            let path = format!("{}/{position}", order.path);
+            let id = element.as_str().unwrap_or_default();
+            let Some(mut other) = find(&order.to, id)? else {
+                found.left.push((path, MISSING));
+                continue;
+            };
+            let digest_of = digest(&Value::from(owner));
+            let known = match order.into.find(&other, &[]) {
+                Some(known) if !known.is_null() => Some(digest(known)),
+                _ => self.targets.get(id).copied(),
+            };
+            match known {
+                Some(known) if known != digest_of => found.left.push((path, TWO_OWNERS)),
+                Some(_) => {}
+                None => {
+                    self.targets.insert(id.to_owned(), digest_of);
+                    put_owner(&mut other, &order.into, owner);
+                    found.after.push((order.to.clone(), other));
+                    found.journal_bytes += 32;
+                }
+            }
+        }
+        found.journal_bytes += array.len() as u64 * 24;
+        Ok(found)
+    }
+}
+
+fn put_owner(item: &mut Value, into: &Pointer, owner: &str) {
+    let (name, positions) = (String::new(), Vec::new());
+    let right = Right::Value(Value::from(owner));
+    OwnedValue { owner: name, path: into.clone(), positions, right, on_write: OnWrite::Correct }.put(item);
 }
 
 fn made_item(order: &ExtractOrder, of_owner: bool, key: &str, part: &Value) -> Value {
