@@ -137,7 +137,7 @@ impl Unit<'_> {
             }
         }
         let (mut ops, jobs) = self.other_ops()?;
-        ops.extend(self.journal_ops()?);
+        ops.extend(self.converted_journal_ops()?);
         let differences = self.differences()?;
         let has_rows = differences.is_some() || self.has_journal();
         if let (true, Some(slot)) = (writes.is_empty() && has_rows, self.slots.first()) {

@@ -165,7 +165,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Rows of journals, for the commit of the unit.
-    pub(super) fn journal_ops(&self) -> Result<Vec<Op>, EngineError> {
+    pub(super) fn converted_journal_ops(&self) -> Result<Vec<Op>, EngineError> {
         let mut ops = Vec::new();
         for ((container, refactoring, rid), note) in &self.converting.journal {
             let key = keys::journal(*container, *refactoring, *rid);

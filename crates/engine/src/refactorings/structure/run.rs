@@ -236,7 +236,10 @@ impl StructureRun<'_> {
             Ok(vec![op])
         };
         let work = VisitWork::Convert { refactoring: self.own.number };
-        let visited = visit_items(self.shared, &VisitOrder { container, rids, rows, work, also: &also })?;
+        let visited = visit_items(
+            self.shared,
+            &VisitOrder { container, rids, rows, work, also: &also, journal: None },
+        )?;
         match (visited, next.into_inner()) {
             (Visited::Done { is_committed, .. }, Some(moved)) => {
                 *self.own = moved;
