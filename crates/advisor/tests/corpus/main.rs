@@ -16,6 +16,10 @@ mod samples;
 mod shape;
 mod shape_parts;
 mod shape_values;
+mod systems_devices;
+mod systems_edges;
+mod systems_people;
+mod systems_trade;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -81,9 +85,14 @@ fn corpus() -> &'static [(Case, Ready)] {
             queries::cases(),
             mixtures::cases(),
             samples::cases(),
+            systems_trade::cases(),
+            systems_people::cases(),
+            systems_devices::cases(),
+            systems_edges::cases(),
         ];
-        let cases: Vec<Case> = groups.into_iter().flatten().collect();
-        built(cases)
+        // `CORPUS=text` looks only at cases with this in their name.
+        let only = std::env::var("CORPUS").unwrap_or_default();
+        built(groups.into_iter().flatten().filter(|case| case.name.contains(&only)).collect())
     })
 }
 

@@ -437,6 +437,12 @@ impl ArrayProfile {
 }
 
 impl ReferenceProfile {
+    /// Whether the other one only repeats what this one's target is called.
+    pub(crate) fn copies_into(&self, other: &ReferenceProfile) -> bool {
+        let is_copy = |copy: &CopyProfile| copy.path == other.path && copy.of == other.key;
+        (&self.to, &self.type_name) == (&other.to, &other.type_name) && self.copies.iter().any(is_copy)
+    }
+
     pub fn dangling_share(&self) -> f64 {
         self.dangling as f64 / self.pairs.max(1) as f64
     }

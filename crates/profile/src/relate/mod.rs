@@ -197,9 +197,19 @@ impl Relations {
         self.pairs.iter().map(Pairs::held_bytes).sum::<usize>() + repetitions.sum::<usize>()
     }
 
+    /// A copy of another key of the target, beside a reference to it, is no reference of its own.
     pub fn references(&self, container: &str) -> Vec<ReferenceProfile> {
         let own = self.pairs.iter().filter(|pairs| pairs.candidate.from == container);
-        own.filter_map(Pairs::finish).collect()
+        let mut found: Vec<ReferenceProfile> = own.filter_map(Pairs::finish).collect();
+        found.sort_by_key(|one| (one.key != "/id", !one.named));
+        let mut kept: Vec<ReferenceProfile> = Vec::with_capacity(found.len());
+        for reference in found {
+            if !kept.iter().any(|known| known.copies_into(&reference)) {
+                kept.push(reference);
+            }
+        }
+        kept.sort_by(|one, other| (&one.path, &one.type_name).cmp(&(&other.path, &other.type_name)));
+        kept
     }
 
     pub fn repetition(&self, container: &str) -> Vec<Repetition> {
