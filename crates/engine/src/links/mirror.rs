@@ -8,8 +8,12 @@ use quire_value::{Item, Value};
 
 use super::TargetHash;
 use crate::api::{EngineError, corrupt};
+use crate::items::body::ITEM_BYTES_MAX;
 use crate::store::keys::{DeclarationKeys, LOOKUPS};
 use crate::store::scan;
+
+/// Rows of more bytes are values of more JSON than an item may have.
+const VALUES_BYTES_MAX: usize = 8 * ITEM_BYTES_MAX;
 
 /// In a row.
 pub(crate) fn mirror_value_bytes(value: &Value) -> Vec<u8> {
@@ -17,7 +21,7 @@ pub(crate) fn mirror_value_bytes(value: &Value) -> Vec<u8> {
 }
 
 /// The first values of a mirror when a change is made: places with new values, or none where the referrer goes. At most
-/// `count_max` of them.
+/// `count_max` of them. Where they are too large for an item in any case, the last of them are `null`: they are counted and not held.
 pub(crate) fn mirror_values(
     snapshot: &dyn Snapshot,
     rows: DeclarationKeys,
@@ -25,7 +29,7 @@ pub(crate) fn mirror_values(
     change: &BTreeMap<Vec<u8>, Option<Value>>,
     count_max: usize,
 ) -> Result<Vec<Value>, EngineError> {
-    let mut values = Vec::new();
+    let (mut values, mut bytes) = (Vec::new(), 0);
     let mut changed = change.iter().peekable();
     let mut range = KeyRange::prefix(&rows.mirror_of(&target.0));
     loop {
@@ -37,7 +41,10 @@ pub(crate) fn mirror_values(
             }
             match changed.next_if(|(own, _)| own.as_slice() == place) {
                 Some((_, value)) => values.extend(value.clone()),
-                None => values.push(decode(row)?),
+                None => {
+                    bytes += row.len();
+                    values.push(if bytes > VALUES_BYTES_MAX { Value::Null } else { decode(row)? });
+                }
             }
             if values.len() >= count_max {
                 values.truncate(count_max);

@@ -1,11 +1,14 @@
 //! Owned values of the items of a unit: what declarations make of them, whatever a client sent.
 
-use std::collections::HashMap;
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
-use quire_model::{ItemError, OnWrite, OwnedValue, Placed, SizeLimit, TargetKey, settle};
+use quire_model::{CopyRules, ItemError, OnWrite, OwnedValue, Placed, Right, SizeLimit, TargetKey, settle};
 use quire_storage::Snapshot;
-use quire_value::{Item, Node, Value};
+use quire_value::{Item, Value};
 
+use super::check::BYTES_MAX;
 use super::contributions::TargetDifference;
 use super::ground::target_rows;
 use super::slot::Slot;
@@ -19,20 +22,40 @@ use crate::model::{DatabaseModel, DeclarationState};
 impl Unit<'_> {
     /// Puts the right values into all new versions. Those that are as they are stored are not written.
     pub fn settle(&mut self) -> Result<(), EngineError> {
+        let mut maintained_bytes = 0;
         for at in 0..self.slots.len() {
             if self.slots[at].after.is_none() {
                 continue;
             }
             self.blame(at);
-            let owned = self.owned_values(at)?;
+            let item = OnceCell::new();
+            let owned = self.owned_values(at, &item)?;
             if !owned.is_empty() {
-                self.put_owned(at, &owned)?;
+                self.put_owned(at, &owned, item)?;
+            }
+            // What does not fit into a commit is not made first.
+            maintained_bytes += self.maintained_bytes(at);
+            if maintained_bytes > BYTES_MAX {
+                let count = self.slots.iter().filter(|slot| !slot.is_client).count() as u64;
+                return Err(ItemError::TooMuchAtOnce { count }.into());
             }
         }
         Ok(())
     }
 
-    fn put_owned(&mut self, at: usize, owned: &[OwnedValue]) -> Result<(), EngineError> {
+    fn maintained_bytes(&self, at: usize) -> usize {
+        let slot = &self.slots[at];
+        let after = slot.after.as_ref().filter(|_| !slot.is_client && slot.is_written());
+        after.map_or(0, |after| after.body.json_bytes as usize)
+    }
+
+    /// `item`: the new version, if it was asked for.
+    fn put_owned(
+        &mut self,
+        at: usize,
+        owned: &[OwnedValue],
+        item: OnceCell<Value>,
+    ) -> Result<(), EngineError> {
         let ground = self.ground;
         let slot = &mut self.slots[at];
         let Some(after) = slot.after.take() else { return Ok(()) };
@@ -40,7 +63,7 @@ impl Unit<'_> {
             Some(before) => Some(before.node()?.to_value()),
             None => None,
         };
-        let mut value = after.body.item.root().to_value();
+        let mut value = item.into_inner().unwrap_or_else(|| after.body.item.root().to_value());
         let placed = settle(&mut value, stored.as_ref(), owned)?;
         let mut changed = placed.iter().zip(owned).filter(|(placed, _)| **placed == Placed::Changed);
         if !slot.is_client {
@@ -61,8 +84,8 @@ impl Unit<'_> {
         Ok(())
     }
 
-    fn owned_values(&mut self, at: usize) -> Result<Vec<OwnedValue>, EngineError> {
-        let mut owned = Vec::new();
+    fn owned_values(&mut self, at: usize, item: &OnceCell<Value>) -> Result<Vec<OwnedValue>, EngineError> {
+        let (mut owned, mut bytes_left) = (Vec::new(), ITEM_BYTES_MAX);
         let Some(model) = self.ground.sites[self.slots[at].site].model() else { return Ok(owned) };
         let declarations = &self.ground.model.declarations;
         let mut add = |slot: &Slot<'_>, state: &DeclarationState, mut values: Vec<OwnedValue>| {
@@ -75,7 +98,7 @@ impl Unit<'_> {
         for copy in &model.owned_copies {
             let state = &declarations.copies[*copy].state;
             if state.keeps_values() {
-                let values = self.copied(at, *copy)?;
+                let values = self.copied(at, *copy, item, &mut bytes_left)?;
                 add(&self.slots[at], state, values);
             }
         }
@@ -104,29 +127,54 @@ impl Unit<'_> {
         Ok(owned)
     }
 
-    fn copied(&mut self, at: usize, number: usize) -> Result<Vec<OwnedValue>, EngineError> {
-        let rules = &self.ground.model.rules;
-        let copy = &rules.copies[number];
-        let references = self.slots[at].references_after.iter().find(|(link, _)| *link == copy.link);
-        let Some((_, references)) = references else { return Ok(Vec::new()) };
-        let mut targets: HashMap<TargetKey, Option<Target>> = HashMap::new();
-        let mut read = 0.0;
+    /// One reference after the other, as far as there is room in the item: many may refer to something large.
+    fn copied(
+        &mut self,
+        at: usize,
+        number: usize,
+        item: &OnceCell<Value>,
+        bytes_left: &mut usize,
+    ) -> Result<Vec<OwnedValue>, EngineError> {
+        let copy = &self.ground.model.rules.copies[number];
+        let slot = &self.slots[at];
+        let references = slot.references_after.iter().find(|(link, _)| *link == copy.link);
+        let (Some((_, references)), Some(after)) = (references, &slot.after) else { return Ok(Vec::new()) };
+        let (mut owned, mut read) = (Vec::new(), 0.0);
+        let (mut known, mut charged) = (HashMap::new(), HashSet::new());
         for reference in references {
-            if !targets.contains_key(&reference.target) {
-                let target = self.target(copy.link, &reference.target)?;
-                read += read_charge(&target)?;
-                targets.insert(reference.target.clone(), target);
+            let fields = match known.get(&reference.target) {
+                Some(fields) => Rc::clone(fields),
+                None => {
+                    let (fields, charge) = self.copied_fields(copy, &reference.target)?;
+                    read += if charged.insert(&reference.target) { charge } else { 0.0 };
+                    Rc::new(fields)
+                }
+            };
+            let mut beside = copy.beside(reference, fields.as_deref());
+            let item = item.get_or_init(|| after.body.item.root().to_value());
+            let is_placed = take_room(&mut beside, item, bytes_left).ok_or_else(|| {
+                let container = &self.ground.sites[slot.site].container.definition.id;
+                too_large(&copy.copy.name, &after.body.id, container)
+            })?;
+            if is_placed || fields.is_none() {
+                known.insert(&reference.target, fields);
             }
+            owned.extend(beside);
         }
-        let mut nodes: HashMap<&TargetKey, Node<'_>> = HashMap::new();
-        for (key, target) in &targets {
-            let Some(target) = target else { continue };
-            nodes.extend(self.node_of(target)?.map(|node| (key, node)));
-        }
-        let values = rules.copied(copy, references, &|reference| nodes.get(&reference.target).copied());
-        drop(nodes);
         self.charge += read;
-        Ok(values)
+        Ok(owned)
+    }
+
+    /// Of the target, if there is one; and what it costs to read it.
+    fn copied_fields(
+        &self,
+        copy: &CopyRules,
+        key: &TargetKey,
+    ) -> Result<(Option<Vec<Value>>, f64), EngineError> {
+        let target = self.target(copy.link, key)?;
+        let node = target.as_ref().map(|target| self.node_of(target)).transpose()?.flatten();
+        let fields = node.map(|node| self.ground.model.rules.fields_of(copy, node));
+        Ok((fields, read_charge(&target)?))
     }
 
     fn rolled_up(&self, at: usize, number: usize) -> Result<OwnedValue, EngineError> {
@@ -163,6 +211,22 @@ impl Unit<'_> {
             ItemError::MaintainedTooLarge { owner: mirror.name.clone(), id, container, limit }.into()
         })
     }
+}
+
+/// Takes room for values that are put into an item, and gives those up that cannot be. Whether there was one to put; `None` where there
+/// is no room for it.
+fn take_room(values: &mut [OwnedValue], item: &Value, bytes_left: &mut usize) -> Option<bool> {
+    let mut is_placed = false;
+    for value in values {
+        let bytes = value.json_bytes_min();
+        if bytes > 0 && value.is_blocked(item) {
+            value.right = Right::Absent;
+            continue;
+        }
+        *bytes_left = bytes_left.checked_sub(bytes)?;
+        is_placed = true;
+    }
+    Some(is_placed)
 }
 
 fn read_charge(target: &Option<Target>) -> Result<f64, EngineError> {

@@ -8,39 +8,17 @@ use crate::declare::OnMissing;
 impl ModelRules {
     /// What a copy makes of the targets of an item's references, in their order; without a target they are missing. Fields
     /// that clients may write are left out: those of elements without a reference, and with `keep` those without a target.
-    pub fn copied<'t>(
-        &self,
-        copy: &CopyRules,
-        references: &[Reference],
-        target: &dyn Fn(&Reference) -> Option<Node<'t>>,
-    ) -> Vec<OwnedValue> {
-        references
-            .iter()
-            .flat_map(|reference| self.copied_beside(copy, reference, target(reference)))
-            .collect()
-    }
-
-    fn copied_beside(
-        &self,
-        copy: &CopyRules,
-        reference: &Reference,
-        target: Option<Node<'_>>,
-    ) -> Vec<OwnedValue> {
-        if target.is_none() && copy.copy.on_missing == OnMissing::Keep {
-            return Vec::new();
-        }
-        let values = target.map(|target| self.fields_of(copy, target));
-        let owned = |(number, (path, _)): (usize, &(crate::Pointer, _))| OwnedValue {
-            owner: copy.copy.name.clone(),
-            path: path.clone(),
-            positions: reference.positions.clone(),
-            right: match values.as_ref().and_then(|values| values.get(number)) {
-                None | Some(Value::Undefined) => Right::Absent,
-                Some(value) => Right::Value(value.clone()),
-            },
-            on_write: copy.on_write,
-        };
-        copy.fields.iter().enumerate().map(owned).collect()
+    /// One reference after the other: many may refer to something large.
+    pub fn copied<'a, 't: 'a>(
+        &'a self,
+        copy: &'a CopyRules,
+        references: &'a [Reference],
+        target: &'a dyn Fn(&Reference) -> Option<Node<'t>>,
+    ) -> impl Iterator<Item = OwnedValue> + 'a {
+        references.iter().flat_map(move |reference| {
+            let values = target(reference).map(|target| self.fields_of(copy, target));
+            copy.beside(reference, values.as_deref())
+        })
     }
 
     /// The values of a copy's fields over one target. While they stay, its referrers need not be written.
@@ -53,5 +31,25 @@ impl ModelRules {
             None => expression.evaluate(&[target]),
         };
         copy.fields.iter().map(field).collect()
+    }
+}
+
+impl CopyRules {
+    /// What it makes of one reference. `values` are those of its target's fields.
+    pub fn beside(&self, reference: &Reference, values: Option<&[Value]>) -> Vec<OwnedValue> {
+        if values.is_none() && self.copy.on_missing == OnMissing::Keep {
+            return Vec::new();
+        }
+        let owned = |(number, (path, _)): (usize, &(crate::Pointer, _))| OwnedValue {
+            owner: self.copy.name.clone(),
+            path: path.clone(),
+            positions: reference.positions.clone(),
+            right: match values.and_then(|values| values.get(number)) {
+                None | Some(Value::Undefined) => Right::Absent,
+                Some(value) => Right::Value(value.clone()),
+            },
+            on_write: self.on_write,
+        };
+        self.fields.iter().enumerate().map(owned).collect()
     }
 }

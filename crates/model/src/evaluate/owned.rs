@@ -73,6 +73,50 @@ impl OwnedValue {
     }
 }
 
+impl OwnedValue {
+    /// Whether something that is no object is where a parent of the path would be: then nothing is put there.
+    pub fn is_blocked(&self, item: &Value) -> bool {
+        let Some((Segment::Name(_), parents)) = self.path.0.split_last() else { return true };
+        let mut positions = self.positions.iter();
+        let mut place = item;
+        for segment in parents {
+            let next = match (segment, place) {
+                (Segment::Name(name), Value::Object(object)) if !object.contains(name) => return false,
+                (Segment::Name(name), Value::Object(object)) => object.get(name),
+                (Segment::Name(name), Value::Array(elements)) => {
+                    crate::pointer::as_index(name).and_then(|at| elements.get(at))
+                }
+                (Segment::Each, Value::Array(elements)) => positions.next().and_then(|at| elements.get(*at)),
+                _ => None,
+            };
+            let Some(next) = next else { return true };
+            place = next;
+        }
+        place.as_object().is_none()
+    }
+
+    /// What it takes of an item's JSON, at least.
+    pub fn json_bytes_min(&self) -> usize {
+        match &self.right {
+            Right::Value(value) => json_bytes_min(value),
+            Right::Absent => 0,
+        }
+    }
+}
+
+fn json_bytes_min(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(elements) => {
+            1 + elements.iter().map(|element| 1 + json_bytes_min(element)).sum::<usize>()
+        }
+        Value::Object(object) => {
+            1 + object.iter().map(|(name, value)| name.len() + 4 + json_bytes_min(value)).sum::<usize>()
+        }
+        _ => 1,
+    }
+}
+
 /// The object at a path, made with its parents where it is missing; nothing where something else is in the way.
 fn parent_object<'i>(
     item: &'i mut Value,

@@ -167,7 +167,8 @@ fn copied(missing: &str, write: &str, target: &str, body: &str) -> Result<String
     let references = rules.links[0].references(stored.root())?;
     let find = |reference: &Reference| (reference.target.value == "x").then_some(target.root());
     let mut value = parse(body);
-    settle(&mut value, None, &rules.copied(&rules.copies[0], &references, &find))?;
+    let copied: Vec<_> = rules.copied(&rules.copies[0], &references, &find).collect();
+    settle(&mut value, None, &copied)?;
     Ok(value.to_json())
 }
 

@@ -436,7 +436,7 @@ impl Store {
             let place = references.iter().position(|own| own == reference)?;
             found[place].as_ref().map(Item::root)
         };
-        self.rules.copied(copy, references, &target)
+        self.rules.copied(copy, references, &target).collect()
     }
 
     /// References without a target: link, container, id and place.

@@ -112,6 +112,35 @@ fn mirrors_that_are_full_and_items_that_are_large() {
     assert_eq!(text, "413/6104 MaintainedTooLarge: 'c' would make the item 'b' of 'books' larger than 2 MB.");
 }
 
+/// All of it would be gigabytes.
+#[test]
+fn what_is_too_large_is_not_made_first() {
+    let model = links(
+        r#"}],"fanOutMax":1000,"copies":[{"name":"c","link":"l","fields":{"text":"t.text","in/text":"t.text"}}]}"#,
+    );
+    let bench = Bench::new(1, LIBRARY, &model);
+    let author = |text: usize| format!(r#"{{"id":"a1","text":"{}"}}"#, "x".repeat(text));
+    bench.create("authors", &author(1_900_000)).unwrap();
+    let book = |reference: &str| format!(r#"{{"id":"b","authors":[{}]}}"#, [reference; 1000].join(","));
+    let text = refusal(bench.create("books", &book(r#"{"id":"a1"}"#)));
+    assert_eq!(text, "413/6104 MaintainedTooLarge: 'c' would make the item 'b' of 'books' larger than 2 MB.");
+    bench.upsert("authors", &author(1_100)).unwrap();
+    // Where no object is, nothing is put: what could not be there takes no room.
+    bench.create("books", &book(r#"{"id":"a1","in":1}"#)).unwrap();
+    let text = refusal(bench.upsert("books", &book(r#"{"id":"a1","in":{}}"#)));
+    assert_eq!(text, "413/6104 MaintainedTooLarge: 'c' would make the item 'b' of 'books' larger than 2 MB.");
+    bench.delete("books", "b", "[\"b\"]").unwrap();
+    for book in 0..500 {
+        bench.create("books", &format!(r#"{{"id":"b{book}","authors":[{{"id":"a1","in":1}}]}}"#)).unwrap();
+    }
+    let text = refusal(bench.upsert("authors", &author(1_900_000)));
+    assert_eq!(
+        text,
+        "413/6109 TooMuchAtOnce: this request would change 500 items; at most 10,000 and 16 MB in one commit."
+    );
+    bench.check("after all");
+}
+
 #[test]
 fn more_than_one_commit_takes() {
     let bench =
