@@ -31,7 +31,7 @@ impl Engine {
         };
         self.check_apply(database, &order)?;
         let (owner, _) = self.database_owner(database)?;
-        let job = self.shared.jobs.create(ApplyJobs::job(&order, owner))?;
+        let job = self.shared.jobs.order(ApplyJobs::job(&order, owner))?;
         // The job does so, too: it may be that it was just made when the engine ends.
         self.accept_finding(database, id)?;
         self.job(&job.to_string()).map(Some)

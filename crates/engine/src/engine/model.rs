@@ -95,7 +95,7 @@ impl Engine {
         let subject = subject(&self.catalog, owner.number, order.check.model.as_ref())?;
         // What is wrong with the order is said at once.
         Survey::start(&self.shared, subject, &order.options())?;
-        let job = self.shared.jobs.create(order.job(CHECK, owner, revision))?;
+        let job = self.shared.jobs.order(order.job(CHECK, owner, revision))?;
         self.job(&job.to_string())
     }
 
@@ -108,7 +108,7 @@ impl Engine {
         let order = CheckOrder { check, is_dry_run: false };
         let (owner, revision) = self.database_owner(database)?;
         Survey::start(&self.shared, subject(&self.catalog, owner.number, None)?, &order.options())?;
-        let job = self.shared.jobs.create(order.job(REPAIR, owner, revision))?;
+        let job = self.shared.jobs.order(order.job(REPAIR, owner, revision))?;
         self.job(&job.to_string())
     }
 
@@ -141,7 +141,7 @@ impl Engine {
             false => DryRunEstimates::Made(survey.run(STEP_ITEMS)?.estimates()),
             true => {
                 drop(survey);
-                let job = self.shared.jobs.create(order.job(CHECK, owner, revision))?;
+                let job = self.shared.jobs.order(order.job(CHECK, owner, revision))?;
                 DryRunEstimates::Job(job.to_string())
             }
         };

@@ -38,7 +38,7 @@ impl Engine {
         let (owner, _) = self.database_owner(database)?;
         let names = order.profile.containers.iter().flatten().map(String::as_str);
         self.check_profiled(database, names)?;
-        let job = self.shared.jobs.create(order.job(kind, owner))?;
+        let job = self.shared.jobs.order(order.job(kind, owner))?;
         self.job(&job.to_string())
     }
 

@@ -51,7 +51,7 @@ impl Engine {
         let (order, container) = self.refactoring_order(database, body)?;
         order.check(&container)?;
         if container.usage().0 > DRY_RUN_ITEMS_MAX {
-            let job = self.shared.jobs.create(DryRunJobs::job(&container, body))?;
+            let job = self.shared.jobs.order(DryRunJobs::job(&container, body))?;
             return Ok(RefactoringDryRun::Job(Box::new(self.job(&job.to_string())?)));
         }
         let found = DryRun::of_all(&self.shared, &container, &order)?;

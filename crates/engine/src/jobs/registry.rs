@@ -21,6 +21,9 @@ use crate::store::keys::{self, CATALOG, JobRow};
 use crate::store::{Sequence, Watchers, for_each_row, scan};
 use crate::sync::Mutex;
 
+/// Unfinished jobs of a kind in a database that clients ask for: each may hold memory, and their rows are in memory.
+const ORDERED_MAX: usize = 32;
+
 /// Finished jobs that are kept.
 pub(super) const FINISHED_KEPT: usize = 1_000;
 
@@ -162,6 +165,20 @@ impl Jobs {
         self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
         drop(registry);
         self.wake();
+    }
+
+    /// A job that a client asks for. Where too many of its kind are unfinished, the client is to ask again later.
+    pub fn order(&self, new: NewJob) -> Result<JobId, EngineError> {
+        if self.count_like(&new) >= ORDERED_MAX {
+            return Err(EngineError::Overloaded);
+        }
+        self.create(new)
+    }
+
+    fn count_like(&self, new: &NewJob) -> usize {
+        let registry = self.registry.lock();
+        let is_like = |body: &JobBody| body.kind == new.kind && body.database == new.database;
+        registry.jobs.values().filter(|entry| is_like(&entry.body)).count()
     }
 
     /// A job that is made by itself.

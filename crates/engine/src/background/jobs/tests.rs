@@ -209,6 +209,25 @@ fn random_faults_lose_and_repeat_nothing() {
 }
 
 #[test]
+fn clients_cannot_ask_for_jobs_without_end() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    let gate = running.kind.gate.lock();
+    let ids: Vec<_> = (0..32).map(|_| running.jobs.order(counting(1, 1_000_000)).unwrap()).collect();
+    let refused = running.jobs.order(counting(2, 1));
+    assert!(matches!(refused, Err(EngineError::Overloaded)), "{refused:?}");
+    let elsewhere = Some(Owner { number: 9, name: "d9".to_owned() });
+    running.jobs.order(NewJob { database: elsewhere, ..counting(1, 1) }).unwrap();
+    // What the engine itself needs is not refused.
+    running.jobs.create(counting(1, 1)).unwrap();
+    drop(gate);
+    for id in ids {
+        running.jobs.control(id, JobControl::Cancel).unwrap();
+        running.wait(id, |job| job.state.is_finished());
+    }
+    running.jobs.order(counting(1, 1)).unwrap();
+}
+
+#[test]
 fn pausing_takes_effect_between_two_commits() {
     let storage = MemoryStorage::new();
     let running = start(Arc::new(storage.reopen()));
