@@ -1,11 +1,11 @@
 //! `quire demo`: a database of examples with a day of workload, in a running server or in a closed data directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use quire_engine::{Clock, Engine, EngineError, Options};
+use quire_engine::{Clock, Engine, EngineError, JobState, Options};
 use quire_server::SystemClock;
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::{Object, Value};
@@ -40,7 +40,7 @@ pub fn run(arguments: &DemoArguments) -> Result<ExitCode> {
         None => {
             let order = Object::from_iter([("database", arguments.database.as_str())]);
             let mut server = Server::connect(&arguments.server, &arguments.database, arguments.quiet)?;
-            server.post("demo", order)?
+            server.run_job_of_server("demo", order)?
         }
     };
     let text = if arguments.json { format!("{}\n", filled.to_json()) } else { shown(&filled) };
@@ -51,23 +51,37 @@ pub fn run(arguments: &DemoArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn fill_directory(directory: &PathBuf, database: &str) -> Result<Value> {
+/// The server's way of filling it, without a server.
+fn fill_directory(directory: &Path, database: &str) -> Result<Value> {
     let storage = LocalStorage::open(directory, LocalOptions::default())
         .with_context(|| format!("opening {}", directory.display()))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let options = Options {
-        clock: Arc::new(SystemClock),
+        clock: Arc::clone(&clock),
         partitions: 1,
         cache_bytes: CACHE_BYTES,
         scripts: Default::default(),
         query_memory: Default::default(),
         query_temp: None,
     };
-    let engine = Engine::open(Arc::new(storage), options).context("opening the database")?;
-    let filled = quire_server::demo::fill(&engine, database, SystemClock.now_ms());
+    let engine = Arc::new(Engine::open(Arc::new(storage), options).context("opening the database")?);
+    quire_server::demo::set_up(&engine, &clock);
+    let filled = fill(&engine, database);
     engine.close().context("closing the database")?;
-    match filled {
+    filled
+}
+
+fn fill(engine: &Engine, database: &str) -> Result<Value> {
+    let job = match engine.fill_demo(database) {
         Err(EngineError::AlreadyExists { .. }) => bail!("there is a database '{database}' already"),
-        filled => filled.context("making the demo data"),
+        job => job.context("making the database")?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    runtime.block_on(engine.watch_job(&job.id)?);
+    let job = engine.job(&job.id)?;
+    match job.state {
+        JobState::Done => Ok(job.result),
+        state => bail!("making the demo data is {}: {}", state.name(), job.error.unwrap_or_default()),
     }
 }
 

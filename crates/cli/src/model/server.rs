@@ -63,6 +63,22 @@ impl Server {
     pub fn run_job_about(&mut self, resource: &str, below: &str, order: Object) -> Result<Value> {
         let body = Value::Object(order).to_json();
         let job = self.ask_about(resource, Method::POST, below, &[], body)?;
+        self.result_of(&job)
+    }
+
+    /// The same about the server as a whole, for a database that is made.
+    pub fn run_job_of_server(&mut self, resource: &str, order: Object) -> Result<Value> {
+        let answer = self.send(Method::POST, &[resource], "", &[], Value::Object(order).to_json())?;
+        match answer.status {
+            409 => bail!("there is a database '{}' already", self.database),
+            _ => {
+                let job = self.success(&answer)?;
+                self.result_of(&job)
+            }
+        }
+    }
+
+    fn result_of(&mut self, job: &Value) -> Result<Value> {
         let id = job.get("id").and_then(Value::as_str).context("the answer names no job")?.to_owned();
         let job = self.wait(&id)?;
         match job.get("state").and_then(Value::as_str) {
@@ -71,15 +87,6 @@ impl Server {
                 let error = job.get("error").and_then(Value::as_str).unwrap_or_default();
                 bail!("the job {id} is {}: {error}", state.unwrap_or("unknown"))
             }
-        }
-    }
-
-    /// A request about the server as a whole.
-    pub fn post(&mut self, resource: &str, order: Object) -> Result<Value> {
-        let answer = self.send(Method::POST, &[resource], "", &[], Value::Object(order).to_json())?;
-        match answer.status {
-            409 => bail!("there is a database '{}' already", self.database),
-            _ => self.success(&answer),
         }
     }
 

@@ -7,6 +7,9 @@ use quire_value::Value;
 
 use super::EngineError;
 
+/// Fills a database that is empty with examples, by name: what it has then, as JSON (see `Engine::fill_demo`).
+pub type DemoFill = dyn Fn(&str) -> Result<Value, EngineError> + Send + Sync;
+
 /// From a profile to a list of findings.
 pub trait Advisor: Send + Sync {
     /// The list as JSON, all findings open. It is stored: no value of an item is in it but ids and discriminators.

@@ -15,7 +15,7 @@ mod refactorings; // what is wrong with a request for a refactoring
 mod resource; // catalog resources as clients see them
 mod scripts; // runs of stored procedures
 
-pub use advice::{AdviceInput, Advisor, ProfileOrder};
+pub use advice::{AdviceInput, Advisor, DemoFill, ProfileOrder};
 pub use cancel::Cancel;
 pub use error::EngineError;
 pub(crate) use error::corrupt;

@@ -4,6 +4,7 @@ pub(crate) mod applies; // findings that are applied
 mod builds; // making what declarations of models maintain
 mod catalog_work; // what the catalog leaves to do becomes jobs
 pub(crate) mod checks; // whether items are what a model says
+pub(crate) mod demo; // a database of examples
 mod drops; // removing the rows of what was deleted
 mod fan_outs; // what the change of a target means for many referrers
 pub(crate) mod follower; // what is made of the versions of a container

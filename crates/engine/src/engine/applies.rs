@@ -1,13 +1,23 @@
-//! Findings that are applied.
+//! Findings that are applied, and a database to try it on.
+
+use std::sync::Arc;
 
 use quire_value::{Object, Value};
 
 use super::Engine;
-use crate::api::{EngineError, ModelCondition, ModelDryRun};
+use crate::api::{CheckModel, DemoFill, EngineError, ModelCondition, ModelDryRun};
 use crate::applies::{Additions, AppliedChange, ApplyOrder, merged_members};
 use crate::background::applies::ApplyJobs;
+use crate::background::checks::{CheckOrder, subject};
+use crate::background::demo::DemoJobs;
 use crate::engine::refactorings::RefactoringDryRun;
+use crate::integrity::Survey;
 use crate::jobs::JobStatus;
+
+/// A journal that would be larger is refused.
+const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+/// Items of one step of a look at what would change.
+const STEP_ITEMS: usize = 1_000;
 
 /// What applying a finding would do.
 pub enum ApplyDryRun {
@@ -35,6 +45,25 @@ impl Engine {
         // The job does so, too: it may be that it was just made when the engine ends.
         self.accept_finding(database, id)?;
         self.job(&job.to_string()).map(Some)
+    }
+
+    /// What fills databases with examples. Without it, jobs of kind `demo` wait.
+    pub fn set_demo_fill(&self, fill: Arc<DemoFill>) {
+        self.demo.set_fill(fill);
+    }
+
+    /// Makes a database, and starts the job that fills it.
+    pub fn fill_demo(&self, database: &str) -> Result<JobStatus, EngineError> {
+        if !self.is_recording() {
+            let message =
+                "The demo needs recorded requests, and none are recorded (--record off).".to_owned();
+            return Err(EngineError::BadRequest { message });
+        }
+        let body = Value::Object(Object::from_iter([("id", database)]));
+        self.catalog.create_database(&body, None)?;
+        let (owner, _) = self.database_owner(database)?;
+        let job = self.shared.jobs.create(DemoJobs::job(owner))?;
+        self.job(&job.to_string())
     }
 
     /// The same checks, and what it would do.
@@ -102,8 +131,29 @@ impl Engine {
     }
 
     fn check_additions(&self, database: &str, additions: &Value) -> Result<(), EngineError> {
-        let body = self.with_additions(database, additions)?;
-        self.catalog.check_model(database, &body)
+        let model = self.catalog.model(database)?.body;
+        let planned = Additions::plan(&model, additions);
+        let body = Value::Object(planned.added_to(model));
+        self.catalog.check_model(database, &body)?;
+        self.check_journal(database, body, planned.names)
+    }
+
+    /// What items have that would be changed is at most 1 GB. It is looked at closely only where there is more at all.
+    fn check_journal(&self, database: &str, body: Value, names: Vec<String>) -> Result<(), EngineError> {
+        let (owner, _) = self.database_owner(database)?;
+        let subject = subject(&self.catalog, owner.number, Some(&body))?;
+        let usages: Vec<(u64, u64)> =
+            subject.containers.values().map(|container| container.usage()).collect();
+        if usages.iter().map(|(_, bytes)| bytes).sum::<u64>() <= JOURNAL_BYTES_MAX {
+            return Ok(());
+        }
+        let mean = usages.iter().map(|(items, bytes)| bytes / items.max(&1)).max().unwrap_or(0);
+        let check = CheckModel { declarations: Some(names), model: Some(body), ..CheckModel::default() };
+        let order = CheckOrder { check, is_dry_run: true };
+        let estimates = Survey::start(&self.shared, subject, &order.options())?.run(STEP_ITEMS)?.estimates();
+        let changed = |own: &Value| own.get("wouldChange").and_then(Value::as_u64).unwrap_or(0);
+        let bytes = estimates.as_array().unwrap_or_default().iter().map(changed).sum::<u64>() * mean;
+        if bytes > JOURNAL_BYTES_MAX { Err(EngineError::JournalTooLarge { bytes }) } else { Ok(()) }
     }
 
     fn dry_run_additions(&self, database: &str, additions: &Value) -> Result<ApplyDryRun, EngineError> {

@@ -22,6 +22,7 @@ use quire_storage::Storage;
 use crate::api::{EngineError, Options};
 use crate::applies::Applies;
 use crate::background::applies::ApplyJobs;
+use crate::background::demo::DemoJobs;
 use crate::background::refactorings::{DryRunJobs, Following, RefactoringJobs};
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
@@ -56,6 +57,7 @@ pub struct Engine {
     /// Jobs know it by a weak reference.
     #[allow(dead_code, reason = "it lives as long as the engine")]
     applies: Arc<Applies>,
+    demo: Arc<DemoJobs>,
     following: Worker<Following>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
@@ -95,6 +97,7 @@ impl Engine {
             refactorings: Arc::clone(&refactorings),
             is_view_ready: views.watch(),
         });
+        let demo = Arc::new(DemoJobs::new(&catalog));
         let [profile, advice] = ProfileJobs::kinds(&shared, &catalog, &profiles);
         let kinds: Vec<Arc<dyn JobKind>> = vec![
             Arc::<Drops>::clone(&drops),
@@ -112,6 +115,7 @@ impl Engine {
             Arc::new(RefactoringJobs::new(&refactorings)),
             Arc::new(DryRunJobs::new(&shared, &catalog)),
             Arc::new(ApplyJobs::new(&applies)),
+            Arc::<DemoJobs>::clone(&demo),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
         let following = Following::start(&refactorings)?;
@@ -136,6 +140,7 @@ impl Engine {
             profiles,
             refactorings,
             applies,
+            demo,
             following,
             watched,
         })

@@ -1,13 +1,11 @@
 //! `POST /_quire/demo`: a database of examples with a day of workload.
 //!
-//! The answer comes when it is filled: `{"database", "containers": {"people": 400}, "requests"}`. The body may name the database.
+//! The job's result is `{"database", "containers": {"people": 400}, "requests"}`. The body may name the database.
 
-use hyper::StatusCode;
 use quire_value::{Object, Value};
 
 use crate::admin::profile::bad;
-use crate::admin::{AdminCall, AdminReply, AdminResult};
-use crate::demo;
+use crate::admin::{AdminCall, AdminResult, jobs};
 use crate::wire::status::HandlerError;
 
 const BODY_BYTES_MAX: usize = 4_096;
@@ -15,9 +13,8 @@ const DATABASE: &str = "demo";
 
 pub(crate) async fn fill(call: &AdminCall<'_>) -> AdminResult {
     let database = database(call)?;
-    let now_ms = call.state.config.clock.now_ms();
-    let filled = call.run(move |engine| demo::fill(engine, &database, now_ms)).await?;
-    Ok(AdminReply::json(StatusCode::CREATED, filled))
+    let job = call.run(move |engine| engine.fill_demo(&database)).await?;
+    Ok(jobs::accepted(&job))
 }
 
 fn database(call: &AdminCall<'_>) -> Result<String, HandlerError> {

@@ -17,7 +17,7 @@ mod words; // names and texts
 
 use std::sync::Arc;
 
-use quire_engine::{AnsweredRequest, Container, Engine, EngineError, Precondition};
+use quire_engine::{AnsweredRequest, Clock, Container, Engine, EngineError};
 use quire_value::{Object, Value};
 
 use session::Session;
@@ -43,23 +43,8 @@ const EXAMPLES: &[Example] = &[
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Fills a new database. One of that name is refused; a fill that fails leaves none.
+/// Fills a database that is empty.
 pub fn fill(engine: &Engine, database: &str, now_ms: i64) -> Result<Value, EngineError> {
-    if !engine.is_recording() {
-        let message =
-            "The demo needs recorded requests, and this server records none (--record off).".to_owned();
-        return Err(EngineError::BadRequest { message });
-    }
-    let body = Value::Object(Object::from_iter([("id", database)]));
-    engine.catalog().create_database(&body, None)?;
-    let filled = fill_new(engine, database, now_ms);
-    if filled.is_err() {
-        let _gone = engine.catalog().delete_database(database, &Precondition { if_match: None });
-    }
-    filled
-}
-
-fn fill_new(engine: &Engine, database: &str, now_ms: i64) -> Result<Value, EngineError> {
     for (id, key) in EXAMPLES.iter().flat_map(|example| example.containers) {
         engine.catalog().create_container(database, &definition(id, key), None)?;
     }
@@ -75,6 +60,15 @@ fn fill_new(engine: &Engine, database: &str, now_ms: i64) -> Result<Value, Engin
     let count = requests.len() as u64;
     engine.record_at(requests)?;
     summary(engine, database, count)
+}
+
+/// What [`Engine::fill_demo`] runs. The engine is not kept open by it.
+pub fn set_up(engine: &Arc<Engine>, clock: &Arc<dyn Clock>) {
+    let (filled, clock) = (Arc::downgrade(engine), Arc::clone(clock));
+    engine.set_demo_fill(Arc::new(move |database| match filled.upgrade() {
+        Some(engine) => fill(&engine, database, clock.now_ms()),
+        None => Err(EngineError::Corrupt { what: "the engine is closed".to_owned() }),
+    }));
 }
 
 fn run(engine: &Engine, database: &str, example: &Example, from_ms: u64) -> Result<Requests, EngineError> {

@@ -21,6 +21,7 @@ use self::reload::{watch_certificate, watch_clock, watch_keys};
 use crate::admin::advice::Rules;
 use crate::auth::{self, Issuer, Keys, OidcError, TokenClock, TokenKey};
 use crate::config::{Limits, ServerConfig};
+use crate::demo;
 use crate::edge::budget::ByteBudget;
 use crate::edge::faults::Faults;
 use crate::edge::metrics::Metrics;
@@ -88,6 +89,7 @@ impl Server {
             None => None,
         };
         engine.set_advisor(Arc::new(Rules));
+        demo::set_up(&engine, &config.clock);
         let state = state(config, engine, main.address, certificate)?;
         Ok(Server { state: Arc::new(state), main, metrics })
     }

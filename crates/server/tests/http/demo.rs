@@ -37,7 +37,9 @@ fn names(findings: &[Value]) -> Vec<(String, String, String)> {
 #[test]
 fn it_has_six_findings_and_none_about_people() {
     let client = Client::start(1);
-    let filled = body(&client.must(201, "POST", DEMO, &[], "").body);
+    let job = client.run_job(DEMO, "");
+    assert_eq!((&job["kind"], &job["database"]), (&json!("demo"), &json!("demo")));
+    let filled = job["result"].clone();
     assert_eq!(filled["database"], "demo");
     assert_eq!(filled["containers"].as_object().map(|all| all.len()), Some(10), "{filled}");
     let found = findings(&client);
@@ -54,7 +56,7 @@ fn it_has_six_findings_and_none_about_people() {
     assert!(refused.body.contains("Conflict"), "{}", refused.body);
     assert_eq!(names(&findings(&client)), expected);
     // The same data and requests in every fill.
-    let again = body(&client.must(201, "POST", DEMO, &[], r#"{"database":"other"}"#).body);
+    let again = client.run_job(DEMO, r#"{"database":"other"}"#)["result"].clone();
     assert_eq!((&again["containers"], &again["requests"]), (&filled["containers"], &filled["requests"]));
     let workload = |database: &str| {
         body(&client.must(200, "GET", &format!("/_quire/dbs/{database}/workload"), &[], "").body)["operations"].clone()

@@ -1,0 +1,88 @@
+//! Jobs of kind `demo`: fill a new database with examples.
+//!
+//! What fills it comes from outside ([`DemoFill`]) and runs as one step. A job that is killed deletes the containers that were
+//! made and begins anew.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use quire_value::{Object, Value};
+
+use crate::api::{DemoFill, EngineError, Precondition, corrupt};
+use crate::catalog::Catalog;
+use crate::jobs::{Claim, JobKind, NewJob, Owner, Step};
+
+pub(crate) const DEMO: &str = "demo";
+/// Until the program around the engine has said what fills it.
+const FILL_WAIT: Duration = Duration::from_millis(100);
+/// Its containers are there, or some of them.
+const STARTED: &[u8] = b"started";
+const ANY: Precondition = Precondition { if_match: None };
+
+pub(crate) struct DemoJobs {
+    catalog: Weak<Catalog>,
+    fill: OnceLock<Arc<DemoFill>>,
+}
+
+impl DemoJobs {
+    pub fn new(catalog: &Arc<Catalog>) -> DemoJobs {
+        DemoJobs { catalog: Arc::downgrade(catalog), fill: OnceLock::new() }
+    }
+
+    /// The first one that is set stays.
+    pub fn set_fill(&self, fill: Arc<DemoFill>) {
+        let _known = self.fill.set(fill);
+    }
+
+    pub fn job(database: Owner) -> NewJob {
+        let (about, payload) = (Object::new(), Vec::new());
+        NewJob { kind: DEMO, unit: "items", database: Some(database), container: None, about, payload }
+    }
+}
+
+impl JobKind for DemoJobs {
+    fn name(&self) -> &'static str {
+        DEMO
+    }
+
+    /// It is one step.
+    fn can_stop(&self) -> bool {
+        false
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
+        let catalog = self.catalog.upgrade().ok_or_else(closed)?;
+        let Some(fill) = self.fill.get() else { return Ok(Step::Rest(FILL_WAIT)) };
+        let database = claim.body.database.clone().ok_or_else(|| corrupt("a job without a database"))?;
+        if catalog.state().database(database.number).is_none() {
+            return Ok(Step::Cancelled);
+        }
+        if claim.position() == STARTED {
+            empty(&catalog, &database.name)?;
+        }
+        claim.commit(claim.advance(STARTED.to_vec(), 0, None), Vec::new())?;
+        match fill(&database.name) {
+            Ok(filled) => {
+                claim.complete(items(&filled));
+                Ok(Step::Done(filled))
+            }
+            Err(error @ (EngineError::Storage(_) | EngineError::Unresolved)) => Err(error),
+            Err(EngineError::ResourceNotFound { .. }) => Ok(Step::Cancelled),
+            Err(error) => {
+                catalog.delete_database(&database.name, &ANY)?;
+                Ok(Step::Failed { error: error.to_string(), result: Value::Null })
+            }
+        }
+    }
+}
+
+fn empty(catalog: &Catalog, database: &str) -> Result<(), EngineError> {
+    let containers = catalog.containers(database)?;
+    containers.iter().try_for_each(|own| catalog.delete_container(database, &own.definition.id, &ANY))
+}
+
+fn items(filled: &Value) -> u64 {
+    let containers = filled.get("containers").and_then(Value::as_object);
+    containers.into_iter().flat_map(Object::iter).filter_map(|(_, items)| items.as_u64()).sum()
+}
