@@ -191,7 +191,9 @@ fn what_was_recorded_and_found_is_there_after_a_restart() {
 
 /// Rule, container and path of each line of a list.
 fn listed(said: &str) -> Vec<Vec<String>> {
-    let lines = said.lines().skip(1).filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+    let is_finding =
+        |line: &&str| line.starts_with(|first: char| first.is_ascii_digit()) && !line.contains(" rules ");
+    let lines = said.lines().skip(1).filter(is_finding);
     let words = |line: &str| line.split_whitespace().skip(2).take(3).map(str::to_owned).collect();
     let mut all: Vec<Vec<String>> = lines.map(words).collect();
     all.sort();
