@@ -24,6 +24,7 @@ mod output; // results on standard output
 mod private; // files that only their owner may read
 mod query; // `quire query`: a server or a directory
 mod refactor; // `quire refactor`: lists, finishes and undoes refactorings
+mod rekey; // `quire rekey`: another partition key for a container
 mod serve; // `quire serve`
 mod stop; // what ends a server
 
@@ -113,6 +114,13 @@ enum Command {
   quire refactor list shop
   quire refactor undo shop r-1")]
     Refactor(refactor::RefactorArguments),
+    /// Give a container another partition key while it is used (exit code 3 when items are in the way)
+    #[command(after_help = "Examples:
+  quire rekey shop/orders --partition-key /customer --dry-run
+  quire rekey shop/orders --partition-key /customer,/year --yes
+  quire rekey shop/orders --undo
+  quire rekey shop/orders --finish")]
+    Rekey(Box<rekey::RekeyArguments>),
     /// Make a database of examples with a day of workload
     #[command(after_help = "Examples:
   quire demo
@@ -200,6 +208,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Profile(arguments) => return advise::profile(&arguments),
         Command::Advise(arguments) => return advise::advise(&arguments),
         Command::Refactor(arguments) => return refactor::run(&arguments),
+        Command::Rekey(arguments) => return rekey::run(&arguments),
         Command::Demo(arguments) => return demo::run(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Emulator(arguments) => emulator::run(*arguments),

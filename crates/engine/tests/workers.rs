@@ -98,7 +98,17 @@ fn every_worker_is_listed_and_runs() {
     let names: Vec<_> = workers.iter().map(|worker| worker.name).collect();
     assert_eq!(
         names,
-        ["catalog", "jobs", "vector-indexes", "sweep", "views", "split", "recording", "refactorings"]
+        [
+            "catalog",
+            "jobs",
+            "vector-indexes",
+            "sweep",
+            "views",
+            "split",
+            "recording",
+            "refactorings",
+            "rekeys"
+        ]
     );
     assert!(workers.iter().all(|worker| worker.state == WorkerState::Running && worker.failures == 0));
 }

@@ -14,7 +14,7 @@ use topics::TOPICS;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["serve", "emulator"]),
     ("Ask a server", &["query", "connect", "health"]),
-    ("Keep data in order", &["model", "links", "profile", "advise", "refactor", "demo"]),
+    ("Keep data in order", &["model", "links", "profile", "advise", "refactor", "rekey", "demo"]),
     ("Keep it safe", &["backup", "restore", "verify", "keys", "cert"]),
     ("This program", &["help", "completions", "man"]),
 ];

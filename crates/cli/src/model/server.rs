@@ -92,8 +92,13 @@ impl Server {
 
     /// What a put would do. Where the estimates come from a job, they are waited for.
     pub fn dry_run(&mut self, body: String) -> Result<Value> {
+        self.dry_run_about("model", Method::PUT, body)
+    }
+
+    /// The same of another request.
+    pub fn dry_run_about(&mut self, resource: &str, method: Method, body: String) -> Result<Value> {
         let headers = [("x-quire-dry-run", "true".to_owned())];
-        let answer = self.ask(Method::PUT, "", &headers, body)?;
+        let answer = self.ask_about(resource, method, "", &headers, body)?;
         match answer.get("id").and_then(Value::as_str) {
             Some(id) => {
                 let id = id.to_owned();
@@ -119,6 +124,19 @@ impl Server {
                 let total = progress("total").map_or("?".to_owned(), |total| total.to_string());
                 eprintln!("{id}: {} of {total}", progress("done").unwrap_or(0));
             }
+        }
+    }
+
+    pub fn delete_container(&mut self, name: &str) -> Result<()> {
+        let encoded = |segment: &str| utf8_percent_encode(segment, NON_ALPHANUMERIC).to_string();
+        let path = format!("/dbs/{}/colls/{}", encoded(&self.database), encoded(name));
+        let link = format!("dbs/{}/colls/{name}", self.database);
+        let post =
+            Post { path: &path, resource_type: "colls", link: &link, headers: &[], body: String::new() };
+        let answer = self.runtime.block_on(self.client.send(Method::DELETE, post))?;
+        match answer.status {
+            404 => bail!("there is no container '{name}' in the database '{}'", self.database),
+            _ => self.success(&answer).map(drop),
         }
     }
 

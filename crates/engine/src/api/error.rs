@@ -92,9 +92,12 @@ pub enum EngineError {
     SessionNotAvailable,
     #[error("partition {id:?} is gone")]
     PartitionGone { id: String },
-    /// the partition was split while the request ran and nothing was done: it is run once more
+    /// the partition was split, or writers were held, while the request ran and nothing was done: it is run once more
     #[error("the partition has been split")]
     PartitionMoved,
+    /// another container has got the name of the one that a request was about, and nothing was done
+    #[error("the container was replaced by another one")]
+    ContainerReplaced,
     /// why a partition cannot be split
     #[error("partition {id:?} cannot be split: {reason}")]
     CannotSplit { id: String, reason: &'static str },
@@ -190,6 +193,7 @@ impl EngineError {
                 EngineError::ResourceNotFound { kind, id: id.clone() }
             }
             EngineError::PartitionMoved => EngineError::PartitionMoved,
+            EngineError::ContainerReplaced => EngineError::ContainerReplaced,
             EngineError::RefusedByModel(error) => EngineError::RefusedByModel(error.clone()),
             EngineError::PartitionGone { id } => EngineError::PartitionGone { id: id.clone() },
             EngineError::Corrupt { what } => EngineError::Corrupt { what: what.clone() },

@@ -14,6 +14,7 @@ mod key_deletes; // removing the items of deleted partition keys
 pub(crate) mod profiles; // profiles of containers, advice
 mod recording; // taking in and storing what was recorded
 pub(crate) mod refactorings; // items in another form, later writes
+pub(crate) mod rekey; // containers that take the place of others under another partition key
 pub(crate) mod repairs; // writing what a model says
 pub(crate) mod split; // one partition becomes two
 mod sweep; // removing expired items, old versions

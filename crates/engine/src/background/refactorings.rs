@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quire_value::{Limits, Object, Value, text};
 
+use super::rekey::Rekeys;
 use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
@@ -27,11 +28,12 @@ const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
 
 pub(crate) struct RefactoringJobs {
     refactorings: Weak<Refactorings>,
+    rekeys: Weak<Rekeys>,
 }
 
 impl RefactoringJobs {
-    pub fn new(refactorings: &Arc<Refactorings>) -> RefactoringJobs {
-        RefactoringJobs { refactorings: Arc::downgrade(refactorings) }
+    pub fn new(refactorings: &Arc<Refactorings>, rekeys: &Arc<Rekeys>) -> RefactoringJobs {
+        RefactoringJobs { refactorings: Arc::downgrade(refactorings), rekeys: Arc::downgrade(rekeys) }
     }
 
     fn refactorings(&self) -> Result<Arc<Refactorings>, EngineError> {
@@ -50,7 +52,11 @@ impl JobKind for RefactoringJobs {
     }
 
     fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
-        match self.refactorings()?.step(&claim.body.payload) {
+        let refactorings = self.refactorings()?;
+        if let Some((id, wanted)) = refactorings.rekey_of_payload(&claim.body.payload)? {
+            return self.rekeys.upgrade().ok_or_else(closed)?.step(id, wanted, claim);
+        }
+        match refactorings.step(&claim.body.payload) {
             Ok(JobProgress::More(done)) => {
                 if done > claim.done() {
                     claim.commit(claim.advance(Vec::new(), done, None), Vec::new())?;
@@ -127,12 +133,17 @@ impl JobKind for DryRunJobs {
 /// Follows what is written while a refactoring is expanded.
 pub(crate) struct Following {
     refactorings: Arc<Refactorings>,
+    rekeys: Arc<Rekeys>,
 }
 
 impl Following {
-    pub fn start(refactorings: &Arc<Refactorings>) -> Result<Worker<Following>, EngineError> {
+    pub fn start(
+        refactorings: &Arc<Refactorings>,
+        rekeys: &Arc<Rekeys>,
+    ) -> Result<Worker<Following>, EngineError> {
         let signal = Arc::clone(&refactorings.signal);
-        Worker::start(Following { refactorings: Arc::clone(refactorings) }, signal)
+        let (refactorings, rekeys) = (Arc::clone(refactorings), Arc::clone(rekeys));
+        Worker::start(Following { refactorings, rekeys }, signal)
     }
 }
 
@@ -162,7 +173,12 @@ impl Work for Following {
 
 impl Following {
     fn follow(&self, (database, number): (u32, u32)) -> Result<(bool, bool), EngineError> {
-        match self.refactorings.follow(database, number) {
+        let id = (database, number);
+        let followed = match self.refactorings.is_rekey(id)? {
+            true => self.rekeys.follow(id),
+            false => self.refactorings.follow(database, number),
+        };
+        match followed {
             // It is looked at again where it is by then.
             Err(
                 EngineError::PartitionMoved | EngineError::ResourceNotFound { .. } | EngineError::Contended,

@@ -20,6 +20,7 @@ use super::{Catalog, Container, EngineError, Resource};
 use crate::indexes::{CountedIndexes, IndexEpochs, Indexes, index_counts_keys};
 use crate::jobs::PreparedJob;
 use crate::partition::PartitionSet;
+use crate::partition::access::AccessState;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
 use crate::store::{PartitionLayout, Sent, guarded_commit, send};
 use crate::sync::MutexGuard;
@@ -51,6 +52,8 @@ struct Next {
     jobs: Vec<PreparedJob>,
     /// The partitions of a container before one of them was split.
     moved: Option<Arc<PartitionSet>>,
+    /// Who may write to containers from the commit on.
+    access: Vec<(Arc<PartitionSet>, AccessState)>,
 }
 
 /// Scripts that a container has from the commit on.
@@ -84,6 +87,7 @@ pub(super) struct Change<'a> {
     models: Vec<ModelSwitch>,
     jobs: Vec<PreparedJob>,
     moved: Option<Arc<PartitionSet>>,
+    access: Vec<(Arc<PartitionSet>, AccessState)>,
 }
 
 impl Catalog {
@@ -110,6 +114,7 @@ impl Catalog {
             models: Vec::new(),
             jobs: Vec::new(),
             moved: None,
+            access: Vec::new(),
         })
     }
 
@@ -164,7 +169,11 @@ impl Catalog {
         writer.position.lsn = next.lsn;
         writer.counters = next.counters;
         writer.ts = next.ts;
+        // Whoever finds a container by its new name may write to it, and nobody by its old one.
+        let is_opened = |own: &&(Arc<PartitionSet>, AccessState)| own.1 == AccessState::Open;
+        next.access.iter().filter(is_opened).for_each(|(set, state)| set.access().set(*state));
         self.state.store(Arc::new(next.state));
+        next.access.iter().for_each(|(set, state)| set.access().set(*state));
         if let Some(IndexSwitch { partitions, indexes, keeps_versions }) = next.indexes {
             partitions.switch(|rules| (rules.indexes, rules.keeps_versions) = (indexes, keeps_versions));
         }
@@ -229,6 +238,11 @@ impl Change<'_> {
         self.models = models;
     }
 
+    /// From the commit on these may write to a container.
+    pub(super) fn switch_access(&mut self, partitions: &Arc<PartitionSet>, state: AccessState) {
+        self.access.push((Arc::clone(partitions), state));
+    }
+
     /// A job that begins with the commit.
     pub fn add_prepared_job(&mut self, job: PreparedJob) {
         self.ops.push(job.op());
@@ -284,7 +298,11 @@ impl Change<'_> {
 
     /// Partitions of a new container start where no session token of a deleted one can be ahead of them.
     pub fn begin_partitions(&mut self, container: u32, layout: &[PartitionLayout]) {
-        let next_lsn = self.counters.lsn_floor;
+        self.begin_partitions_at(container, layout, self.counters.lsn_floor);
+    }
+
+    /// The same from an LSN on.
+    pub fn begin_partitions_at(&mut self, container: u32, layout: &[PartitionLayout], next_lsn: u64) {
         if next_lsn == 0 {
             return;
         }
@@ -319,6 +337,10 @@ impl Change<'_> {
         self.moved = Some(Arc::clone(partitions));
     }
 
+    pub fn lsn_floor(&self) -> u64 {
+        self.counters.lsn_floor
+    }
+
     /// A partition that is about to go had reached this LSN.
     pub fn raise_lsn_floor(&mut self, lsn: u64) {
         self.counters.lsn_floor = self.counters.lsn_floor.max(lsn);
@@ -349,8 +371,8 @@ impl Change<'_> {
         commit.guards.append(&mut self.guards);
         let (state, counters, moved) = (self.state, self.counters, self.moved);
         let (indexes, scripts, models, jobs) = (self.indexes, self.scripts, self.models, self.jobs);
-        let (lsn, ts) = (self.lsn, self.ts);
-        let next = Next { state, counters, lsn, ts, indexes, scripts, models, jobs, moved };
+        let (lsn, ts, access) = (self.lsn, self.ts, self.access);
+        let next = Next { state, counters, lsn, ts, indexes, scripts, models, jobs, moved, access };
         match send(&*self.catalog.shared.storage, &commit) {
             Sent::Done => {
                 self.catalog.publish(&mut self.writer, next);

@@ -13,6 +13,7 @@ use crate::catalog::state::State;
 use crate::catalog::{ContainerScripts, RoutedKey};
 use crate::indexes::Indexes;
 use crate::jobs::{NewJob, Owner};
+use crate::partition::access::AccessState;
 use crate::partition::{Partition, PartitionSet};
 use crate::recording::RecordedPlace;
 use crate::runtime::Shared;
@@ -66,13 +67,31 @@ impl Container {
         self.partitions.all().iter().filter_map(|partition| partition.position().ok()).collect()
     }
 
-    /// Clients do not write to views.
+    /// Whether a refactoring has put another container in its place, or is filling it: clients do not write to it.
+    pub fn is_closed(&self) -> bool {
+        self.partitions.access().state() == AccessState::Closed
+    }
+
+    /// Clients do not write to views, nor to what a refactoring fills or has left behind.
     pub fn check_writable(&self) -> Result<(), EngineError> {
+        if self.is_closed() {
+            return Err(self.closed());
+        }
         let Some(view) = &self.definition.view else { return Ok(()) };
         let source = view.source_id.as_deref().unwrap_or_default();
         let id = &self.definition.id;
         let reason = format!("The container '{id}' is a view of '{source}' and cannot be written to.");
         Err(EngineError::Forbidden { reason })
+    }
+
+    /// It may have had another name when the request began.
+    fn closed(&self) -> EngineError {
+        let id = &self.definition.id;
+        if self.sibling(self.number).is_none_or(|current| current.definition.id != *id) {
+            return EngineError::ContainerReplaced;
+        }
+        let reason = format!("A refactoring keeps the container '{id}': it cannot be written to.");
+        EngineError::Forbidden { reason }
     }
 
     /// The newest, also when this `Container` is of an older definition.

@@ -28,7 +28,7 @@ use crate::store::keys::{self as keys_of_rows, CATALOG, Counts, VERSIONS_BEGIN_U
 use crate::sync::races::{Race, is_put_back};
 
 /// The top bit tells containers from users in a rid.
-const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
+pub(super) const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
 /// What the service gives to a container that asks for nothing and shares nothing.
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
 
@@ -53,6 +53,7 @@ impl Catalog {
         if database.containers.named(&definition.id).is_some() {
             return Err(already_exists("container", &definition.id));
         }
+        self.check_name_is_free(&database, &definition.id)?;
         self.find_source(&database, &mut definition)?;
         check_encryption_keys(&database, &definition)?;
         let is_shared = change.state.offer_of(Owner::of_database(database.number())).is_some();
@@ -98,6 +99,7 @@ impl Catalog {
         if source.definition.view.is_some() {
             return Err(body::invalid(format!("The source container '{name}' is a view itself.")));
         }
+        self.check_not_rekeyed(source)?;
         let siblings = database.containers.iter().filter(|other| follows(other, source)).count();
         if siblings >= VIEWS_MAX {
             return Err(body::invalid(format!("A container can have at most {VIEWS_MAX} views.")));
@@ -108,7 +110,7 @@ impl Catalog {
     }
 
     /// As many partitions as the server's setting or the throughput asks for, whichever is more.
-    fn layout(
+    pub(super) fn layout(
         &self,
         definition: &ContainerDefinition,
         throughput: Option<Throughput>,
@@ -144,6 +146,7 @@ impl Catalog {
         let mut change = self.change()?;
         let existing = change.container(database, container)?;
         check_precondition(precondition, &existing.resource)?;
+        self.check_not_rekeyed(&existing)?;
         let (id, _) = body::named(body)?;
         body::check_same_id(&existing.resource.id, &id)?;
         let definition = existing.definition.replace(body)?;
@@ -247,7 +250,7 @@ impl Catalog {
     }
 
     /// The container's row: its partitions outlive every definition.
-    fn stored(&self, rid: ResourceId) -> Result<ResourceRow, EngineError> {
+    pub(super) fn stored(&self, rid: ResourceId) -> Result<ResourceRow, EngineError> {
         let key = keys::row_key(RowId::Resource(rid));
         let value = self.shared.storage.snapshot()?.get(CATALOG, &key)?;
         let value = value.ok_or_else(|| corrupt(format!("no row of container {rid}")))?;
@@ -316,7 +319,6 @@ impl Catalog {
         let mut change = self.change()?;
         let container = change.container(database, container)?;
         check_precondition(precondition, &container.resource)?;
-        let rid = container.resource.rid;
         let model =
             change.state.databases.get(&container.database.rid).and_then(|owner| owner.model.as_ref());
         if model.is_some_and(|model| model.names(container.number)) {
@@ -328,15 +330,8 @@ impl Catalog {
                 "The container '{id}' cannot be deleted before its views, of which '{view}' is one."
             )));
         }
-        change.delete(rid);
-        if let Some(owner) = Owner::of(&rid) {
-            change.delete_offer_of(owner);
-        }
-        container.scripts().iter().for_each(|script| change.delete(script.rid));
-        change.add_job(Job::Container { container: container.number });
-        if let Some(database) = change.state.databases.edit(&container.database.rid) {
-            database.containers.remove(&rid);
-        }
+        self.check_not_rekeyed(&container)?;
+        change.remove_container(&container);
         change.commit_retiring([&container])
     }
 }
@@ -353,7 +348,21 @@ impl Change<'_> {
         database.containers.get(&container.resource.rid).cloned()
     }
 
-    fn publish_container(mut self, container: Container) -> Result<Arc<Container>, EngineError> {
+    /// Out of the catalog; a job removes its rows.
+    pub(super) fn remove_container(&mut self, container: &Container) {
+        let rid = container.resource.rid;
+        self.delete(rid);
+        if let Some(owner) = Owner::of(&rid) {
+            self.delete_offer_of(owner);
+        }
+        container.scripts().iter().for_each(|script| self.delete(script.rid));
+        self.add_job(Job::Container { container: container.number });
+        if let Some(database) = self.state.databases.edit(&container.database.rid) {
+            database.containers.remove(&rid);
+        }
+    }
+
+    pub(super) fn publish_container(mut self, container: Container) -> Result<Arc<Container>, EngineError> {
         let container = Arc::new(container);
         self.state.has_views |= container.definition.view.is_some();
         if let Some(database) = self.state.databases.edit(&container.database.rid) {

@@ -20,6 +20,7 @@ pub(crate) mod model_row; // how models look
 pub(crate) mod models; // links, copies, mirrors, rollups and windows of databases
 mod offers;
 mod permissions;
+pub(crate) mod rekey; // containers that take the place of others under another key
 mod routed_key; // a partition key and its partition
 pub(crate) mod row; // how rows look
 mod scripts; // stored procedures, triggers, user-defined functions

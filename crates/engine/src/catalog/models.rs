@@ -15,7 +15,7 @@ use super::change::Change;
 use super::keys;
 use super::model_row::ModelRow;
 use super::state::{DatabaseEntry, Job};
-use super::{Catalog, EngineError, not_found};
+use super::{Catalog, Container, EngineError, not_found};
 use crate::api::{ModelCondition, ModelResource, ModelWritten, corrupt};
 use crate::jobs::{self, JobId, NewJob, PreparedJob};
 use crate::model::{
@@ -105,6 +105,25 @@ impl Catalog {
         let rules = Arc::new(rules.map_err(|error| corrupt(error.to_string()))?);
         let difference = difference(database.model.as_deref(), &model);
         Ok(ParsedModel { rules, difference, warnings })
+    }
+
+    /// A model as it is read back once a container has another partition key, where it is valid then.
+    pub(crate) fn check_rekeyed_model(
+        &self,
+        container: &Container,
+        key: &Value,
+        body: &Value,
+    ) -> Result<Value, EngineError> {
+        let state = self.state();
+        let database = state.databases.get(&container.database.rid).ok_or_else(|| container.not_found())?;
+        let mut rekeyed = Catalog::rekeyed_definition(container, &container.definition.id, key)?;
+        rekeyed.id.clone_from(&container.definition.id);
+        let others = database.containers.iter().filter(|other| other.number != container.number);
+        let definitions = others.map(|other| &other.definition).chain([&rekeyed]);
+        let commits_across_partitions = self.shared.storage.caps().commit_spans_partitions;
+        let database = Database::new(&database.resource.id, definitions);
+        let (model, _) = Model::parse(body, &Database { commits_across_partitions, ..database })?;
+        Ok(Value::Object(model.to_json()))
     }
 
     /// Every write that is answered after this has returned is made under the new model.
@@ -269,6 +288,32 @@ impl Catalog {
 }
 
 impl Change<'_> {
+    /// The model of a database in which another container has got a name: what has to do with it is built anew.
+    pub(super) fn exchange_model(
+        &mut self,
+        database: &DatabaseEntry,
+        name: &str,
+        body: &Value,
+    ) -> Result<(), EngineError> {
+        let Some(old) = database.model.clone() else { return Ok(()) };
+        let (model, _) = Model::parse(body, &self.catalog.checked_against(database))?;
+        let is_built_anew = |declaration: &str| touches(&old, declaration, name);
+        let difference = Difference::rebuilding(old.model(), &model, is_built_anew);
+        let job = self.prepare_build(database, &difference, None)?;
+        let conversions = kept_conversions(database, &model)?;
+        let id = job.as_ref().map(|job| job.id);
+        let new = self.new_model(database, (model, conversions), &difference, id)?;
+        job.into_iter().for_each(|job| self.add_prepared_job(job));
+        reclaim(&old, &difference).into_iter().for_each(|job| self.add_job(job));
+        self.put_model(database.number(), Some(&new));
+        let switches = switches(database, Some(&new));
+        if let Some(entry) = self.state.databases.edit(&database.resource.rid) {
+            entry.model = Some(new);
+        }
+        self.switch_models(switches);
+        Ok(())
+    }
+
     fn database_with_model(&self, segment: &str) -> Result<Arc<DatabaseEntry>, EngineError> {
         let found = self.state.databases.find(segment).cloned();
         found.ok_or_else(|| not_found("database", segment))
@@ -444,6 +489,15 @@ fn reclaim(old: &DatabaseModel, difference: &Difference) -> Vec<Job> {
         }
     }
     jobs
+}
+
+/// Whether a link or a window of a model has to do with a container; what is made of a link is built anew with it.
+fn touches(model: &DatabaseModel, declaration: &str, container: &str) -> bool {
+    let links = model.rules.links.iter().map(|own| &own.link);
+    let links = links.filter(|link| link.from.container == container || link.to.container == container);
+    let windows = model.model().windows.iter();
+    let windows = windows.filter(|own| own.container == container || own.pages.container == container);
+    links.map(|link| &link.name).chain(windows.map(|own| &own.name)).any(|name| name == declaration)
 }
 
 /// Where a declaration has rows of its own: with the targets, and with the referrers, whose marks are there while it is built.

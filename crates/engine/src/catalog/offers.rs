@@ -201,7 +201,7 @@ fn load(state: &State, owner: Owner) -> (u64, u32) {
     containers.fold((0, 0), |(bytes, count), container| (bytes + container.usage().1, count + 1))
 }
 
-fn throughput_of(offer: &Resource) -> Result<Throughput, EngineError> {
+pub(super) fn throughput_of(offer: &Resource) -> Result<Throughput, EngineError> {
     let content = offer.body.get("content").unwrap_or(&Value::Null);
     Throughput::from_offer_content(content).map_err(|error| corrupt(format!("offer {}: {error}", offer.rid)))
 }

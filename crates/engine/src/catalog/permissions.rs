@@ -131,7 +131,12 @@ impl Change<'_> {
         Ok(resource)
     }
 
-    fn edit_user(&mut self, database: &DatabaseEntry, user: &UserEntry, edit: impl FnOnce(&mut UserEntry)) {
+    pub(super) fn edit_user(
+        &mut self,
+        database: &DatabaseEntry,
+        user: &UserEntry,
+        edit: impl FnOnce(&mut UserEntry),
+    ) {
         let database = self.state.databases.edit(&database.resource.rid);
         if let Some(user) = database.and_then(|database| database.users.edit(&user.resource.rid)) {
             edit(user);
@@ -189,6 +194,13 @@ fn target(state: &State, permission: &Object) -> (Vec<String>, Option<String>) {
     let link = permission.get("resource").and_then(Value::as_str).and_then(parse_link);
     let key = permission.get("resourcePartitionKey").filter(|key| !matches!(key, Value::Null));
     (link.map_or_else(Vec::new, |link| link.canonical(state)), key.map(Value::to_json))
+}
+
+/// The container that the link of a permission names, by name or rid, and what follows it.
+pub(super) fn container_in_link(link: &str) -> Option<(&str, &str)> {
+    let (kind, segment) = parse_link(link)?.child?;
+    let at = segment.as_ptr() as usize - link.as_ptr() as usize;
+    (kind == "colls").then(|| (segment, &link[at + segment.len()..]))
 }
 
 /// The link of a permission, by names or rids: a database, something in it, or something in a container.

@@ -254,7 +254,11 @@ impl Change<'_> {
         database.containers.find(container).cloned().ok_or_else(|| owner_not_found("container", container))
     }
 
-    fn script_rid(&mut self, container: &Container, kind: ScriptKind) -> Result<ResourceId, EngineError> {
+    pub(super) fn script_rid(
+        &mut self,
+        container: &Container,
+        kind: ScriptKind,
+    ) -> Result<ResourceId, EngineError> {
         let child = self.number(|counters| &mut counters.script, SCRIPT_NUMBER_MAX)?;
         let ResourceId::Container { database, container } = container.resource.rid else {
             unreachable!("a container has a container's rid")

@@ -24,6 +24,7 @@ use crate::applies::Applies;
 use crate::background::applies::ApplyJobs;
 use crate::background::demo::DemoJobs;
 use crate::background::refactorings::{DryRunJobs, Following, RefactoringJobs};
+use crate::background::rekey::Rekeys;
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
@@ -59,6 +60,7 @@ pub struct Engine {
     applies: Arc<Applies>,
     demo: Arc<DemoJobs>,
     following: Worker<Following>,
+    rekeys: Arc<Rekeys>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -73,6 +75,8 @@ impl Engine {
         let workers = shared.workers.clone();
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared), workers.clone())?);
         let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
+        let refactorings = Arc::new(Refactorings::new(Arc::clone(&shared), Arc::clone(&catalog)));
+        let rekeys = Arc::new(Rekeys::start(&shared, &catalog, &refactorings)?);
         let drops = Drops::new(Arc::clone(&shared), Arc::clone(&catalog), Arc::clone(&watched));
         let (drops, index_builds) =
             (Arc::new(drops), Arc::new(IndexBuilds::new(Arc::clone(&shared), Arc::clone(&catalog))));
@@ -89,7 +93,6 @@ impl Engine {
         let splits = Splits::start(splitter)?;
         let recording = Recording::start(&shared, &catalog)?;
         let profiles = Arc::new(Profiles::new(Arc::clone(&shared), Arc::clone(&catalog)));
-        let refactorings = Arc::new(Refactorings::new(Arc::clone(&shared), Arc::clone(&catalog)));
         let applies = Arc::new(Applies {
             shared: Arc::clone(&shared),
             catalog: Arc::clone(&catalog),
@@ -112,13 +115,13 @@ impl Engine {
             Arc::new(Repairs::new(&shared, &catalog)),
             Arc::new(profile),
             Arc::new(advice),
-            Arc::new(RefactoringJobs::new(&refactorings)),
+            Arc::new(RefactoringJobs::new(&refactorings, &rekeys)),
             Arc::new(DryRunJobs::new(&shared, &catalog)),
             Arc::new(ApplyJobs::new(&applies)),
             Arc::<DemoJobs>::clone(&demo),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
-        let following = Following::start(&refactorings)?;
+        let following = Following::start(&refactorings, &rekeys)?;
         let catalog_work = CatalogWork {
             catalog: Arc::clone(&catalog),
             jobs: Arc::clone(&shared.jobs),
@@ -142,6 +145,7 @@ impl Engine {
             applies,
             demo,
             following,
+            rekeys,
             watched,
         })
     }
@@ -173,6 +177,7 @@ impl Engine {
         self.splits.stop();
         self.recording.stop();
         self.following.stop();
+        self.rekeys.stop();
     }
     /// Whether background work gets on.
     pub fn workers(&self) -> Vec<WorkerStatus> {
@@ -185,6 +190,7 @@ impl Engine {
             self.splits.status(),
             self.recording.status(),
             self.following.status(),
+            self.rekeys.worker_status(),
         ]
     }
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.

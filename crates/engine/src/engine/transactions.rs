@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quire_resource::{PartitionKey, SessionToken};
 
 use super::Engine;
+use super::after_split::{HELD_MAX, check_name, current};
 use crate::api::{Answer, Cancel, EngineError, charge};
 use crate::catalog::Container;
 use crate::transactions::across::{Run, Target, check_count, failed, key_of};
@@ -96,7 +97,10 @@ impl Engine {
     fn follow(&self, containers: &mut [Arc<Container>]) -> Result<(), EngineError> {
         self.catalog.settle_unresolved()?;
         for container in containers {
-            *container = self.catalog.current(container).ok_or_else(|| container.not_found())?;
+            container.partitions.access().wait_while_held(HELD_MAX);
+            let current = current(&self.catalog, container)?;
+            check_name(container, &current)?;
+            *container = current;
         }
         Ok(())
     }

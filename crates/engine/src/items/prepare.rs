@@ -36,6 +36,14 @@ pub(crate) struct Rows<'a> {
     index_rows_delta: Vec<(IndexId, i64)>,
     deleted: Vec<Deleted>,
     touched: SmallVec<[Vec<u8>; 1]>,
+    copied: Option<Copied>,
+}
+
+/// Of an item of another container that is put as it is: it lives no longer for that.
+#[derive(Clone, Copy)]
+pub(crate) struct Copied {
+    pub written: i64,
+    pub ttl: ItemTtl,
 }
 
 /// Index rows of a new version.
@@ -100,7 +108,13 @@ impl<'a> Rows<'a> {
             index_rows_delta: Vec::new(),
             deleted: Vec::new(),
             touched: SmallVec::new(),
+            copied: None,
         }
+    }
+
+    /// What is put is a copy, made by a refactoring.
+    pub fn copying(self, copied: Option<Copied>) -> Rows<'a> {
+        Rows { copied, ..self }
     }
 
     /// A new item; whatever had its id before is buried.
@@ -174,6 +188,7 @@ impl<'a> Rows<'a> {
             touched: self.touched,
             index_names: Vec::new(),
             is_upkeep: false,
+            fills_closed: false,
         }
     }
 
@@ -209,7 +224,7 @@ impl<'a> Rows<'a> {
         };
         self.touched.push(id_key.to_vec());
         self.shared.touched.note(self.container().number, rid, old.is_none());
-        let ttl = self.ttl_of(body);
+        let ttl = self.copied.map_or_else(|| self.ttl_of(body), |copied| copied.ttl);
         let draft = Draft {
             incarnation: self.shared.incarnation,
             partition: self.home.place.partition.layout.id,
@@ -225,7 +240,9 @@ impl<'a> Rows<'a> {
         let row = draft.encode();
         let indexes = self.index(rid, old, indexed)?;
         let version = self.keeps_versions().then(|| old.map(before));
-        self.puts.push(ItemPut { rid, row, ttl_seconds, expiry_before, indexes, version, maintained_by });
+        let written = self.copied.map(|copied| copied.written);
+        let put = ItemPut { rid, row, written, ttl_seconds, expiry_before, indexes, version, maintained_by };
+        self.puts.push(put);
         Ok(())
     }
 

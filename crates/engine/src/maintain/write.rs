@@ -99,7 +99,7 @@ pub(crate) fn run_request(
         });
         match outcome {
             // Another container of the model was split: it is looked up again.
-            Err(EngineError::PartitionMoved) if !container.partitions.is_moved() => {
+            Err(EngineError::PartitionMoved) if container.partitions.is_current() => {
                 sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(error),

@@ -1,5 +1,6 @@
 //! The partitions of a container, and how writes of a partition become durable in the order of their LSNs.
 
+pub(crate) mod access; // who may write
 pub(crate) mod child_ids; // counters of new items
 pub(crate) mod deleted_keys; // partition keys whose items are gone and still have rows
 pub(crate) mod sequencer; // one commit for all that wait, dense LSNs

@@ -11,6 +11,7 @@ use quire_resource::{ChildKind, EffectivePartitionKey, ResourceId, SessionToken}
 use quire_storage::Snapshot;
 use quire_value::Path;
 
+use super::access::{Access, AccessState};
 use super::deleted_keys::marks_in;
 use crate::api::{EngineError, PartitionInfo, Position};
 use crate::indexes::Indexes;
@@ -53,6 +54,7 @@ struct Whole {
     /// Paths that queries sort by and that items lack, to be recorded.
     missing_wanted: Mutex<Vec<Path>>,
     sweep_due: Arc<SweepDue>,
+    access: Arc<Access>,
     /// Of the database.
     commit_queue: Arc<CommitQueue>,
 }
@@ -76,8 +78,8 @@ impl PartitionSet {
         commit_queue: Arc<CommitQueue>,
     ) -> Result<PartitionSet, EngineError> {
         check_tiling(layout)?;
-        let sweep_due = Arc::new(SweepDue::new());
-        let new = |layout| Arc::new(Partition::new(shared, container_number, layout, &sweep_due));
+        let (sweep_due, access) = (Arc::new(SweepDue::new()), Arc::<Access>::default());
+        let new = |layout| Arc::new(Partition::new(shared, container_number, layout, (&sweep_due, &access)));
         let partitions = layout.iter().map(new).collect();
         let rids = Rids::new(shared, container_number);
         let (retired, rules) = (AtomicBool::new(false), ArcSwap::from_pointee(rules));
@@ -97,6 +99,7 @@ impl PartitionSet {
             deleted_keys,
             missing_wanted,
             sweep_due,
+            access,
             commit_queue,
         };
         Ok(PartitionSet::of(partitions, Arc::new(whole)))
@@ -115,7 +118,8 @@ impl PartitionSet {
         children: &[PartitionLayout],
     ) -> Result<PartitionSet, EngineError> {
         let others = self.partitions.iter().filter(|partition| partition.layout.id != parent);
-        let new = |layout| Arc::new(Partition::new(shared, self.whole.number, layout, &self.whole.sweep_due));
+        let own = (&self.whole.sweep_due, &self.whole.access);
+        let new = |layout| Arc::new(Partition::new(shared, self.whole.number, layout, own));
         let partitions: Vec<_> = others.cloned().chain(children.iter().map(new)).collect();
         let set = PartitionSet::of(partitions, Arc::clone(&self.whole));
         check_tiling(&set.layout())?;
@@ -141,9 +145,19 @@ impl PartitionSet {
         self.moved.store(true, Ordering::Release);
     }
 
+    /// A partition was split, and the later set may not be found yet.
+    pub fn is_being_split(&self) -> bool {
+        self.partitions.iter().any(|partition| partition.sequencer.is_moved())
+    }
+
     /// There is a later set.
     pub fn is_moved(&self) -> bool {
         self.moved.load(Ordering::Acquire)
+    }
+
+    /// Nothing keeps writes from it: there is no later set, and it is neither held nor closed.
+    pub fn is_current(&self) -> bool {
+        !self.is_moved() && self.whole.access.state() == AccessState::Open
     }
 
     /// Refuses what is to be read by partition where the snapshot may show a later set: counts and feeds are not where
@@ -173,6 +187,11 @@ impl PartitionSet {
     /// When the sweep has something to do.
     pub fn sweep_due(&self) -> &SweepDue {
         &self.whole.sweep_due
+    }
+
+    /// Who may write.
+    pub fn access(&self) -> &Access {
+        &self.whole.access
     }
 
     /// Partition keys that were deleted and are not empty yet.
@@ -330,12 +349,12 @@ impl Partition {
         shared: &Arc<Shared>,
         container: u32,
         layout: &PartitionLayout,
-        sweep_due: &Arc<SweepDue>,
+        (sweep_due, access): (&Arc<SweepDue>, &Arc<Access>),
     ) -> Partition {
         Partition {
             layout: layout.clone(),
             name: layout.id.to_string(),
-            sequencer: Arc::new(Sequencer::new(shared, container, layout.id, sweep_due)),
+            sequencer: Arc::new(Sequencer::new(shared, container, layout.id, (sweep_due, access))),
             shared: Arc::clone(shared),
         }
     }

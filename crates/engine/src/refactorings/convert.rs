@@ -86,7 +86,7 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
                 }
             }
         }
-        Rule::Structure(_) => {}
+        Rule::Structure(_) | Rule::Rekey(_) => {}
     }
     Conversion { item, changes, left }
 }
@@ -108,9 +108,8 @@ pub(crate) fn undo(rule: &Rule, change: &Change, item: &mut Value) -> Undone {
                 _ => Undone::Conflict,
             }
         }
-        (Rule::Retype { .. }, Changed::Moved { .. } | Changed::Removed { .. }) | (Rule::Structure(_), _) => {
-            Undone::Conflict
-        }
+        (Rule::Retype { .. }, Changed::Moved { .. } | Changed::Removed { .. })
+        | (Rule::Structure(_) | Rule::Rekey(_), _) => Undone::Conflict,
     }
 }
 
@@ -119,7 +118,7 @@ pub(crate) fn place(rule: &Rule, change: &Change) -> String {
     match rule {
         Rule::Rename { parent, from, .. } => parent.join(&Pointer::of_name(from)).at(&change.at),
         Rule::Retype { path, .. } => path.at(&change.at),
-        Rule::Structure(_) => String::new(),
+        Rule::Structure(_) | Rule::Rekey(_) => String::new(),
     }
 }
 

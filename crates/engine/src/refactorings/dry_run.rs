@@ -8,6 +8,7 @@ use quire_value::{Object, Value};
 
 use super::convert::{Change, convert};
 use super::order::{RefactoringOrder, Rule};
+use super::rekey::RekeyDryRun;
 use super::structure::{Preview, Structure};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
@@ -33,6 +34,7 @@ pub(crate) struct DryRun {
     examples: Vec<Value>,
     preview: Preview,
     next: Option<Vec<u8>>,
+    rekey: RekeyDryRun,
 }
 
 impl DryRun {
@@ -54,6 +56,11 @@ impl DryRun {
         container: &Container,
         order: &RefactoringOrder,
     ) -> Result<bool, EngineError> {
+        if let Some(rule) = order.rule.rekey() {
+            let has_more = self.rekey.step(shared, container, rule)?;
+            self.items = self.rekey.items();
+            return Ok(has_more);
+        }
         let mut range = keys::items_from(container.number, 0);
         if let Some(last) = &self.next {
             range.start = Bound::Excluded(last.clone());
@@ -68,7 +75,9 @@ impl DryRun {
             }
             match &order.rule {
                 Rule::Structure(structure) => self.look_at_structure(shared, container, structure, &row)?,
-                Rule::Rename { .. } | Rule::Retype { .. } => self.look(container, order, &row)?,
+                Rule::Rename { .. } | Rule::Retype { .. } | Rule::Rekey(_) => {
+                    self.look(container, order, &row)?;
+                }
             }
         }
         let has_more = page.more;
@@ -134,6 +143,9 @@ impl DryRun {
     }
 
     pub fn to_json(&self, order: &RefactoringOrder) -> Value {
+        if order.rule.rekey().is_some() {
+            return self.rekey.to_json(&order.container);
+        }
         let mut json = Object::new();
         json.set("kind", order.kind);
         json.set("container", order.container.as_str());

@@ -3,12 +3,14 @@
 //! One is *expanded* by a job that goes along the changes of the container from its beginning ([`run`]); from then on a worker
 //! follows later writes until it is *finished*, or *undone* from its journal. Everything about it is in rows ([`rows`]):
 //! what a job or the worker does can be done again from there. `rename` and `retype` change items of one container by
-//! themselves; the others change items of several containers along declarations of the model ([`structure`]).
+//! themselves; `rekey` ([`rekey`]) is a container beside another one, which `background::rekey` fills; the others
+//! change items of several containers along declarations of the model ([`structure`]).
 
 mod convert; // one item, and back
 mod dry_run; // what would be done
 mod forms; // values of one type as another
 mod order; // what is asked for
+pub(crate) mod rekey; // another partition key
 mod rows; // refactorings and journals in the storage
 mod run; // some items at a time
 mod structure; // refactorings along declarations
@@ -27,6 +29,7 @@ use crate::runtime::signals::Signal;
 pub(crate) use dry_run::DryRun;
 pub(crate) use order::RefactoringOrder;
 use order::Rule;
+use rekey::{RekeyPairs, RekeyPlaces};
 pub(crate) use rows::{Refactoring, State};
 use run::Run;
 use structure::{Structure, StructureProgress, StructureRun};
@@ -46,6 +49,8 @@ pub(crate) struct Refactorings {
     turn: Mutex<()>,
     /// Of the worker that follows.
     pub signal: Arc<Signal>,
+    /// Containers that are filled from others.
+    pub rekeys: RekeyPairs,
 }
 
 /// What a job has come to.
@@ -66,7 +71,8 @@ pub(crate) enum JobProgress {
 
 impl Refactorings {
     pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Refactorings {
-        Refactorings { shared, catalog, turn: Mutex::default(), signal: Arc::default() }
+        let (turn, signal, rekeys) = Default::default();
+        Refactorings { shared, catalog, turn, signal, rekeys }
     }
 
     pub fn list(&self, database: u32) -> Result<Vec<Refactoring>, EngineError> {
@@ -89,6 +95,7 @@ impl Refactorings {
     ) -> Result<Refactoring, EngineError> {
         self.check_alone(database, order, container)?;
         order.check(container)?;
+        self.check_rekey(order, container)?;
         if order.has_journal && container.usage().1 > JOURNAL_BYTES_MAX {
             let bytes = DryRun::of_all(&self.shared, container, order)?.journal_bytes;
             if bytes > JOURNAL_BYTES_MAX {
@@ -106,7 +113,7 @@ impl Refactorings {
                 });
             }
             Rule::Structure(structure) => Some(structure.plan(container, model.as_deref())),
-            Rule::Rename { .. } | Rule::Retype { .. } => None,
+            Rule::Rename { .. } | Rule::Retype { .. } | Rule::Rekey(_) => None,
         };
         let own = Refactoring {
             database,
@@ -122,6 +129,10 @@ impl Refactorings {
             journal_until: None,
             journal_bytes: 0,
             plan,
+            rekey: order.rule.rekey().map(|_| RekeyPlaces {
+                key_before: container.definition.partition_key.to_json(),
+                ..RekeyPlaces::default()
+            }),
         };
         rows::put(&self.shared, &self.catalog, &own)?;
         self.forget_oldest(&all)?;
@@ -164,6 +175,10 @@ impl Refactorings {
         let own = self.find(database, id)?;
         if matches!(own.state, State::Undoing | State::Undone) {
             return Err(refused(&own, "undone", own.state));
+        }
+        if own.rekey.is_some() {
+            self.check_rekey_undo(&own)?;
+            return self.set_state(own, State::Undoing);
         }
         let is_over = own.journal_until.is_some_and(|until| until <= self.shared.clock.now_ms());
         let order = own.order()?;
@@ -236,16 +251,21 @@ impl Refactorings {
     /// The oldest of those that cannot be undone any more are not listed for ever.
     fn forget_oldest(&self, all: &[Refactoring]) -> Result<(), EngineError> {
         let now = self.shared.clock.now_ms();
-        let is_over =
-            |own: &&Refactoring| !own.state.is_open() && own.journal_until.is_none_or(|until| until <= now);
+        let has_old = |own: &Refactoring| own.rekey.as_ref().is_some_and(|places| places.old.is_some());
+        let is_over = |own: &&Refactoring| {
+            !own.state.is_open() && !has_old(own) && own.journal_until.is_none_or(|until| until <= now)
+        };
         let over: Vec<&Refactoring> = all.iter().filter(is_over).collect();
         let count = over.len().saturating_sub(OVER_MAX);
         over.into_iter().take(count).try_for_each(|own| rows::remove(&self.shared, &self.catalog, own))
     }
 
     fn set_state(&self, mut own: Refactoring, state: State) -> Result<Refactoring, EngineError> {
-        let blocked =
-            own.jobs.last().filter(|_| own.state == State::Blocked).and_then(|job| job.parse().ok());
+        let blocked = own
+            .jobs
+            .last()
+            .filter(|_| own.state == State::Blocked && own.rekey.is_none())
+            .and_then(|job| job.parse().ok());
         own.state = state;
         rows::put(&self.shared, &self.catalog, &own)?;
         let own = self.add_job_now(own)?;
@@ -365,11 +385,11 @@ impl Refactorings {
 
     fn end_state(&self, own: &mut Refactoring, container: &Container) -> Result<(), EngineError> {
         own.state = match own.state {
-            State::Blocked => State::Blocked,
             State::Expanding if own.order()?.finishes_itself => State::Finishing,
             State::Expanding | State::Expanded => State::Expanded,
             State::Finishing | State::Finished => State::Finished,
             State::Undoing | State::Undone => State::Undone,
+            State::Blocked => State::Blocked,
         };
         if own.state == State::Finished {
             own.journal_until = Some(self.shared.clock.now_ms() + JOURNAL_MS);

@@ -5,6 +5,7 @@ use quire_resource::ContainerDefinition;
 use quire_value::{Object, Value};
 
 use super::forms::Form;
+use super::rekey::{self, RekeyRule};
 use super::structure::Structure;
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
@@ -19,8 +20,6 @@ const LATER: &[&str] = &[
     "split-array",
     //
     "merge-join-items",
-    //
-    "rekey",
 ];
 
 /// A refactoring, as its body says it.
@@ -48,6 +47,8 @@ pub(crate) enum Rule {
     },
     /// Items of several containers change together, along declarations.
     Structure(Structure),
+    /// Items stay as they are; the container gets another partition key.
+    Rekey(Box<RekeyRule>),
 }
 
 /// Reads a body, and collects what is wrong with it.
@@ -75,12 +76,15 @@ impl RefactoringOrder {
     pub fn containers(&self, container: &str) -> Vec<String> {
         match &self.rule {
             Rule::Structure(structure) => structure.containers(container),
-            Rule::Rename { .. } | Rule::Retype { .. } => vec![container.to_owned()],
+            Rule::Rename { .. } | Rule::Retype { .. } | Rule::Rekey(_) => vec![container.to_owned()],
         }
     }
 
     /// Whether the container can be changed like this.
     pub fn check(&self, container: &Container) -> Result<(), EngineError> {
+        if let Rule::Rekey(rule) = &self.rule {
+            return rule.check(container);
+        }
         let definition = &container.definition;
         let unsupported = |feature: String| Err(EngineError::NotSupported { feature });
         if definition.view.is_some() {
@@ -119,6 +123,14 @@ pub(super) fn reserved_paths(definition: &ContainerDefinition) -> Vec<Pointer> {
 }
 
 impl Rule {
+    /// `None` for the kinds that change items.
+    pub fn rekey(&self) -> Option<&RekeyRule> {
+        match self {
+            Rule::Rekey(rule) => Some(rule),
+            Rule::Rename { .. } | Rule::Retype { .. } | Rule::Structure(_) => None,
+        }
+    }
+
     /// Paths that change, by member of the body.
     fn paths(&self) -> Vec<(&'static str, Pointer)> {
         match self {
@@ -127,7 +139,7 @@ impl Rule {
                 vec![("from", path(from)), ("to", path(to))]
             }
             Rule::Retype { path, .. } => vec![("path", path.clone())],
-            Rule::Structure(_) => Vec::new(),
+            Rule::Structure(_) | Rule::Rekey(_) => Vec::new(),
         }
     }
 }
@@ -137,6 +149,9 @@ impl Reading<'_> {
         let kind = self.body.get("kind").and_then(Value::as_str).unwrap_or_default();
         if LATER.contains(&kind) {
             return Err(EngineError::NotSupported { feature: format!("Refactoring of the kind '{kind}'") });
+        }
+        if kind == "rekey" {
+            return Ok(rekey::read_order(self));
         }
         let (kind, members) = match kind {
             "rename" => ("rename", ["from", "to"].as_slice()),

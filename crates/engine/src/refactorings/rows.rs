@@ -8,6 +8,7 @@ use quire_value::{Limits, Object, Value, iso_date, text};
 
 use super::convert::Change;
 use super::order::RefactoringOrder;
+use super::rekey::RekeyPlaces;
 use super::structure::Plan;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
@@ -43,6 +44,8 @@ pub(crate) struct Refactoring {
     pub journal_bytes: u64,
     /// Of a refactoring of structure.
     pub plan: Option<Plan>,
+    /// Of one that changes a partition key.
+    pub rekey: Option<RekeyPlaces>,
 }
 
 /// The numbers are in payloads of jobs.
@@ -154,6 +157,9 @@ impl Refactoring {
         json.set("journalUntil", self.journal_until.map_or(Value::Null, Value::from));
         json.set("journalBytes", self.journal_bytes);
         json.set("plan", self.plan.as_ref().map_or(Value::Null, Plan::to_json));
+        if let Some(places) = &self.rekey {
+            json.set("rekey", places.to_json());
+        }
         Value::Object(json)
     }
 
@@ -184,6 +190,7 @@ impl Refactoring {
                 None | Some(Value::Null) => None,
                 Some(plan) => Some(Plan::from_json(plan)?),
             },
+            rekey: json.get("rekey").map(|json| RekeyPlaces::of_json(json).ok_or(())).transpose().ok()?,
         })
     }
 }

@@ -16,6 +16,7 @@ use super::world::World;
 use super::{Program, together};
 use crate::api::{EngineError, IndexingDirective};
 use crate::indexes::IndexChange;
+use crate::partition::access::Access;
 use crate::partition::sequencer::{ItemPut, Prepared, Refused, Sequencer, Written};
 use crate::partition::sweep_due::SweepDue;
 use crate::runtime::locks::{LockSet, Mode, Protects};
@@ -122,8 +123,9 @@ fn run_retire() {
 impl Bench {
     pub fn new(partitions: u32) -> Bench {
         let world = World::bare();
-        let due = Arc::new(SweepDue::new());
-        let sequencer = |partition| Arc::new(Sequencer::new(&world.shared, CONTAINER, partition, &due));
+        let (due, access) = (Arc::new(SweepDue::new()), Arc::<Access>::default());
+        let sequencer =
+            |partition| Arc::new(Sequencer::new(&world.shared, CONTAINER, partition, (&due, &access)));
         let sequencers = (0..partitions).map(sequencer).collect();
         Bench { world, sequencers, attempts: Mutex::default(), definitions: AtomicU64::new(0) }
     }
@@ -356,7 +358,8 @@ pub(super) fn prepared(generation: u64, partition: u32, rid: u64, value: u64, de
     };
     let (row, indexes) = (draft.encode(), IndexChange::between(None, None));
     let (ttl_seconds, expiry_before, version, maintained_by) = (None, None, None, None);
-    let put = ItemPut { rid, row, ttl_seconds, expiry_before, indexes, version, maintained_by };
+    let written = None;
+    let put = ItemPut { rid, row, written, ttl_seconds, expiry_before, indexes, version, maintained_by };
     let count = Op::Put { space: keys::LOOKUPS, key: b"counter".to_vec(), value: keys::number_value(value) };
     Prepared {
         is_upkeep: false,

@@ -16,6 +16,9 @@
 //! | catalog | `C9` container 4, index 4                                | a vector index (see `vectors::state`)  |
 //! | catalog | `CA` container 4                                         | the profile of a container (see `profiles::rows`) |
 //! | catalog | `CB` container 4, refactoring 4, rid                     | what an item had (see `refactorings::rows`) |
+//! | catalog | `CC` container 4, `01`, rid                              | row of an item that a container with another key leaves, for others are in its way (see `background::rekey`) |
+//! | catalog | `CC` container 4, `02`, claim 16, rank 16, rid           | nothing (such an item, by what it must have alone) |
+//! | catalog | `CC` container 4, `03`, rid                              | row of an item that it leaves, for its key is too long |
 //! | catalog | `D0` job 8                                               | a job that is not finished (see `jobs::row`) |
 //! | catalog | `D1` job 8                                               | how far it is                         |
 //! | catalog | `D2` job 8                                               | a finished job                        |
@@ -538,6 +541,7 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
         CATALOG_VECTOR_INDEX,
         CATALOG_PROFILE,
         CATALOG_JOURNAL,
+        CATALOG_LEFT,
     ];
     let counters = tags.map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()

@@ -208,7 +208,7 @@ fn attempt(shared: &Shared, parts: &[Part<'_>], locks: &LockSet) -> Result<Attem
 
 /// Another container of the model was split: it is looked up again.
 fn moved_or(parts: &[Part<'_>], error: EngineError) -> CommitFailed {
-    let is_moved = || parts.iter().any(|part| part.container.partitions.is_moved());
+    let is_moved = || parts.iter().any(|part| !part.container.partitions.is_current());
     match error {
         EngineError::PartitionMoved if !is_moved() => CommitFailed::Conflict,
         error => CommitFailed::from(error),

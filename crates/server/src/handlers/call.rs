@@ -213,6 +213,10 @@ impl<'a> Call<'a> {
         {
             return Err(EngineError::ContainerRidMismatch.into());
         }
+        // By its rid, which it had when it had the name of another one.
+        if found.is_closed() && found.definition.id != container {
+            return Err(EngineError::ContainerReplaced.into());
+        }
         Ok(found)
     }
 

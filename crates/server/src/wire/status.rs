@@ -186,6 +186,8 @@ impl From<&EngineError> for Failure {
             PartitionGone { .. } => sub(410, 1002, GONE),
             // The engine retries such a request once; clients do so too.
             PartitionMoved => sub(410, 1002, GONE),
+            // Clients look the name up again.
+            ContainerReplaced => sub(410, 1000, GONE),
             CannotSplit { .. } => wire(409, error.to_string()),
             ContainerRidMismatch => sub(400, 1024, CONTAINER_RID_MISMATCH),
             BadContinuation => wire(400, "Invalid Continuation Token"),
@@ -655,6 +657,7 @@ mod tests {
                 EngineError::SessionNotAvailable,
                 EngineError::PartitionGone { id: text("7") },
                 EngineError::PartitionMoved,
+                EngineError::ContainerReplaced,
                 EngineError::CannotSplit { id: text("7"), reason: "it is whole" },
                 EngineError::ContainerRidMismatch,
                 EngineError::BadContinuation,
@@ -804,6 +807,8 @@ mod tests {
                     410/1002 {"code":"Gone","message":"The requested resource is no longer available at the server.\r\nActivityId: ID, AGENT"}
                 PartitionMoved
                     410/1002 {"code":"Gone","message":"The requested resource is no longer available at the server.\r\nActivityId: ID, AGENT"}
+                ContainerReplaced
+                    410/1000 {"code":"Gone","message":"The requested resource is no longer available at the server.\r\nActivityId: ID, AGENT"}
                 CannotSplit { id: "7", reason: "it is whole" }
                     409 {"code":"Conflict","message":"partition \"7\" cannot be split: it is whole\r\nActivityId: ID, AGENT"}
                 ContainerRidMismatch

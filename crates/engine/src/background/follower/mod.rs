@@ -28,6 +28,7 @@ use crate::jobs::NewJob;
 pub(crate) use fill::Fills;
 pub(crate) use progress::{Phase, Standing};
 pub(crate) use set::Followers;
+pub(crate) use step::FollowStep;
 
 /// What became of an item of the source: item rows before and after.
 pub(crate) struct ItemChange {
@@ -74,6 +75,8 @@ pub(crate) trait FollowerKind: Send + Sync + 'static {
     const WORKER: &'static str;
     /// Of the jobs that fill.
     const FILL: &'static str;
+    /// Whether there are such jobs: otherwise somebody else fills, by [`Followers::step`].
+    const HAS_FILL_JOBS: bool = true;
 
     fn followers(&self, state: &State) -> Vec<FollowerEntry>;
 }

@@ -103,6 +103,24 @@ impl<K: FollowerKind> Followers<K> {
         known.map_or_else(Standing::new, |progress| progress.standing.lock().clone())
     }
 
+    /// One step of a follower, whoever else follows; `None` when there is no such follower.
+    pub fn step(&self, number: u32) -> Result<Option<FollowStep>, EngineError> {
+        let step = self.with(number, |following| following.step())?;
+        if let Some(FollowStep::Done(count)) = step {
+            self.written.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        Ok(step)
+    }
+
+    /// Writes of its source that a follower has not taken yet; `None` until it follows.
+    pub fn lag(&self, number: u32) -> Result<Option<u64>, EngineError> {
+        let lag = self.with(number, |following| {
+            let standing = following.progress.standing.lock().clone();
+            Ok((standing.phase == Phase::Following).then(|| standing.lag(following.source)))
+        })?;
+        Ok(lag.flatten())
+    }
+
     /// Takes everything out of a follower and fills it again; false when there is no such follower.
     pub fn rebuild(&self, number: u32) -> Result<bool, EngineError> {
         let mut rebuilt = self.try_rebuild(number);
@@ -184,6 +202,9 @@ impl<K: FollowerKind> Followers<K> {
         for _ in 0..STEPS_TOGETHER {
             turn.check()?;
             if following.progress.standing.lock().phase != Phase::Following {
+                if !K::HAS_FILL_JOBS {
+                    return Ok(false);
+                }
                 let _making = self.making_jobs.lock();
                 fill::make_job::<K>(&self.shared.jobs, number, following.target)?;
                 return Ok(false);

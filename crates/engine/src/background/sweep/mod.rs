@@ -209,7 +209,8 @@ impl Work for Sweep {
         }
         turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
         let mut all = Left::default();
-        for container in state.containers() {
+        // What is closed stays as a refactoring has it.
+        for container in state.containers().filter(|container| !container.is_closed()) {
             turn.check()?;
             let started = Instant::now();
             let swept = memory.containers.entry(container.number).or_default();

@@ -222,6 +222,7 @@ impl CommitQueue {
             }
         }
         group.refuse(|work| work.is_stale().then_some(Refused::Stale));
+        group.refuse(|work| work.is_closed().then_some(Refused::Failed(EngineError::PartitionMoved)));
         let built = group.build(shared);
         let targets = built.iter().flat_map(|built| &built.writes).map(|(sequencer, _)| sequencer);
         let writes = group.0.iter().flat_map(|taken| &taken.work.writes).map(|(sequencer, _)| sequencer);
@@ -318,6 +319,14 @@ impl Work {
 
     fn is_stale(&self) -> bool {
         self.writes.iter().any(|(sequencer, writes)| writes.iter().any(|write| sequencer.is_stale(write)))
+    }
+
+    /// A container is closed for it.
+    fn is_closed(&self) -> bool {
+        let is_closed = |sequencer: &Sequencer, writes: &[Prepared]| {
+            writes.iter().any(|write| sequencer.is_closed_for(write))
+        };
+        self.writes.iter().any(|(sequencer, writes)| is_closed(sequencer, writes))
     }
 
     /// Bytes and ops that it adds to a commit, roughly from above.

@@ -10,6 +10,7 @@ use super::queue::WriteTicket;
 use super::{Committed, Prepared, Refused, Sequencer, Written};
 use crate::api::EngineError;
 use crate::indexes::{CountedIndexes, IndexName};
+use crate::partition::access::AccessState;
 use crate::partition::sweep_due::Noted;
 use crate::store::keys::{self, Counts};
 use crate::store::random_token;
@@ -42,6 +43,7 @@ impl Sequencer {
         counted: CountedIndexes,
     ) {
         let taken = group.refuse_stale(taken);
+        let taken = group.refuse_closed(taken);
         if taken.is_empty() {
             return self.give_back(counted);
         }
@@ -91,6 +93,12 @@ impl Sequencer {
         prepared.generation != self.generation()
     }
 
+    /// The container is closed for whoever made it.
+    pub(super) fn is_closed_for(&self, prepared: &Prepared) -> bool {
+        let is_open = prepared.is_upkeep || prepared.fills_closed;
+        !is_open && self.access.state() == AccessState::Closed
+    }
+
     pub(super) fn explain(&self, error: CommitError) -> EngineError {
         match error {
             CommitError::Storage(error) => EngineError::Storage(error),
@@ -126,12 +134,33 @@ impl<'a> Group<'a> {
     /// others stay.
     pub(super) fn refuse_stale(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
         let sequencer = self.sequencer;
-        let (stale, kept): (Vec<_>, Vec<_>) =
-            self.tickets.drain(..).zip(taken).partition(|(_, prepared)| sequencer.is_stale(prepared));
-        stale.into_iter().for_each(|(ticket, _)| ticket.done(Err(Refused::Stale)));
-        let (tickets, taken) = kept.into_iter().unzip();
+        self.refuse(taken, |prepared| sequencer.is_stale(prepared).then_some(Refused::Stale))
+    }
+
+    /// The same for writes that the container is closed for.
+    pub(super) fn refuse_closed(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
+        let sequencer = self.sequencer;
+        let moved = || Refused::Failed(EngineError::PartitionMoved);
+        self.refuse(taken, |prepared| sequencer.is_closed_for(prepared).then(moved))
+    }
+
+    fn refuse(
+        &mut self,
+        taken: Vec<Prepared>,
+        refused: impl Fn(&Prepared) -> Option<Refused>,
+    ) -> Vec<Prepared> {
+        let (mut tickets, mut kept) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
+        for (ticket, prepared) in self.tickets.drain(..).zip(taken) {
+            match refused(&prepared) {
+                Some(refused) => ticket.done(Err(refused)),
+                None => {
+                    tickets.push(ticket);
+                    kept.push(prepared);
+                }
+            }
+        }
         self.tickets = tickets;
-        taken
+        kept
     }
 
     /// Before the commit: from now on the cache neither has nor takes what changes.

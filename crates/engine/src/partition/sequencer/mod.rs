@@ -22,6 +22,7 @@
 //!    LSN that is read afterwards.
 //! 8. A partition that was split commits nothing more: what waits or comes later is told `PartitionMoved`.
 //! 9. A commit over several partitions leads all of them: see [`across`].
+//! 10. What [`Access`] forbids when a group is taken is not committed: it is told `PartitionMoved`, too.
 
 mod across; // one commit over several partitions for all that wait
 mod differences; // items that several works change
@@ -50,6 +51,7 @@ use self::queue::{Leadership, WriteTicket};
 use crate::api::{EngineError, corrupt};
 use crate::indexes::CountedIndexes;
 use crate::memory::budget::SharedPart;
+use crate::partition::access::{Access, AccessState};
 use crate::partition::sweep_due::SweepDue;
 use crate::runtime::Shared;
 use crate::store::Watchers;
@@ -78,6 +80,7 @@ pub(crate) struct Sequencer {
     bytes: AtomicU64,
     /// Of the container.
     sweep_due: Arc<SweepDue>,
+    access: Arc<Access>,
 }
 
 struct QueueState {
@@ -125,9 +128,15 @@ impl Held<'_> {
 }
 
 impl Sequencer {
-    pub fn new(shared: &Arc<Shared>, container: u32, partition: u32, sweep_due: &Arc<SweepDue>) -> Sequencer {
+    pub fn new(
+        shared: &Arc<Shared>,
+        container: u32,
+        partition: u32,
+        (sweep_due, access): (&Arc<SweepDue>, &Arc<Access>),
+    ) -> Sequencer {
         Sequencer {
             sweep_due: Arc::clone(sweep_due),
+            access: Arc::clone(access),
             container,
             partition,
             shared: Arc::clone(shared),
@@ -264,7 +273,7 @@ impl Sequencer {
     fn ready(&self) -> Result<(Committed, CountedIndexes), EngineError> {
         let unresolved = {
             let mut state = self.state.lock();
-            if state.moved {
+            if state.moved || self.access.state() == AccessState::Held {
                 return Err(EngineError::PartitionMoved);
             }
             if state.retired {

@@ -35,12 +35,16 @@ pub(crate) struct Prepared {
     pub index_names: Vec<Arc<IndexName>>,
     /// LastChanges no item, so it gets no LSN.
     pub is_upkeep: bool,
+    /// A refactoring fills the container, which is closed for others.
+    pub fills_closed: bool,
 }
 
 pub(crate) struct ItemPut {
     pub rid: u64,
     /// Encoded with empty slots.
     pub row: Vec<u8>,
+    /// When it was written by a client, where that is to stay: what expiry is counted from.
+    pub written: Option<i64>,
     /// Own ttl: the item gets an expiry row.
     pub ttl_seconds: Option<u32>,
     /// When the version before this one was to expire by its own ttl: that row goes.
@@ -89,6 +93,7 @@ impl Prepared {
         self.touched.extend(other.touched);
         self.index_names.extend(other.index_names);
         self.is_upkeep &= other.is_upkeep;
+        self.fills_closed &= other.fills_closed;
     }
 
     /// LastChanges no item.
@@ -107,6 +112,7 @@ impl Prepared {
             touched: SmallVec::new(),
             index_names: Vec::new(),
             is_upkeep: true,
+            fills_closed: false,
         }
     }
 

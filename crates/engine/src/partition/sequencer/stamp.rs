@@ -70,6 +70,7 @@ impl Sequencer {
         }
         for (ordinal, mut put) in prepared.puts.into_iter().enumerate() {
             let ordinal = u16::try_from(ordinal).expect("a transaction has at most 10,000 operations");
+            let written = put.written.map_or(written, |own| own.min(written));
             item_row::stamp(&mut put.row, lsn, ordinal, ts, written);
             let expires_at = put.ttl_seconds.map(|seconds| written + i64::from(seconds));
             group.noted.item_written = group.noted.item_written.min(written);

@@ -1,0 +1,117 @@
+//! `quire rekey` against a live server, and what clients that know the old container are answered.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use quire_testkit::http::{Connection, Signer};
+use quire_testkit::live::Live;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
+
+fn exchange(
+    live: &Live,
+    verb: &str,
+    path: &str,
+    signed: (&str, &str),
+    headers: &str,
+    body: &str,
+) -> (u16, String, String) {
+    let mut connection = Connection::open(live.port).expect("connects");
+    let request = Signer::well_known().request(verb, path, signed, headers, body.as_bytes());
+    let answer = connection.exchange(&request).expect("an answer");
+    (answer.status, answer.head.clone(), String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+fn run(live: &Live, arguments: &[&str]) -> (i32, String, String) {
+    let endpoint = format!("http://127.0.0.1:{}/", live.port);
+    let output: Output =
+        Command::new(PROGRAM).args(arguments).env("QUIRE_ENDPOINT", endpoint).output().expect("runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+}
+
+fn rid_of(live: &Live, name: &str) -> String {
+    let link = format!("dbs/shop/colls/{name}");
+    let (status, _, body) = exchange(live, "GET", &format!("/{link}"), ("colls", &link), "", "");
+    assert_eq!(status, 200, "{body}");
+    let (_, rest) = body.split_once(r#""_rid":""#).expect("a rid");
+    rest.split('"').next().expect("a rid").to_owned()
+}
+
+#[test]
+fn a_container_is_rekeyed_from_the_command_line() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &[]).expect("starts");
+    let create = |path: &str, signed: (&str, &str), body: &str| {
+        let (status, _, answer) = exchange(&live, "POST", path, signed, "", body);
+        assert_eq!(status, 201, "{path}: {answer}");
+    };
+    create("/dbs", ("dbs", ""), r#"{"id":"shop"}"#);
+    let body = r#"{"id":"orders","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
+    create("/dbs/shop/colls", ("colls", "dbs/shop"), body);
+    let (link, docs) = ("dbs/shop/colls/orders", "/dbs/shop/colls/orders/docs");
+    for n in 0..40 {
+        create(
+            docs,
+            ("docs", link),
+            &format!(r#"{{"id":"o-{n}","customer":"c-{}","year":{}}}"#, n % 3, n % 2),
+        );
+    }
+    let (code, said, error) =
+        run(&live, &["rekey", "shop/orders", "--partition-key", "/customer", "--dry-run"]);
+    assert_eq!(code, 0, "{said}{error}");
+    assert!(
+        said.starts_with("40 items under 3 partition keys\nthe largest is [\"c-0\"]: 14 items, 35.0 %\n"),
+        "{said}"
+    );
+    let old = rid_of(&live, "orders");
+    let (code, said, error) =
+        run(&live, &["rekey", "shop/orders", "--partition-key", "/customer,/year", "--yes"]);
+    assert_eq!(code, 0, "{said}{error}");
+    assert!(said.contains("orders has the partition key /customer,/year\n"), "{said}");
+    let new = rid_of(&live, "orders");
+    assert_ne!(old, new);
+    // By name it is the new one, under its key.
+    let key = "x-ms-documentdb-partitionkey: [\"c-1\",1]\r\n";
+    let (status, _, body) =
+        exchange(&live, "GET", &format!("{docs}/o-1"), ("docs", &format!("{link}/docs/o-1")), key, "");
+    assert_eq!(status, 200, "{body}");
+    // Whoever means the old one by its rid looks the name up again: .NET and Java send the first, all that write by rid get the second.
+    let intended = format!("x-ms-cosmos-intended-collection-rid: {old}\r\n{key}");
+    let (status, head, _) =
+        exchange(&live, "GET", &format!("{docs}/o-1"), ("docs", &format!("{link}/docs/o-1")), &intended, "");
+    assert!(status == 400 && head.contains("x-ms-substatus: 1024"), "{status} {head}");
+    let database = {
+        let (_, _, body) = exchange(&live, "GET", "/dbs/shop", ("dbs", "dbs/shop"), "", "");
+        let (_, rest) = body.split_once(r#""_rid":""#).expect("a rid");
+        rest.split('"').next().expect("a rid").to_owned()
+    };
+    let by_rid = format!("/dbs/{database}/colls/{old}/docs");
+    let (status, head, _) =
+        exchange(&live, "POST", &by_rid, ("docs", &old.to_lowercase()), "", r#"{"id":"late"}"#);
+    assert!(status == 410 && head.contains("x-ms-substatus: 1000"), "{status} {head}");
+    let (code, said, error) = run(&live, &["refactor", "list", "shop"]);
+    assert!(
+        code == 0 && said.contains("r-1  rekey  orders  finished  40 converted, 0 left"),
+        "{said}{error}"
+    );
+    let (code, said, error) = run(&live, &["rekey", "shop/orders", "--undo"]);
+    assert!(code == 0 && said == "r-1 is undone\n", "{said}{error}");
+    let (status, _, body) = exchange(
+        &live,
+        "GET",
+        &format!("{docs}/o-1"),
+        ("docs", &format!("{link}/docs/o-1")),
+        "x-ms-documentdb-partitionkey: [\"o-1\"]\r\n",
+        "",
+    );
+    assert_eq!(status, 200, "{body}");
+    let (code, said, _) = run(&live, &["rekey", "shop/orders", "--partition-key", "/customer", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said, error) = run(&live, &["rekey", "shop/orders", "--finish", "--yes"]);
+    assert!(code == 0 && said == "orders~old is deleted\n", "{said}{error}");
+    let (code, _, error) = run(&live, &["rekey", "shop/orders", "--undo"]);
+    assert!(code == 1 && error.contains("its old container is deleted"), "{error}");
+    let (code, _, error) = run(&live, &["rekey", "orders", "--partition-key", "/x", "--yes"]);
+    assert!(code == 1 && error.contains("DATABASE/CONTAINER"), "{error}");
+}

@@ -1,0 +1,56 @@
+//! Who may write to a container: everybody, nobody for a moment, or a refactoring alone.
+//!
+//! A refactoring that exchanges two containers holds the writers of one meanwhile, and closes the one that it fills and the
+//! one that it leaves behind. A writer that meets a hold or a closed container is told what one is told that meets a split:
+//! nothing was done, look up the container again. The state is read by whoever leads a partition, so after a barrier
+//! ([`PartitionSet::pass_barrier`](super::PartitionSet::pass_barrier)) nothing is committed that it forbids.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Of all partitions of a container.
+#[derive(Default)]
+pub(crate) struct Access {
+    state: AtomicU8,
+    /// Held while the state changes.
+    changing: Mutex<()>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessState {
+    Open = 0,
+    /// Nothing is written.
+    Held = 1,
+    /// A refactoring writes, and nobody else.
+    Closed = 2,
+}
+
+impl Access {
+    pub fn state(&self) -> AccessState {
+        match self.state.load(Ordering::Acquire) {
+            0 => AccessState::Open,
+            1 => AccessState::Held,
+            _ => AccessState::Closed,
+        }
+    }
+
+    pub fn set(&self, state: AccessState) {
+        let _changing = self.changing.lock();
+        self.state.store(state as u8, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Returns when writers are not held, or after a time.
+    pub fn wait_while_held(&self, time_max: Duration) {
+        let deadline = Instant::now() + time_max;
+        let mut changing = self.changing.lock();
+        while self.state() == AccessState::Held {
+            if self.changed.wait_until(&mut changing, deadline).timed_out() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Where an item is under a partition key, and what it must have there alone: its id, and its unique values.
+
+use quire_resource::{ContainerDefinition, EffectivePartitionKey, PartitionKey};
+use quire_value::Node;
+use ring::digest;
+
+use crate::catalog::canonical;
+use crate::items::unique::tuples_of;
+use crate::store::keys;
+
+/// Something that one item of a container can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub digest: [u8; 16],
+    pub kind: ClaimKind,
+}
+
+/// Where the rows are of whoever has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimKind {
+    /// The key of the id row.
+    Id(Vec<u8>),
+    /// Rows of these unique values begin with it.
+    Unique(Vec<u8>),
+}
+
+/// Of an item under a partition key.
+pub(crate) struct Place {
+    pub key: PartitionKey,
+    pub epk: EffectivePartitionKey,
+    pub claims: Vec<Claim>,
+}
+
+impl Place {
+    /// `None`: no item can have the key, for it is too long.
+    pub fn of(container: u32, definition: &ContainerDefinition, item: Node<'_>) -> Option<Place> {
+        let key = definition.partition_key.extract(item).ok()?;
+        definition.partition_key.check_complete(&key).ok()?;
+        let key = canonical(&definition.partition_key, key);
+        let epk = definition.partition_key.effective(&key);
+        let identity = definition.partition_key.identity(&key);
+        let id = item.get("id").and_then(Node::as_str).unwrap_or_default();
+        let id = ClaimKind::Id(keys::id(container, identity.as_ref().unwrap_or(&epk), id));
+        let tuples = tuples_of(container, &definition.unique_keys, &epk, item);
+        let tuples = tuples.into_iter().map(|tuple| ClaimKind::Unique(tuple.prefix));
+        let claims = [id].into_iter().chain(tuples).map(Claim::new).collect();
+        Some(Place { key, epk, claims })
+    }
+}
+
+impl Claim {
+    fn new(kind: ClaimKind) -> Claim {
+        let (ClaimKind::Id(row) | ClaimKind::Unique(row)) = &kind;
+        let hash = digest::digest(&digest::SHA256, row);
+        let digest = hash.as_ref()[..16].try_into().expect("SHA-256 has 32 bytes");
+        Claim { digest, kind }
+    }
+}
