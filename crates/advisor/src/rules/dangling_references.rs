@@ -28,15 +28,6 @@ fn fires(case: &Case<'_>, reference: &ReferenceProfile) -> bool {
     case.holds("dangling-references/share", reference.dangling >= CASES_MIN && share > DANGLING_MIN)
         && case.holds("dangling-references/expires", !expires)
         && case.holds("dangling-references/chance", !by_chance)
-        && case.holds("dangling-references/copy", !is_copy(case, reference))
-}
-
-/// A name beside an id, both of one item: where the name is old, nothing dangles.
-fn is_copy(case: &Case<'_>, reference: &ReferenceProfile) -> bool {
-    let mut others = case.profile.references.iter().filter(|other| {
-        other.to == reference.to && other.path != reference.path && other.key != reference.key
-    });
-    others.any(|other| other.copies.iter().any(|copy| copy.path == reference.path))
 }
 
 fn found(case: &Case<'_>, reference: &ReferenceProfile) -> Candidate {

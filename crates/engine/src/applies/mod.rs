@@ -43,6 +43,7 @@ pub(crate) struct Applies {
 }
 
 /// What a step came to.
+#[allow(clippy::large_enum_variant, reason = "there is one of them at a time")]
 pub(crate) enum Progress {
     /// It goes on from there.
     Next(ApplyState),
