@@ -6,6 +6,10 @@
 mod extract; // parts of items become items
 #[path = "refactorings/flip.rs"]
 mod flip; // arrays of ids become references to their owner
+#[path = "refactorings/merge.rs"]
+mod merge; // join items become arrays
+#[path = "refactorings/split.rs"]
+mod split; // arrays become windows
 #[path = "refactorings/structural.rs"]
 mod structural; // what tests of structure share
 mod support;

@@ -17,7 +17,8 @@ mod validate; // whether a model fits its database
 pub use declare::{
     Convert, Copy, DECLARATIONS_MAX, FAN_OUT_DEFAULT, FAN_OUT_MAX, Field, IfMatch, Integrity, LINKS_MAX,
     Level, Link, MIRROR_MAX, MODEL_BYTES_MAX, Mirror, Model, Newest, Of, OnDelete, OnMissing, OnWrite,
-    Operation, Pages, Place, REFERENCES_MAX, Rollup, Route, StoredModelError, Target, WhenFull, Window,
+    Operation, PAGE_SIZE_MAX, PAGE_SIZE_MIN, Pages, Place, REFERENCES_MAX, Rollup, Route, StoredModelError,
+    Target, WINDOW_KEEP_MAX, WhenFull, Window,
 };
 pub use difference::Difference;
 pub use evaluate::{

@@ -184,6 +184,20 @@ impl Container {
         self.catalog.upgrade()?.load().database(database)?.containers.named(name).cloned()
     }
 
+    /// Other containers of the database whose partition key is the id.
+    pub(crate) fn siblings_by_id(&self) -> Vec<Arc<Container>> {
+        let ResourceId::Container { database, .. } = self.resource.rid else { return Vec::new() };
+        let Some(catalog) = self.catalog.upgrade() else { return Vec::new() };
+        let state = catalog.load();
+        let all = state.database(database).into_iter().flat_map(|own| own.containers.iter());
+        let is_by_id = |own: &&Arc<Container>| {
+            let paths = &own.definition.partition_key.paths;
+            let is_id = paths.len() == 1 && paths[0].to_string() == "/id";
+            own.number != self.number && own.definition.view.is_none() && is_id
+        };
+        all.filter(is_by_id).cloned().collect()
+    }
+
     pub(crate) fn not_found(&self) -> EngineError {
         EngineError::ResourceNotFound { kind: "container", id: self.definition.id.clone() }
     }

@@ -48,10 +48,11 @@ impl Engine {
         database: &str,
         body: &Value,
     ) -> Result<RefactoringDryRun, EngineError> {
-        let (order, container) = self.refactoring_order(database, body)?;
+        let (_, container) = self.refactoring_order(database, body)?;
+        let order = self.refactorings.resolved(&container, body)?;
         order.check(&container)?;
         if container.usage().0 > DRY_RUN_ITEMS_MAX {
-            let job = self.shared.jobs.order(DryRunJobs::job(&container, body))?;
+            let job = self.shared.jobs.order(DryRunJobs::job(&container, &order.whole_body(body.clone())))?;
             return Ok(RefactoringDryRun::Job(Box::new(self.job(&job.to_string())?)));
         }
         let found = DryRun::of_all(&self.shared, &container, &order)?;
@@ -60,7 +61,8 @@ impl Engine {
 
     /// Whether one could be started now.
     pub(super) fn check_refactoring(&self, database: &str, body: &Value) -> Result<(), EngineError> {
-        let (order, container) = self.refactoring_order(database, body)?;
+        let (_, container) = self.refactoring_order(database, body)?;
+        let order = self.refactorings.resolved(&container, body)?;
         order.check(&container)?;
         let (owner, _) = self.database_owner(database)?;
         let all = self.refactorings.list(owner.number)?;

@@ -89,7 +89,16 @@ impl UnitCommit {
 impl Unit<'_> {
     /// After everything was settled and checked.
     pub fn into_commit(self) -> Result<UnitCommit, EngineError> {
-        self.commit_with(false, Vec::new())
+        // A client's item that became a part of another one is not written itself.
+        let first = self.slots.first().map(|slot| {
+            let partition = slot.home.place.partition;
+            (Arc::clone(&partition.sequencer), self.ground.sites[slot.site].generation(partition))
+        });
+        let mut commit = self.commit_with(false, Vec::new())?;
+        if let (true, Some((sequencer, generation))) = (commit.writes.is_empty(), first) {
+            commit.writes.push((sequencer, Prepared::upkeep(generation, Vec::new())));
+        }
+        Ok(commit)
     }
 
     /// The same of items that a job visits, with further rows. `counts`: items that are not written count from now on for what is

@@ -38,6 +38,8 @@ pub(crate) enum ConversionStage {
 pub(crate) enum ConversionRule {
     Extract(ExtractRule),
     Flip(FlipRule),
+    Merge(MergeRule),
+    Split(SplitRule),
 }
 
 /// A part of items becomes an item of its own.
@@ -78,6 +80,41 @@ pub(crate) struct FlipRule {
     pub is_owner_by_id: bool,
     pub old_writers: OldWriters,
     pub on_conflict: Option<OnConflict>,
+}
+
+/// Items that join two others become an array of ids in the left one, mirrored in the right one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MergeRule {
+    pub container: String,
+    pub left: Pointer,
+    pub right: Pointer,
+    /// Containers of the ends.
+    pub left_end: String,
+    pub right_end: String,
+    pub into_left: Pointer,
+    pub into_right: Pointer,
+    /// From the join items to their ends.
+    pub left_link: String,
+    pub right_link: String,
+    /// From the array to the right ends.
+    pub link: String,
+}
+
+/// An array becomes a window.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SplitRule {
+    pub container: String,
+    pub path: Pointer,
+    /// Where the window is when it is finished.
+    pub rename: Option<Pointer>,
+    /// In the element.
+    pub key: Option<Pointer>,
+    /// The container of pages, and their paths.
+    pub pages: String,
+    pub page_path: Pointer,
+    pub parent: Pointer,
+    pub number: Pointer,
+    pub window: String,
 }
 
 /// What becomes of a write in the old form that contradicts the new one.
@@ -154,6 +191,8 @@ impl ConversionRule {
         match self {
             ConversionRule::Extract(rule) => vec![&rule.container, &rule.into],
             ConversionRule::Flip(rule) => vec![&rule.container, &rule.to],
+            ConversionRule::Merge(rule) => vec![&rule.container, &rule.left_end, &rule.right_end],
+            ConversionRule::Split(rule) => vec![&rule.container, &rule.pages],
         }
     }
 
@@ -162,6 +201,7 @@ impl ConversionRule {
         match self {
             ConversionRule::Extract(rule) => Some(&rule.link),
             ConversionRule::Flip(rule) => Some(&rule.link),
+            ConversionRule::Merge(_) | ConversionRule::Split(_) => None,
         }
     }
 
@@ -169,6 +209,8 @@ impl ConversionRule {
         match self {
             ConversionRule::Extract(rule) => rule.to_json(),
             ConversionRule::Flip(rule) => rule.to_json(),
+            ConversionRule::Merge(rule) => rule.to_json(),
+            ConversionRule::Split(rule) => rule.to_json(),
         }
     }
 
@@ -176,6 +218,8 @@ impl ConversionRule {
         match json.get("kind")?.as_str()? {
             "extract" => ExtractRule::from_json(json).map(ConversionRule::Extract),
             "flip" => FlipRule::from_json(json).map(ConversionRule::Flip),
+            "merge-join-items" => MergeRule::from_json(json).map(ConversionRule::Merge),
+            "split-array" => SplitRule::from_json(json).map(ConversionRule::Split),
             _ => None,
         }
     }
@@ -268,6 +312,86 @@ impl FlipRule {
             is_owner_by_id: json.get("isOwnerById")?.as_bool()?,
             old_writers: named(&OldWriters::ALL, json.get("oldWriters")?.as_str())?,
             on_conflict: named(&OnConflict::ALL, json.get("onConflict")?.as_str()),
+        })
+    }
+}
+
+impl MergeRule {
+    fn to_json(&self) -> Value {
+        let mut json = Object::from_iter([("kind", "merge-join-items")]);
+        for (name, path) in [
+            ("left", &self.left),
+            ("right", &self.right),
+            ("intoLeft", &self.into_left),
+            ("intoRight", &self.into_right),
+        ] {
+            json.set(name, path.to_string());
+        }
+        for (name, text) in [
+            ("container", &self.container),
+            ("leftEnd", &self.left_end),
+            ("rightEnd", &self.right_end),
+            ("leftLink", &self.left_link),
+            ("rightLink", &self.right_link),
+            ("link", &self.link),
+        ] {
+            json.set(name, text.as_str());
+        }
+        Value::Object(json)
+    }
+
+    fn from_json(json: &Value) -> Option<MergeRule> {
+        let text = |name: &str| Some(json.get(name)?.as_str()?.to_owned());
+        let path = |name: &str| Pointer::parse(json.get(name)?.as_str()?).ok();
+        Some(MergeRule {
+            container: text("container")?,
+            left: path("left")?,
+            right: path("right")?,
+            left_end: text("leftEnd")?,
+            right_end: text("rightEnd")?,
+            into_left: path("intoLeft")?,
+            into_right: path("intoRight")?,
+            left_link: text("leftLink")?,
+            right_link: text("rightLink")?,
+            link: text("link")?,
+        })
+    }
+}
+
+impl SplitRule {
+    fn to_json(&self) -> Value {
+        let mut json = Object::from_iter([("kind", "split-array")]);
+        let paths = [
+            ("path", Some(&self.path)),
+            ("rename", self.rename.as_ref()),
+            ("key", self.key.as_ref()),
+            ("pagePath", Some(&self.page_path)),
+            ("parent", Some(&self.parent)),
+            ("number", Some(&self.number)),
+        ];
+        for (name, path) in paths {
+            path.into_iter().for_each(|path| json.set(name, path.to_string()));
+        }
+        for (name, text) in [("container", &self.container), ("pages", &self.pages), ("window", &self.window)]
+        {
+            json.set(name, text.as_str());
+        }
+        Value::Object(json)
+    }
+
+    fn from_json(json: &Value) -> Option<SplitRule> {
+        let text = |name: &str| Some(json.get(name)?.as_str()?.to_owned());
+        let path = |name: &str| Pointer::parse(json.get(name)?.as_str()?).ok();
+        Some(SplitRule {
+            container: text("container")?,
+            path: path("path")?,
+            rename: path("rename"),
+            key: path("key"),
+            pages: text("pages")?,
+            page_path: path("pagePath")?,
+            parent: path("parent")?,
+            number: path("number")?,
+            window: text("window")?,
         })
     }
 }

@@ -86,6 +86,11 @@ impl Refactorings {
         rows::get(&*self.shared.storage.snapshot()?, database, number)?.ok_or_else(not_found)
     }
 
+    /// The order of a body, with what follows from the items and the model.
+    pub fn resolved(&self, container: &Container, body: &Value) -> Result<RefactoringOrder, EngineError> {
+        structure::resolved(&self.shared, container, RefactoringOrder::parse(body)?)
+    }
+
     /// Stores a refactoring, and starts the job that expands it.
     pub fn start(
         &self,
@@ -93,6 +98,7 @@ impl Refactorings {
         container: &Container,
         (order, body): (&RefactoringOrder, Value),
     ) -> Result<Refactoring, EngineError> {
+        let order = &structure::resolved(&self.shared, container, order.clone())?;
         self.check_alone(database, order, container)?;
         order.check(container)?;
         self.check_rekey(order, container)?;

@@ -15,11 +15,7 @@ use crate::store::SYSTEM_PROPERTIES;
 const FOLLOW: &str = "_follow";
 /// Kinds that are described and not there yet.
 const LATER: &[&str] = &[
-    "embed",
-    //
-    "split-array",
-    //
-    "merge-join-items",
+    "embed", //
 ];
 
 /// A refactoring, as its body says it.

@@ -103,7 +103,11 @@ impl Refactoring {
     }
 
     pub fn order(&self) -> Result<RefactoringOrder, EngineError> {
-        RefactoringOrder::parse(&self.body).map_err(|_| corrupt("body of a refactoring"))
+        let order = RefactoringOrder::parse(&self.body).map_err(|_| corrupt("body of a refactoring"))?;
+        Ok(match &self.plan {
+            Some(plan) => order.with_plan(plan),
+            None => order,
+        })
     }
 
     /// A conflict, once.

@@ -156,3 +156,55 @@ fn an_array_of_ids_becomes_references_to_its_owner() {
     assert_eq!(found(&client, "publishers", "p"), publisher);
     assert_eq!(found(&client, "titles", "t1"), json!({"id": "t1", "name": "t1"}));
 }
+
+#[test]
+fn join_items_become_arrays() {
+    let join = json!({"id": "j", "writerId": "w1", "workId": "k1"});
+    let client = filled(&[
+        ("writers", vec![json!({"id": "w1"})]),
+        ("works", vec![json!({"id": "k1"})]),
+        ("bookWriters", vec![join.clone()]),
+    ]);
+    let mut order = json!({"kind": "merge-join-items", "container": "bookWriters", "left": "/writerId",
+        "right": "/workId", "into": ["/works", "/writers"]});
+    client.run_job(REFACTORINGS, &order.to_string());
+    assert_eq!(found(&client, "writers", "w1"), json!({"id": "w1", "works": ["k1"]}));
+    assert_eq!(found(&client, "works", "k1"), json!({"id": "k1", "writers": ["w1"]}));
+    client.run_job(&format!("{REFACTORINGS}/r-1/finish"), "");
+    assert_eq!(found(&client, "works", "k1"), json!({"id": "k1", "writers": ["w1"]}));
+    client.must(
+        404,
+        "GET",
+        "/dbs/d/colls/bookWriters/docs/j",
+        &[("x-ms-documentdb-partitionkey", r#"["j"]"#)],
+        "",
+    );
+    client.run_job(&format!("{REFACTORINGS}/r-1/undo"), "");
+    assert_eq!(found(&client, "bookWriters", "j"), join);
+    for (id, share) in [("x", 3), ("y", 4)] {
+        let item = json!({"id": id, "writerId": "w1", "workId": "k1", "share": share});
+        write(&client, 201, "bookWriters", &item);
+    }
+    let refused = body(&client.must(400, "POST", REFACTORINGS, &[], &order.to_string()));
+    assert_eq!(refused["errors"][0]["code"], "FurtherData", "{refused}");
+    order["drop"] = json!(["share"]);
+    client.run_job(REFACTORINGS, &order.to_string());
+}
+
+#[test]
+fn an_array_is_split_into_pages() {
+    let comments: Vec<Value> = (0..25).map(|n| json!({"id": format!("c{n}")})).collect();
+    let post = json!({"id": "p", "comments": comments});
+    let client = filled(&[("posts", vec![post.clone()])]);
+    let order = json!({"kind": "split-array", "container": "posts", "path": "/comments", "keep": 3, "key": "/id",
+        "rename": "/recentComments", "pages": {"container": "posts-pages", "path": "/comments", "parent": "/itemId",
+        "number": "/page", "size": 10}})
+    .to_string();
+    client.run_job(REFACTORINGS, &order);
+    assert_eq!(found(&client, "posts", "p")["comments"], json!(comments[22..]));
+    client.run_job(&format!("{REFACTORINGS}/r-1/finish"), "");
+    assert_eq!(found(&client, "posts", "p"), json!({"id": "p", "recentComments": comments[22..]}));
+    client.run_job(&format!("{REFACTORINGS}/r-1/undo"), "");
+    assert_eq!(found(&client, "posts", "p"), post);
+    client.must(404, "GET", "/dbs/d/colls/posts-pages", &[], "");
+}

@@ -215,7 +215,8 @@ impl Unit<'_> {
                 None => None,
             };
             let (mut sent, mut right) = (ids_of(Some(&array)), self.referrer_ids(at, rule)?);
-            (sent.sort(), right.sort());
+            sent.sort();
+            right.sort();
             if stored.as_ref() != Some(&array) && sent != right {
                 let (path, owner) = (rule.path.to_string(), rule.mirror.clone());
                 return Err(ItemError::PathOwned { path, owner }.into());

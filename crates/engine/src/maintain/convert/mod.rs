@@ -12,6 +12,8 @@
 
 pub(super) mod extract; // parts of items become items
 mod flip; // arrays of ids become references to their owner
+mod merge; // join items become arrays
+mod split; // arrays become windows
 
 use std::collections::BTreeMap;
 
@@ -83,6 +85,8 @@ impl<'a> Unit<'a> {
         match &own.rule {
             ConversionRule::Extract(rule) => self.extract(at, own, rule, is_visited)?,
             ConversionRule::Flip(rule) => self.flip(at, own, rule, is_visited)?,
+            ConversionRule::Merge(rule) => self.merge(at, own, rule, is_visited)?,
+            ConversionRule::Split(rule) => self.split(at, own, rule, is_visited)?,
         }
         let is_converted = is_visited && !was_changed && self.slots[at].is_changed;
         self.converting.converted += u64::from(is_converted);
@@ -138,9 +142,17 @@ impl<'a> Unit<'a> {
     }
 
     fn note(&mut self, at: usize, own: &Conversion, note: JournalNote) {
-        if own.has_journal {
-            let key = self.journal_key(at, own);
-            self.converting.journal.insert(key, note);
+        if !own.has_journal {
+            return;
+        }
+        let key = self.journal_key(at, own);
+        match (self.converting.journal.get_mut(&key), note) {
+            (Some(JournalNote::Places(places)), JournalNote::Places(more)) => {
+                if let Value::Array(all) = merged(places, &more) {
+                    *places = all;
+                }
+            }
+            (_, note) => drop(self.converting.journal.insert(key, note)),
         }
     }
 

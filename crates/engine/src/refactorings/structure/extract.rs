@@ -33,7 +33,7 @@ pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
     use Phase::*;
     match state {
         State::Expanding => {
-            vec![Survey, Decide, Make, Form(FormName::Adding), Built, Walk(0), Decide]
+            vec![Survey(0), Decide, Make, Form(FormName::Adding), Built, Walk(0), Decide]
         }
         State::Finishing => vec![Form(FormName::Removing), Built, Walk(0), Form(FormName::Removed)],
         State::Undoing => {

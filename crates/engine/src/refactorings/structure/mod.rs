@@ -14,30 +14,37 @@
 mod declare; // JSON of declarations
 mod extract; // parts of items become items
 mod flip; // arrays of ids become references to their owner
+mod merge; // join items become arrays
 mod plan; // what was decided about one, and how far it is
 mod preview; // what it would do
 mod run; // phases
+mod split; // arrays become windows
 
 use quire_value::Value;
 
-use super::order::Reading;
+use super::order::{Reading, RefactoringOrder, Rule};
 use super::rows::State;
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
 use crate::model::{Conversion, ConversionStage, DatabaseModel, OldWriters, OnConflict};
+use crate::runtime::Shared;
 
 pub(crate) use extract::ExtractOrder;
 pub(crate) use flip::FlipOrder;
+pub(crate) use merge::MergeOrder;
 pub(crate) use plan::Plan;
 pub(crate) use preview::Preview;
 pub(super) use run::{StructureProgress, StructureRun};
+pub(crate) use split::SplitOrder;
 
 /// A refactoring of structure, as its body says it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Structure {
     Extract(ExtractOrder),
     Flip(FlipOrder),
+    Merge(MergeOrder),
+    Split(SplitOrder),
 }
 
 /// What both ends of a conversion decide by.
@@ -49,8 +56,8 @@ pub(crate) struct Decisions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// All items are looked at, and nothing is written.
-    Survey,
+    /// All items of a container are looked at, and nothing is written.
+    Survey(usize),
     /// It stops where something is undecided.
     Decide,
     /// Containers that are missing are created.
@@ -95,6 +102,8 @@ impl Structure {
         match kind {
             "extract" => Some(("extract", ExtractOrder::MEMBERS)),
             "flip" => Some(("flip", FlipOrder::MEMBERS)),
+            "merge-join-items" => Some(("merge-join-items", MergeOrder::MEMBERS)),
+            "split-array" => Some(("split-array", SplitOrder::MEMBERS)),
             _ => None,
         }
     }
@@ -103,6 +112,8 @@ impl Structure {
         match kind {
             "extract" => ExtractOrder::read(reading).map(Structure::Extract),
             "flip" => FlipOrder::read(reading).map(Structure::Flip),
+            "merge-join-items" => MergeOrder::read(reading).map(Structure::Merge),
+            "split-array" => SplitOrder::read(reading).map(Structure::Split),
             _ => None,
         }
     }
@@ -112,6 +123,8 @@ impl Structure {
         let errors = match self {
             Structure::Extract(order) => order.check(container),
             Structure::Flip(order) => order.check(container),
+            Structure::Merge(order) => order.check(container),
+            Structure::Split(order) => order.check(container),
         };
         if errors.is_empty() { Ok(()) } else { Err(RefactoringInvalid(errors).into()) }
     }
@@ -122,6 +135,8 @@ impl Structure {
         match self {
             Structure::Extract(order) => order.plan(name, model),
             Structure::Flip(order) => order.plan(name, model),
+            Structure::Merge(order) => order.plan(name, model),
+            Structure::Split(order) => order.plan(name, model),
         }
     }
 
@@ -130,6 +145,10 @@ impl Structure {
         match self {
             Structure::Extract(order) => vec![container.to_owned(), order.into.clone()],
             Structure::Flip(order) => vec![container.to_owned(), order.to.clone()],
+            Structure::Merge(order) => {
+                std::iter::once(container.to_owned()).chain(order.ends.clone()).collect()
+            }
+            Structure::Split(order) => vec![container.to_owned(), order.pages.container.clone()],
         }
     }
 
@@ -141,6 +160,8 @@ impl Structure {
         match self {
             Structure::Extract(_) => extract::phases(state, plan),
             Structure::Flip(_) => flip::phases(state, plan),
+            Structure::Merge(_) => merge::phases(state, plan),
+            Structure::Split(order) => split::phases(order, state),
         }
     }
 
@@ -148,6 +169,8 @@ impl Structure {
         match self {
             Structure::Extract(order) => order.form(name, of),
             Structure::Flip(order) => order.form(name, of),
+            Structure::Merge(order) => order.form(name, of),
+            Structure::Split(order) => order.form(name, of),
         }
     }
 
@@ -155,16 +178,52 @@ impl Structure {
     pub fn makes(&self, container: &Container, plan: &Plan) -> Vec<(String, Value)> {
         match self {
             Structure::Extract(order) => order.makes(container, plan),
-            Structure::Flip(_) => Vec::new(),
+            Structure::Split(order) => order.makes(container),
+            Structure::Flip(_) | Structure::Merge(_) => Vec::new(),
         }
     }
 
     /// Looks at an item before anything is changed: places that are in the way.
-    pub fn survey(&self, plan: &mut Plan, item: &Value) -> Vec<(String, &'static str)> {
+    pub fn survey(&self, which: usize, plan: &mut Plan, item: &Value) -> Vec<(String, &'static str)> {
         match self {
             Structure::Extract(order) => order.survey(plan, item),
+            Structure::Merge(order) => order.survey(which, item),
+            Structure::Split(order) => order.survey(item),
             Structure::Flip(_) => Vec::new(),
         }
+    }
+}
+
+/// The order with what follows from the items and the model, and checks that need to look at all items.
+pub(super) fn resolved(
+    shared: &Shared,
+    container: &Container,
+    mut order: RefactoringOrder,
+) -> Result<RefactoringOrder, EngineError> {
+    if let Rule::Structure(Structure::Merge(merge)) = &mut order.rule {
+        merge::check_further_data(shared, container, merge)?;
+        if merge.ends.iter().any(String::is_empty) {
+            merge.ends = merge::find_ends(shared, container, merge)?;
+        }
+    }
+    Ok(order)
+}
+
+impl RefactoringOrder {
+    /// With what was decided when it started.
+    pub(super) fn with_plan(mut self, plan: &Plan) -> RefactoringOrder {
+        if let (Rule::Structure(Structure::Merge(merge)), [left, right]) = (&mut self.rule, &plan.ends[..]) {
+            merge.ends = [left.clone(), right.clone()];
+        }
+        self
+    }
+
+    /// The body of the order, with all that it has.
+    pub fn whole_body(&self, mut body: Value) -> Value {
+        if let (Rule::Structure(Structure::Merge(merge)), Some(body)) = (&self.rule, body.as_object_mut()) {
+            body.set("ends", merge.ends.iter().map(|end| Value::from(end.as_str())).collect::<Value>());
+        }
+        body
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Plan {
     pub was_finished: bool,
     /// Of `extract`: the items that it makes have the id and the key of their part's owner.
     pub of_owner: bool,
+    /// Of `merge-join-items`: the containers of its ends.
+    pub ends: Vec<String>,
     /// Places that wait for a decision.
     pub undecided: u64,
     /// Why it is blocked.
@@ -33,6 +35,7 @@ impl Plan {
         json.set("isDeclared", self.is_declared);
         json.set("wasFinished", self.was_finished);
         json.set("ofOwner", self.of_owner);
+        json.set("ends", texts(&self.ends));
         json.set("undecided", self.undecided);
         json.set("error", self.error.as_deref().map_or(Value::Null, Value::from));
         Value::Object(json)
@@ -49,6 +52,7 @@ impl Plan {
             is_declared: json.get("isDeclared")?.as_bool()?,
             was_finished: json.get("wasFinished")?.as_bool()?,
             of_owner: json.get("ofOwner")?.as_bool()?,
+            ends: texts("ends").unwrap_or_default(),
             undecided: json.get("undecided")?.as_u64()?,
             error: json.get("error")?.as_str().map(str::to_owned),
         })

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quire_model::{OnWrite, OwnedValue, Pointer, Right};
 use quire_value::{Object, Value};
 
-use super::{ExtractOrder, FlipOrder, Structure};
+use super::{ExtractOrder, FlipOrder, MergeOrder, SplitOrder, Structure};
 use crate::api::EngineError;
 use crate::maintain::{holders, key_of_part, part_of};
 
@@ -43,6 +43,8 @@ impl Preview {
         match structure {
             Structure::Extract(order) => self.extract(order, container, item, find),
             Structure::Flip(order) => self.flip(order, item, find),
+            Structure::Merge(order) => merge(order, item, find),
+            Structure::Split(order) => Ok(split(order, container, item)),
         }
     }
 
@@ -131,7 +133,7 @@ impl Preview {
                 Some(_) => {}
                 None => {
                     self.targets.insert(id.to_owned(), digest_of);
-                    put_owner(&mut other, &order.into, owner);
+                    put(&mut other, &order.into, Value::from(owner));
                     found.after.push((order.to.clone(), other));
                     found.journal_bytes += 32;
                 }
@@ -142,10 +144,47 @@ impl Preview {
     }
 }
 
-fn put_owner(item: &mut Value, into: &Pointer, owner: &str) {
-    let (name, positions) = (String::new(), Vec::new());
-    let right = Right::Value(Value::from(owner));
-    OwnedValue { owner: name, path: into.clone(), positions, right, on_write: OnWrite::Correct }.put(item);
+/// The item with its newest elements, and the first page of the others.
+fn split(order: &SplitOrder, container: &str, item: &Value) -> PreviewedItem {
+    let array = order.path.find(item, &[]).and_then(Value::as_array).unwrap_or_default();
+    let older = array.len().saturating_sub(order.keep as usize);
+    if older == 0 {
+        return PreviewedItem { left: order.survey(item), ..PreviewedItem::default() };
+    }
+    let mut after = item.clone();
+    put(&mut after, &order.path, Value::Array(array[older..].to_vec()));
+    let mut page = Value::Object(Object::new());
+    let id = item.get("id").cloned().unwrap_or(Value::Null);
+    put(&mut page, &order.pages.parent, id);
+    put(&mut page, &order.pages.number, Value::from(0));
+    put(&mut page, &order.pages.path, Value::Array(array[..older.min(order.pages.size as usize)].to_vec()));
+    let after = vec![(container.to_owned(), after), (order.pages.container.clone(), page)];
+    PreviewedItem { after, left: order.survey(item), journal_bytes: 0 }
+}
+
+/// Both ends of a join item, with each other's id.
+fn merge(order: &MergeOrder, item: &Value, find: &FindItem<'_>) -> Result<PreviewedItem, EngineError> {
+    let mut found = PreviewedItem { journal_bytes: item.to_json().len() as u64, ..PreviewedItem::default() };
+    let id = |path: &Pointer| path.find(item, &[]).and_then(Value::as_str).unwrap_or_default();
+    let (left, right) = (id(&order.left), id(&order.right));
+    for (at, (own, other)) in [(left, right), (right, left)].into_iter().enumerate() {
+        match find(&order.ends[at], own)? {
+            Some(mut end) => {
+                let mut array =
+                    order.into[at].find(&end, &[]).and_then(Value::as_array).unwrap_or_default().to_vec();
+                array.push(Value::from(other));
+                put(&mut end, &order.into[at], Value::Array(array));
+                found.after.push((order.ends[at].clone(), end));
+            }
+            None => found.left.push(([&order.left, &order.right][at].to_string(), MISSING)),
+        }
+    }
+    Ok(found)
+}
+
+fn put(item: &mut Value, path: &Pointer, value: Value) {
+    let (owner, positions, right) = (String::new(), Vec::new(), Right::Value(value));
+    OwnedValue { owner, path: path.clone(), positions, right, on_write: OnWrite::Correct }.put(item);
 }
 
 fn made_item(order: &ExtractOrder, of_owner: bool, key: &str, part: &Value) -> Value {

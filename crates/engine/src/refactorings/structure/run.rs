@@ -83,7 +83,7 @@ impl StructureRun<'_> {
     fn run(&mut self, phase: Phase) -> Result<PhaseProgress, EngineError> {
         let more = |has_more: bool| if has_more { PhaseProgress::More } else { PhaseProgress::Done };
         match phase {
-            Phase::Survey => self.survey().map(more),
+            Phase::Survey(which) => self.survey(which).map(more),
             Phase::Decide => self.decide(),
             Phase::Make => self.make(),
             Phase::Form(name) => self.form(name),
@@ -107,21 +107,25 @@ impl StructureRun<'_> {
     }
 
     /// Looks at some items; whether there are more.
-    fn survey(&mut self) -> Result<bool, EngineError> {
+    fn survey(&mut self, which: usize) -> Result<bool, EngineError> {
+        let names = self.structure.containers(&self.container.definition.id);
+        let Some(container) = names.get(which).and_then(|name| self.container.named_sibling(name)) else {
+            return Ok(false);
+        };
         let mut plan = self.plan()?.clone();
         let mut from = self.from();
         let mut has_more = true;
         for _ in 0..SURVEY_PAGES {
-            let (rids, rows) = self.page(self.container, from, SURVEY_ITEMS)?;
-            let moment = self.container.moment(self.shared);
+            let (rids, rows) = self.page(&container, from, SURVEY_ITEMS)?;
+            let moment = container.moment(self.shared);
             for bytes in &rows {
                 let row = Row::parse(bytes)?;
-                if self.container.is_gone(&row, &moment) {
+                if container.is_gone(&row, &moment) {
                     continue;
                 }
-                for (path, why) in self.structure.survey(&mut plan, &row.node()?.to_value()) {
+                for (path, why) in self.structure.survey(which, &mut plan, &row.node()?.to_value()) {
                     plan.undecided += 1;
-                    let conflict = conflict(self.container, &row, &path, why)?;
+                    let conflict = conflict(&container, &row, &path, why)?;
                     self.own.add_conflict(conflict);
                 }
             }
@@ -171,7 +175,7 @@ impl StructureRun<'_> {
 
     fn form(&mut self, name: FormName) -> Result<PhaseProgress, EngineError> {
         let plan = self.plan_mut()?;
-        if !plan.is_declared {
+        if !plan.is_declared && name != FormName::Gone {
             plan.is_declared = true;
             rows::put(self.shared, self.catalog, self.own)?;
         }
