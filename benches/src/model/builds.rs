@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{CONNECTIONS, Client, Size, book, counted, key_header, link};
 use crate::client::run_each;
+use crate::process::cpu;
 use crate::table::Table;
 
 const BOOKS: &str = "dbs/built/colls/books";
@@ -24,10 +25,15 @@ pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     client.authors("built", AUTHORS)?;
     fill(quire.port, size)?;
     let rewrite = fill(quire.port, size)?; // every item again
-    let scan = scan(quire.port, size)?;
-    let profile = profiled(&mut client)?;
+    let (scan, scan_cpu) = with_cpu(quire, || scan(quire.port, size))?;
+    let (profile, profile_cpu) = with_cpu(quire, || profiled(&mut client))?;
     let ratio = profile.as_secs_f64() / scan.as_secs_f64();
     table.at_most("profile of all items, to a scan (time)", ratio, 3.0, "x");
+    table.at_most("profile of all items, to a scan (CPU)", profile_cpu / scan_cpu, 3.0, "x");
+    change(&mut client, size.items / 100)?;
+    let (refresh, refresh_cpu) = with_cpu(quire, || profiled(&mut client))?;
+    table.at_most("profile after changes of 1 %, to a profile (CPU)", refresh_cpu / profile_cpu, 0.25, "x");
+    table.note("profiles", format!("{profile:.1?} anew, {refresh:.1?} after changes of 1 %"));
     client.put_model("built", &json!({ "version": 1, "links": [link()] }))?;
     let index = client.wait_for_jobs()?;
     table.at_least(
@@ -69,6 +75,18 @@ fn spoiled() -> serde_json::Value {
     let mut model = counted();
     model["copies"][0]["fields"] = json!({ "name": "t.name", "born": "t.born" });
     model
+}
+
+/// What something takes, and the server's CPU meanwhile in seconds; a tick at least.
+fn with_cpu(quire: &Live, work: impl FnOnce() -> Result<Duration>) -> Result<(Duration, f64)> {
+    let before = cpu(quire)?;
+    let time = work()?;
+    Ok((time, (cpu(quire)? - before).as_secs_f64().max(0.01)))
+}
+
+/// Writes some of the books again.
+fn change(client: &mut Client, count: u64) -> Result<()> {
+    client.fill(BOOKS, count, |number| book(&format!("b{}", number * 97), number % AUTHORS))
 }
 
 fn profiled(client: &mut Client) -> Result<Duration> {

@@ -14,7 +14,8 @@ use quire_resource::PartitionKey;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{KeyRange, Scan, Space, Storage};
 use quire_value::{Object, Value};
-use support::hooked::{Call, Hooked};
+use support::fixture::Fixture;
+use support::hooked::{Call, Calls, Hooked};
 use support::{database, delete, json, open, open_on, wait_until, wait_until_idle, write};
 
 const ITEMS: Space = Space(1);
@@ -328,6 +329,81 @@ fn a_container_that_goes_while_it_is_followed() {
     library.engine.close().unwrap();
     let report = quire_engine::verify(&storage.reopen()).unwrap();
     assert!(report.is_sound(), "{:#?}", report.problems);
+}
+
+/// Lets a build go on only after something else was done, when it has looked at its first items.
+fn meanwhile(library: &Library, calls: &Calls, work: impl FnOnce()) -> JobStatus {
+    let ((asked, is_asked), (goes, go_on)) = (channel(), channel());
+    let (asked, go_on) = (Mutex::new(Some(asked)), Mutex::new(go_on));
+    calls.set_hook(move |call| {
+        if let Call::Visit(Scan { space: ITEMS, .. }) = call
+            && let Some(asked) = asked.lock().take()
+        {
+            asked.send(()).unwrap();
+            go_on.lock().recv().unwrap();
+        }
+    });
+    let job = library.engine.build_profile("d", ANEW).unwrap();
+    is_asked.recv().unwrap();
+    work();
+    goes.send(()).unwrap();
+    let status = || library.engine.job(&job.id).unwrap();
+    wait_until("the job has ended", || status().state.is_finished());
+    status()
+}
+
+#[test]
+fn containers_that_go_or_change_while_a_profile_is_built() {
+    let storage = MemoryStorage::new();
+    let hooked = Hooked::new(Arc::new(storage.reopen()));
+    let calls = hooked.calls();
+    let library = Library::new(open_on(Arc::new(hooked)));
+    let catalog = library.engine.catalog();
+    let any = Precondition { if_match: None };
+    let policy = r#"{"id":"authors","partitionKey":{"paths":["/id"],"kind":"Hash","version":2},
+        "indexingPolicy":{"indexingMode":"none","automatic":false}}"#;
+    let status = meanwhile(&library, &calls, || {
+        catalog.replace_container("d", "authors", &json(policy), &any).unwrap();
+        catalog.delete_container("d", "publishers", &any).unwrap();
+    });
+    assert_eq!(status.state, JobState::Done, "{status:?}");
+    assert_eq!(library.engine.profiles("d").unwrap().len(), 2);
+    // The next one is of the containers as they are now.
+    library.refresh(ProfileOrder::default());
+    let profile = library.profile("authors");
+    let paths = profile.get("paths").and_then(Value::as_array).unwrap();
+    assert!(
+        paths.iter().all(|path| path.get("indexed") == Some(&Value::from(false))),
+        "{}",
+        profile.to_json()
+    );
+    let status = meanwhile(&library, &calls, || catalog.delete_database("d", &any).unwrap());
+    assert!(matches!(status.state, JobState::Cancelled | JobState::Done), "{status:?}");
+    wait_until_idle(&library.engine);
+    library.engine.close().unwrap();
+    let report = quire_engine::verify(&storage.reopen()).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.problems);
+}
+
+/// A clock that is set back, or to the beginning of time, between a build and a refresh.
+#[test]
+fn a_clock_that_jumps() {
+    let fixture = Fixture::new("");
+    let write = |number: u64| drop(fixture.upsert(&format!(r#"{{"id":"i{number}","pk":"p"}}"#)).unwrap());
+    (0..100).for_each(write);
+    let refresh = || {
+        let job = fixture.engine.build_profile("db", ProfileOrder::default()).unwrap();
+        wait_until("the profile is there", || fixture.engine.job(&job.id).unwrap().state.is_finished());
+        let profile = json(&fixture.engine.profile("db", "c").unwrap());
+        let changes = profile.get("followed").and_then(|followed| followed.get("changes")?.as_u64());
+        (profile.get("items").unwrap().get("count").unwrap().as_u64(), changes)
+    };
+    assert_eq!(refresh(), (Some(100), None));
+    for (number, seconds) in [(100, -30 * 86_400), (101, 90 * 86_400), (102, -60 * 365 * 86_400)] {
+        fixture.clock.advance(seconds);
+        write(number);
+        assert_eq!(refresh(), (Some(number + 1), Some(number - 99)));
+    }
 }
 
 /// Neither profiles nor what is kept for the next refresh bring values of items into other rows.

@@ -1,4 +1,4 @@
-//! Memory of a scan stays within its bound: a process of its own with one test, so that nothing else is counted.
+//! Memory of a scan stays within its bound: a process of its own in which one test runs, so that nothing else is counted.
 #![cfg(target_os = "linux")]
 
 use quire_profile::{ContainerProfile, ContainerScan, ItemInput, Relations, Scan, Survey, Workload};
@@ -23,7 +23,19 @@ fn scans_of_everything_different() {
     let json = profile.to_json("d", &|_| String::new(), &|_| None);
     let paths = json.get("paths").and_then(Value::as_array).expect("paths");
     assert!((NAMES_MAX..=NAMES_MAX + 10).contains(&paths.len()), "{} paths", paths.len());
+    scanned(&definition, "60,000 items, all different", 60_000, different_items);
     scanned(&definition, "1,500 paths with different values", 400, different_values);
+}
+
+/// As many items as wanted: `cargo test -p quire-profile --test memory -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+fn scans_of_five_million_items() {
+    let json = r#"{"id":"c","partitionKey":{"paths":["/key"],"kind":"Hash","version":2}}"#;
+    let json = text::parse(json.as_bytes(), Limits::default()).expect("JSON");
+    let definition = ContainerDefinition::create(&json).expect("a definition");
+    let items = std::env::var("ITEMS").map_or(5_000_000, |items| items.parse().expect("a number"));
+    scanned(&definition, &format!("{items} items, all different"), items, different_items);
 }
 
 fn scanned(definition: &ContainerDefinition, what: &str, items: u64, text: fn(u64) -> String) -> Scan {
@@ -42,6 +54,20 @@ fn scanned(definition: &ContainerDefinition, what: &str, items: u64, text: fn(u6
     assert!(grown < BOUND_KB, "{what}: {grown} KB");
     assert!(grown < 2 * held + 1_024, "{what}: {grown} KB, and it says {held} KB");
     scan
+}
+
+/// Ten values that no other item has, an array and a key of its own.
+fn different_items(number: u64) -> String {
+    let members: Vec<String> = (0..10)
+        .map(|name| format!(r#""n{name}":"{}""#, (number * 10 + name).wrapping_mul(0x9e37_79b9)))
+        .collect();
+    let list: Vec<String> = (0..number % 300 / 40).map(|place| (number + place).to_string()).collect();
+    format!(
+        r#"{{"id":"i{number}","key":"k{number}","at":{},"list":[{}],{}}}"#,
+        1_700_000_000 + number,
+        list.join(","),
+        members.join(",")
+    )
 }
 
 /// 500 names that no other item has.

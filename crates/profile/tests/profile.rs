@@ -195,6 +195,58 @@ fn odd_items() {
     empty.to_json("db", &|_| String::new(), &|_| None);
 }
 
+/// Items of 2 MB, as deep as items may be, every value different, a single item: measured exactly, within the bounds of paths.
+#[test]
+fn extreme_items() {
+    let definition = definition("c", "/id");
+    let single = profile(&definition, &[item(r#"{"id":"a","list":[1,2],"n":1}"#)], &Workload::new());
+    let list = single.types[0].array("/list").expect("an array");
+    assert_eq!((single.items.count, single.size.max, list.length.max, list.at_max()), (1, 29.0, 2.0, 1.0));
+    let text = "x".repeat(2 << 20);
+    let numbers = (0..200_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(126), "}".repeat(126));
+    let items = [
+        item(&format!(r#"{{"id":"text","text":"{text}"}}"#)),
+        item(&format!(r#"{{"id":"numbers","list":[{numbers}]}}"#)),
+        item(&format!(r#"{{"id":"deep","deep":{deep}}}"#)),
+    ];
+    let found = profile(&definition, &items, &Workload::new());
+    let kind = &found.types[0];
+    assert_eq!(kind.path("/text").map(|path| path.length.max), Some((2 << 20) as f64));
+    let list = kind.array("/list").expect("an array");
+    assert_eq!((list.length.max, list.at_max()), (200_000.0, 1.0));
+    let distinct = kind.path("/list/*").expect("elements").distinct;
+    assert!(distinct.abs_diff(200_000) <= 6_000, "{distinct}");
+    assert_eq!(found.depth.max, 128.0);
+    let sizes: u64 = items.iter().map(|item| item.root().json_len() as u64).sum();
+    assert_eq!(found.items.bytes, sizes);
+    found.to_json("db", &|_| String::new(), &|_| None);
+}
+
+/// Clocks that jump by days and years, forward and back: nothing is lost, and no figure is infinite.
+#[test]
+fn clock_jumps() {
+    let day = 24 * 3_600_000;
+    let mut workload = Workload::new();
+    let jumps = [0, day, 2 * day, 0, 400 * day, 1, 800 * day, 400 * day];
+    for (number, jump) in jumps.into_iter().enumerate() {
+        for request in 0..50 {
+            let mut record = record(number as u64 * 50 + request, 1);
+            record.time_ms = 1_790_000_000_000 + jump;
+            workload.record(record);
+        }
+    }
+    workload.settle();
+    let read = Workload::from_bytes(&workload.to_bytes()).expect("the bytes that were written");
+    for workload in [&workload, &read] {
+        let found = workload.container("c");
+        assert!(found.days.is_finite() && found.days > 0.0, "{}", found.days);
+        assert!(found.from_ms <= found.to_ms);
+    }
+    let json = workload.to_json(true, &|ms| ms.to_string());
+    assert_eq!(json.get("kept"), Some(&Value::from(400u64)), "all of them are in the ring");
+}
+
 fn record(number: u64, shape: u64) -> Record {
     let query = number.is_multiple_of(3).then(|| RecordedQuery {
         shape,

@@ -287,6 +287,27 @@ fn keys() -> Vec<Case> {
                 db.wait(60_000 + minute);
             }
         }),
+        clean(
+            "log: only writes, and never a read",
+            &["event-items", "index-not-needed", "hot-and-cold"],
+            |db| {
+                db.container("log", "/source");
+                for number in 0..400 {
+                    db.add(
+                        "log",
+                        format!(
+                            r#"{{"id":"lo{number}","source":"so{}","text":"{}"}}"#,
+                            number % 120,
+                            words(number, 80)
+                        ),
+                    );
+                }
+                for number in 0..400 {
+                    db.creates("log", &format!("lo{number}"), 5);
+                }
+                db.change("log", "lo1", &["/text"], 200);
+            },
+        ),
         clean("countries: nine keys of a small container", &["key-few-values"], |db| {
             db.container("towns", "/country");
             for number in 0..900 {

@@ -357,3 +357,22 @@ fn what_is_wrong_with_a_request_is_said() {
     client.run_job(ADVICE, "");
     assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"], json!([]));
 }
+
+/// A finding outlives its container only until the next evaluation, and nothing can be applied to it.
+#[test]
+fn a_finding_whose_container_is_gone() {
+    let client = shop();
+    client.run_job(ADVICE, r#"{"thresholds":{"minItems":100}}"#);
+    let list = body(&client.must(200, "GET", ADVICE, &[], ""));
+    let id = list["findings"][0]["id"].as_str().expect("an id").to_owned();
+    client.must(204, "DELETE", "/dbs/d/colls/orders", &[], "");
+    let list = body(&client.must(200, "GET", ADVICE, &[], ""));
+    let finding = list["findings"].as_array().expect("a list").iter().find(|own| own["id"] == id.as_str());
+    assert!(finding.is_none_or(|own| own["before"].is_null()), "{list}");
+    let applied = client.send("POST", &format!("{ADVICE}/{id}/apply"), &[], "");
+    assert!((400..500).contains(&applied.status), "{} {}", applied.status, applied.body);
+    client.run_job(ADVICE, r#"{"thresholds":{"minItems":100}}"#);
+    let list = body(&client.must(200, "GET", ADVICE, &[], ""));
+    assert_eq!(list["findings"], json!([]));
+    client.must(404, "POST", &format!("{ADVICE}/{id}/dismiss"), &[], r#"{"reason":"gone"}"#);
+}
