@@ -48,6 +48,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "profiles",
             "refactorings",
             "applies",
+            "what_if",
             "background",
             "engine",
             "maintenance",

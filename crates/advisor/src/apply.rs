@@ -73,15 +73,22 @@ impl Case<'_> {
     }
 
     pub fn replace_container(&self, member: &str, value: Value) -> Apply {
-        let mut body = self.definition.json.clone();
-        let nothing = if value.as_array().is_some() { Value::Array(Vec::new()) } else { Value::Null };
-        let base = body.get(member).cloned().unwrap_or(nothing);
-        body.set(member, value);
+        self.replace_members([(member, value)])
+    }
+
+    /// The same definition with other members.
+    pub fn replace_members<const N: usize>(&self, members: [(&str, Value); N]) -> Apply {
+        let (mut body, mut base) = (self.definition.json.clone(), Object::new());
+        for (member, value) in members {
+            let nothing = if value.as_array().is_some() { Value::Array(Vec::new()) } else { Value::Null };
+            base.set(member, body.get(member).cloned().unwrap_or(nothing));
+            body.set(member, value);
+        }
         let path = format!("/dbs/{}/colls/{}", self.database.database, self.name());
         Apply {
             kind: ApplyKind::Container,
             request: Some(("PUT", path, Value::from(body))),
-            base: Some(object([(member, base)])),
+            base: Some(Value::from(base)),
             ..Apply::default()
         }
     }

@@ -89,6 +89,18 @@ fn a_database_is_profiled_and_advised_on() {
     assert!(code == 0 && said.contains("1  dismissed  dangling-references"), "{said}");
     let (code, said, _) = shop.run(&["advise", "shop", "--reopen", "1"]);
     assert!(code == 0 && said.ends_with("is open\n"), "{said}");
+    let (code, said, error) = shop.run(&["advise", "shop", "--what-if", "1"]);
+    assert_eq!(code, 0, "{error}");
+    // The link costs a row of its index for each new order.
+    assert!(
+        said.contains("charge of create  280") && said.contains("saved/day  predicted  measured"),
+        "{said}"
+    );
+    assert!(said.ends_with("280 operations on 280 items, 1 of all\n"), "{said}");
+    let (code, said, _) = shop.run(&["advise", "shop", "--what-if", "1", "--json"]);
+    assert!(code == 0 && said.starts_with(r#"{"sample":{"items":280,"share":1},"replayed":280,"#), "{said}");
+    let (code, _, error) = shop.run(&["advise", "shop", "--what-if", "9"]);
+    assert!(code != 0 && error.contains("no finding '9'"), "{error}");
     let (code, said, error) = shop.run(&["advise", "shop", "--apply", "all", "--finish"]);
     assert!(code == 0 && said.ends_with("declared orders-customer\n"), "{said}{error}");
     let (code, said, error) = shop.run(&["advise", "shop", "--apply", "1"]);

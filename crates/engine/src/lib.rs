@@ -35,6 +35,7 @@ mod scripts; // stored procedures, triggers and user-defined functions
 mod store; // keys and values of rows, the storage as the engine sees it
 mod sync; // locks and atomics of the concurrent core
 mod transactions; // several reads and writes as a whole, batches
+mod what_if; // a change tried on a copy, with recorded requests
 
 pub use api::*;
 pub use background::split::CannotSplit;

@@ -27,7 +27,7 @@ pub use scan::{ItemInput, Scan, ScanResult, Survey};
 pub use sketch::{Histogram, Summary, lower_bound};
 pub use workload::{
     ActionSource, ArrayLength, Change, ChangeSets, ContainerWorkload, CorruptWorkload, HotItem, HotKey,
-    ItemReader, ItemSequence, KeyUse, Operation, OperationTotals, Projection, QueryShape, QueryTotals,
-    Record, RecordedQuery, SHAPE_TEXT_BYTES_MAX, Scope, SequenceProfile, ShapeProfile, Workload, WriteTotals,
-    shape_of,
+    ItemReader, ItemSequence, KeyUse, Operation, OperationTotals, ParameterQuery, Placeholder, Projection,
+    QueryShape, QueryTotals, Record, RecordedQuery, Replacement, Role, SHAPE_TEXT_BYTES_MAX, Scope,
+    SequenceProfile, ShapeProfile, Workload, WriteTotals, any_value, parameter_query, rewritten, shape_of,
 };

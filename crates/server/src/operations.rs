@@ -427,7 +427,7 @@ ReadAdvice: GET Quire(["dbs", database, "advice"]),                             
 ApplyFinding: POST Quire(["dbs", database, "advice", id, "apply"]),                             WriteServer, Write => admin::advice::apply(call, database, id).await;
 DismissFinding: POST Quire(["dbs", database, "advice", id, "dismiss"]),                         WriteServer, Write => admin::advice::dismiss(call, database, id).await;
 ReopenFinding: POST Quire(["dbs", database, "advice", id, "reopen"]),                           WriteServer, Write => admin::advice::reopen(call, database, id).await;
-StartWhatIf: POST Quire(["dbs", _database, "what-if"]),                                         WriteServer, Memory => admin::advice::not_supported("What-if");
+StartWhatIf: POST Quire(["dbs", database, "what-if"]),                                          WriteServer, Write => admin::what_if::start(call, database).await;
 ListRefactorings: GET Quire(["dbs", database, "refactorings"]),                                 ReadServer,  Read => admin::refactorings::list(call, database).await;
 StartRefactoring: POST Quire(["dbs", database, "refactorings"]),                                WriteServer, Write => admin::refactorings::start(call, database).await;
 ReadRefactoring: GET Quire(["dbs", database, "refactorings", id]),                              ReadServer,  Read => admin::refactorings::read(call, database, id).await;

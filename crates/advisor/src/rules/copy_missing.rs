@@ -1,12 +1,13 @@
 //! A few fields of another item are read again and again.
 
-use quire_profile::{ContainerProfile, ReferenceProfile, SequenceProfile, parent};
+use quire_profile::{ContainerProfile, Operation, ReferenceProfile, SequenceProfile, parent};
 use quire_value::{Object, Value};
 
 use crate::apply::expression;
 use crate::array::{figure, quantiles};
 use crate::case::Case;
 use crate::finding::Candidate;
+use crate::price;
 
 const SHARE_MIN: f64 = 0.5;
 const ACTIONS_MIN: u64 = 100;
@@ -25,7 +26,10 @@ fn of_reference(case: &Case<'_>, reference: &ReferenceProfile) -> Option<Candida
     let bytes: f64 = fields.iter().map(|path| field_bytes(target, path)).sum();
     let writes: u64 =
         fields.iter().map(|path| target.workload.writes.changes.touching(path)).max().unwrap_or(0);
-    let fan_out = case.per_day(writes as f64) * reference.per_target.mean * case.replace_now();
+    let fan_out = case.per_day(writes as f64)
+        * reference.per_target.mean
+        * rewritten(case, reference, fields.len(), bytes)
+        + maintained(case, reference, fields.len());
     let reads = case.per_day(sequence.charge);
     let fires = case.holds("copy-missing/share", sequence.share >= SHARE_MIN)
         && case.holds("copy-missing/actions", sequence.count >= ACTIONS_MIN)
@@ -37,6 +41,22 @@ fn of_reference(case: &Case<'_>, reference: &ReferenceProfile) -> Option<Candida
         && parent(&reference.path) != reference.path
         && !reference.path.ends_with("/*");
     fires.then(|| found(case, reference, sequence, &fields, writes, reads - fan_out))
+}
+
+/// A referrer is written with its copies, and its target is read.
+fn rewritten(case: &Case<'_>, reference: &ReferenceProfile, fields: usize, bytes: f64) -> f64 {
+    let values = case.values() + fields as f64;
+    price::replace(case.changed_size() + bytes, values) + price::read(reference.target_bytes)
+}
+
+/// What every write of a referrer costs more, a day: the read of its targets, and its copies in the index.
+fn maintained(case: &Case<'_>, reference: &ReferenceProfile, fields: usize) -> f64 {
+    let creates = case.per_day(case.workload().count(Operation::Create) as f64);
+    let read = price::read(reference.target_bytes);
+    let indexed = price::WRITE_PER_VALUE * fields as f64;
+    // A new item has a row of the link, too.
+    let created = read + indexed + price::WRITE_PER_VALUE;
+    reference.per_item.mean * (case.changes_per_day() * (read + 2.0 * indexed) + creates * created)
 }
 
 fn field_bytes(target: &ContainerProfile, path: &str) -> f64 {

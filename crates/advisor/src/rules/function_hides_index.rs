@@ -69,6 +69,7 @@ fn apply(case: &Case<'_>, path: &str, function: &str) -> Apply {
         ]);
     }
     let name = format!("{}{}", function.to_lowercase(), names(path).pop().unwrap_or_default());
+    let property = quire_profile::join("", &name);
     let query = format!("SELECT VALUE {function}({}) FROM c", expression("c", path));
     let mut all =
         case.definition.json.get("computedProperties").and_then(Value::as_array).unwrap_or_default().to_vec();
@@ -77,5 +78,7 @@ fn apply(case: &Case<'_>, path: &str, function: &str) -> Apply {
         return Apply::steps([format!("Filter on the computed property {name}, which is there.")]);
     }
     all.push(own);
-    case.replace_container("computedProperties", Value::from(all))
+    // It is indexed where the policy names it.
+    let members = [("computedProperties", Value::from(all)), ("indexingPolicy", case.policy_with(&property))];
+    case.replace_members(members)
 }

@@ -57,6 +57,9 @@ pub struct AdviseArguments {
     /// Show one finding of the last list with all its details: its place in the list, or its id
     #[arg(long, value_name = "N", conflicts_with_all = ["dismiss", "reopen"])]
     show: Option<String>,
+    /// Try a finding of the last list on a copy of some items, with the recorded requests
+    #[arg(long, value_name = "N", conflicts_with_all = ["show", "apply", "dismiss", "reopen", "markdown"])]
+    what_if: Option<String>,
     /// Apply a finding of the last list, or all that are open, and wait for it
     #[arg(long, value_name = "N", conflicts_with_all = ["show", "dismiss", "reopen"])]
     apply: Option<String>,
@@ -116,6 +119,9 @@ pub fn advise(arguments: &AdviseArguments) -> Result<ExitCode> {
         let finding = find(&list(&mut server)?, place)?;
         output::print(&model_shown::pretty(&finding))?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(place) = &arguments.what_if {
+        return what_if(&mut server, place, arguments.format());
     }
     if let Some(place) = &arguments.dismiss {
         let reason = arguments.reason.as_deref().unwrap_or_default();
@@ -182,6 +188,18 @@ fn decide(server: &mut Server, place: &str, act: &str, order: Object) -> Result<
     let below = format!("/{}/{act}", text(&finding, "id"));
     let finding = server.ask_about("advice", Method::POST, &below, &[], Value::Object(order).to_json())?;
     output::print(&format!("{} is {}\n", text(&finding, "title"), text(&finding, "state")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a change would save, predicted and measured.
+fn what_if(server: &mut Server, place: &str, format: &str) -> Result<ExitCode> {
+    let finding = find(&list(server)?, place)?;
+    let order = Object::from_iter([("finding", text(&finding, "id"))]);
+    let result = server.run_job_about("what-if", "", order)?;
+    output::print(&match format {
+        "json" => format!("{}\n", result.to_json()),
+        _ => shown::what_if(&finding, &result),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

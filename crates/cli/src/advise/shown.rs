@@ -113,6 +113,50 @@ pub fn markdown(list: &Value) -> String {
     out
 }
 
+/// What a replay of recorded requests came to, in the old form and in the new one.
+pub fn what_if(finding: &Value, result: &Value) -> String {
+    let side = |name: &str, member: &str| figure(result.get(name).and_then(|side| side.get(member)));
+    let latency = |name: &str, member: &str| {
+        figure(result.get(name).and_then(|side| side.get("latencyMs")?.get(member)))
+    };
+    let mut rows = vec![["", "count", "now", "then"].map(str::to_owned).to_vec()];
+    for own in result.get("operations").and_then(Value::as_array).unwrap_or_default() {
+        let name = format!("charge of {}", text(own, "operation"));
+        rows.push(vec![name, figure(own.get("count")), figure(own.get("now")), figure(own.get("then"))]);
+    }
+    for (name, member) in [
+        ("charge", "charge"),
+        ("bytes read", "bytesRead"),
+        ("bytes written", "bytesWritten"),
+        ("round trips", "roundTrips"),
+    ] {
+        rows.push(vec![name.to_owned(), String::new(), side("now", member), side("then", member)]);
+    }
+    for quantile in ["p50", "p95", "p99"] {
+        let name = format!("ms, {quantile}");
+        rows.push(vec![name, String::new(), latency("now", quantile), latency("then", quantile)]);
+    }
+    let mut out = format!("{}\n\n{}\n", text(finding, "title"), aligned(&rows));
+    let head = ["saved/day", "predicted", "measured", "error"].map(str::to_owned).to_vec();
+    let figures = ["predicted", "measured", "error"].map(|name| figure(result.get(name)));
+    let saved = std::iter::once(String::new()).chain(figures).collect();
+    out += &aligned(&[head, saved]);
+    let sample = result.get("sample").cloned().unwrap_or(Value::Null);
+    let _ = write!(
+        out,
+        "\n{} operations on {} items, {} of all\n",
+        figure(result.get("replayed")),
+        figure(sample.get("items")),
+        figure(sample.get("share")),
+    );
+    for (reason, count) in
+        result.get("skipped").and_then(Value::as_object).into_iter().flat_map(|own| own.iter())
+    {
+        let _ = writeln!(out, "skipped {}: {reason}", figure(Some(count)));
+    }
+    out
+}
+
 /// How many rules had too little to go by.
 fn not_enough(list: &Value) -> String {
     let entries = list.get("notEnough").and_then(Value::as_array).unwrap_or_default();

@@ -4,11 +4,13 @@ use std::io::IsTerminal;
 
 use anyhow::{Context, Result, bail};
 use hyper::Method;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use quire_value::{Limits, Object, Value, text};
 
 use crate::client::{Answer, Client, Post, ServerArguments};
 
+/// What is not itself in a segment of a path.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// How long one request waits for a job.
 const WAIT_MS: u32 = 1_000;
 const ANSWER_LIMITS: Limits = Limits { depth_max: 256 };
@@ -160,7 +162,7 @@ impl Server {
         headers: &[(&str, String)],
         body: String,
     ) -> Result<Answer> {
-        let encoded = |segment: &&str| utf8_percent_encode(segment, NON_ALPHANUMERIC).to_string();
+        let encoded = |segment: &&str| utf8_percent_encode(segment, SEGMENT).to_string();
         let path = format!("/_quire/{}{more}", segments.iter().map(encoded).collect::<Vec<_>>().join("/"));
         let link = path.trim_start_matches('/').split('?').next().unwrap_or_default().to_owned();
         let mut all = vec![("content-type", "application/json".to_owned())];

@@ -81,11 +81,21 @@ pub(crate) fn replace(json_bytes: usize, indexed_values: usize) -> f64 {
 
 pub(crate) fn page(cost: &Cost, returned: usize, bytes_returned: usize) -> f64 {
     let megabytes = bytes_returned as f64 / f64::from(1 << 20);
-    let read = PAGE_PER_LOADED * cost.items as f64 + PAGE_PER_INDEX_ROW * cost.index_rows as f64;
-    let partitions = PAGE_PER_PARTITION * cost.partitions.max(1) as f64;
+    let read = loaded(cost.items) + PAGE_PER_INDEX_ROW * cost.index_rows as f64;
+    let partitions = partitions(cost.partitions);
     let calls = PAGE_PER_CALL * cost.calls as f64;
     let returned = PAGE_PER_RETURNED * returned as f64 + PAGE_PER_MB * megabytes;
     rounded(partitions + read + calls + cost.follow.charge + returned)
+}
+
+/// Items that a page reads.
+pub(crate) fn loaded(items: u64) -> f64 {
+    PAGE_PER_LOADED * items as f64
+}
+
+/// Partitions that a page asks.
+pub(crate) fn partitions(count: usize) -> f64 {
+    PAGE_PER_PARTITION * count.max(1) as f64
 }
 
 fn kilobytes(bytes: usize) -> f64 {

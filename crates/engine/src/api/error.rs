@@ -58,6 +58,9 @@ pub enum EngineError {
         "the journal would have {bytes} bytes, and 1 GB is the most: \"journal\": false does without it, and without undo"
     )]
     JournalTooLarge { bytes: u64 },
+    /// one what-if of a database at a time
+    #[error("a what-if of the database {database:?} is running")]
+    WhatIfRunning { database: String },
     /// a job that cannot be paused, resumed, cancelled or undone
     #[error("the job {id:?} cannot be {control}: {why}")]
     JobRefuses { id: String, control: &'static str, why: &'static str },

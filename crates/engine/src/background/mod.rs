@@ -20,6 +20,7 @@ pub(crate) mod split; // one partition becomes two
 mod sweep; // removing expired items, old versions
 pub(crate) mod vector_indexes; // building vector indexes, and what has changed since
 pub(crate) mod views; // containers maintained from others
+mod what_ifs; // changes tried on copies
 mod worker; // a thread that goes on after errors and panics
 
 pub(crate) use builds::Builds;
@@ -35,5 +36,6 @@ pub(crate) use recording::Recording;
 pub(crate) use repairs::Repairs;
 pub(crate) use sweep::Sweep;
 pub(crate) use vector_indexes::{VectorBuilds, VectorIndexes};
+pub(crate) use what_ifs::WhatIfs;
 pub(crate) use worker::{Interrupted, Next, Turn, Work, Worker};
 pub use worker::{WorkerState, WorkerStatus};

@@ -45,6 +45,26 @@ impl Catalog {
         body: &Value,
         throughput: Option<Throughput>,
     ) -> Result<Arc<Container>, EngineError> {
+        self.create_container_in(database, body, throughput, None)
+    }
+
+    /// A container with these partitions, for a copy of another one. It has no throughput of its own.
+    pub(crate) fn create_container_with(
+        &self,
+        database: &str,
+        body: &Value,
+        ranges: Vec<EpkRange>,
+    ) -> Result<Arc<Container>, EngineError> {
+        self.create_container_in(database, body, None, Some(ranges))
+    }
+
+    fn create_container_in(
+        &self,
+        database: &str,
+        body: &Value,
+        throughput: Option<Throughput>,
+        ranges: Option<Vec<EpkRange>>,
+    ) -> Result<Arc<Container>, EngineError> {
         self.owner_database(database)?;
         let mut definition = define(body)?;
         let mut change = self.change()?;
@@ -57,10 +77,10 @@ impl Catalog {
         self.find_source(&database, &mut definition)?;
         check_encryption_keys(&database, &definition)?;
         let is_shared = change.state.offer_of(Owner::of_database(database.number())).is_some();
-        let throughput = throughput.or((!is_shared).then_some(DEFAULT_THROUGHPUT));
+        let throughput = throughput.or((!is_shared && ranges.is_none()).then_some(DEFAULT_THROUGHPUT));
         let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
         let rid = ResourceId::Container { database: database.number(), container: number };
-        let layout = self.layout(&definition, throughput);
+        let layout = ranges.map_or_else(|| self.layout(&definition, throughput), layout_of);
         let epochs = IndexEpochs::new();
         let rules = write_rules(&self.shared, &definition, &epochs)?;
         let commit_queue = self.commit_queues.of(database.number());
@@ -117,9 +137,7 @@ impl Catalog {
     ) -> Vec<PartitionLayout> {
         let asked = throughput.map_or(0, |throughput| throughput.partitions());
         let count = asked.max(self.shared.options.partitions).max(1);
-        let ranges = EpkRange::split_evenly(&definition.partition_key, count as usize);
-        let layout = |(id, range)| PartitionLayout { id, range, parents: Vec::new() };
-        (0..).zip(ranges).map(layout).collect()
+        layout_of(EpkRange::split_evenly(&definition.partition_key, count as usize))
     }
 
     /// Whether a container could be made now.
@@ -402,6 +420,12 @@ impl Change<'_> {
         }
         Ok(())
     }
+}
+
+/// New partitions of these ranges.
+fn layout_of(ranges: Vec<EpkRange>) -> Vec<PartitionLayout> {
+    let layout = |(id, range)| PartitionLayout { id, range, parents: Vec::new() };
+    (0..).zip(ranges).map(layout).collect()
 }
 
 /// Rows of the commit by which all versions are kept: where they begin is not known before every write that was under way

@@ -11,9 +11,26 @@ use super::{Catalog, EngineError, already_exists, body, check_precondition, not_
 use crate::api::{Precondition, Resource};
 
 const DATABASE_NUMBER_MAX: u64 = u32::MAX as u64;
+/// Databases that the engine makes for itself are called so; clients can read and delete them.
+pub(crate) const OWN_DATABASES: &str = "_quire-";
 
 impl Catalog {
     pub fn create_database(
+        &self,
+        body: &Value,
+        throughput: Option<Throughput>,
+    ) -> Result<Arc<Resource>, EngineError> {
+        let (id, _) = body::named(body)?;
+        if id.starts_with(OWN_DATABASES) {
+            let message =
+                format!("Names of databases that begin with '{OWN_DATABASES}' are the server's own.");
+            return Err(body::invalid(message));
+        }
+        self.create_own_database(body, throughput)
+    }
+
+    /// The same for a database of any name.
+    pub(crate) fn create_own_database(
         &self,
         body: &Value,
         throughput: Option<Throughput>,

@@ -12,7 +12,7 @@ mod change; // one change: rows and next state, committed and published
 mod client_encryption_keys;
 mod container; // an open container: definition and partitions
 pub(crate) mod containers;
-mod databases;
+pub(crate) mod databases;
 mod dropped; // names of what was dropped
 pub(crate) mod keys; // the catalog's keys
 mod load; // from rows to the state in memory

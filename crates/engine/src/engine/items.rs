@@ -17,16 +17,8 @@ impl Engine {
             let write = write.clone();
             if is_scripted {
                 scripts::write_item(&self.shared, container, write)
-            } else if container.partitions.is_modelled() {
-                maintain::write::write_item(&self.shared, container, write)
             } else {
-                let answer = items::write::write_item(&self.shared, container, write.clone());
-                match answer.result {
-                    Err(EngineError::UnderModel) => {
-                        maintain::write::write_item(&self.shared, container, write)
-                    }
-                    result => Answer { result, ..answer },
-                }
+                maintain::write::write_any(&self.shared, container, write)
             }
         })
     }

@@ -14,9 +14,11 @@ mod recording; // what is recorded of requests
 mod refactorings; // items in another form
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database
+mod what_if; // changes that are tried on a copy
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use quire_storage::Storage;
 
 use crate::api::{EngineError, Options};
@@ -29,7 +31,7 @@ use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
     Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, ProfileJobs, Recording,
-    Repairs, Sweep, VectorBuilds, VectorIndexes, Worker, WorkerStatus,
+    Repairs, Sweep, VectorBuilds, VectorIndexes, WhatIfs, Worker, WorkerStatus,
 };
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
@@ -61,6 +63,8 @@ pub struct Engine {
     demo: Arc<DemoJobs>,
     following: Worker<Following>,
     rekeys: Arc<Rekeys>,
+    /// Held while one is started: there is one at a time for each database.
+    starting_what_if: Mutex<()>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -119,6 +123,7 @@ impl Engine {
             Arc::new(DryRunJobs::new(&shared, &catalog)),
             Arc::new(ApplyJobs::new(&applies)),
             Arc::<DemoJobs>::clone(&demo),
+            Arc::new(WhatIfs::new(&shared, &catalog, &profiles, &refactorings)),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
         let following = Following::start(&refactorings, &rekeys)?;
@@ -146,6 +151,7 @@ impl Engine {
             demo,
             following,
             rekeys,
+            starting_what_if: Mutex::default(),
             watched,
         })
     }

@@ -36,10 +36,7 @@ impl Engine {
 
     /// Starts one: the job that expands it.
     pub fn start_refactoring(&self, database: &str, body: Value) -> Result<JobStatus, EngineError> {
-        let (order, container) = self.refactoring_order(database, &body)?;
-        let (owner, _) = self.database_owner(database)?;
-        let own = self.refactorings.start(owner.number, &container, (&order, body))?;
-        self.refactoring_job(&own)
+        self.refactoring_job(&self.refactorings.start_named(database, body)?)
     }
 
     /// The same checks, and what it would do.
@@ -89,9 +86,7 @@ impl Engine {
         database: &str,
         body: &Value,
     ) -> Result<(RefactoringOrder, Arc<Container>), EngineError> {
-        self.database_owner(database)?;
-        let order = RefactoringOrder::parse(body)?;
-        let container = self.catalog.container(database, &order.container)?;
+        let (_, order, container) = self.refactorings.order(database, body)?;
         Ok((order, container))
     }
 

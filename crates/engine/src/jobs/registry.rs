@@ -256,6 +256,21 @@ impl Jobs {
         self.registry.lock().jobs.get(&id).map(|entry| entry.checkpoint.position.clone())
     }
 
+    /// The unfinished jobs that work on a database or its containers.
+    pub fn unfinished_of(&self, database: u32) -> Vec<JobId> {
+        let registry = self.registry.lock();
+        let is_own = |entry: &Entry| entry.body.database.as_ref().is_some_and(|own| own.number == database);
+        registry.jobs.iter().filter(|(_, entry)| is_own(entry)).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a job of the kind works on the database.
+    pub fn has_unfinished_of(&self, kind: &str, database: u32) -> bool {
+        let registry = self.registry.lock();
+        registry.jobs.values().any(|entry| {
+            entry.body.kind == kind && entry.body.database.as_ref().is_some_and(|own| own.number == database)
+        })
+    }
+
     pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, Hold)> {
         let registry = self.registry.lock();
         registry.jobs.get(&id).map(|entry| (Arc::clone(&entry.body), entry.hold.clone()))

@@ -10,6 +10,7 @@ use super::locks::{lock_named_target, needs_target};
 use super::{After, Before, Ground, Unit, siblings};
 use crate::api::{Answer, EngineError, ItemWritten, WriteItem, charge};
 use crate::catalog::Container;
+use crate::items;
 use crate::items::body::Body;
 use crate::items::logical_partition::{LogicalPartition, Stored};
 use crate::items::write::{Looked, Planned, Request, missing_or, named};
@@ -27,6 +28,18 @@ use crate::sync::sleep;
 const TRIES: u32 = 24;
 /// Then the referrers of a target are left to a job.
 const CONTENDED_TRIES: u32 = 3;
+
+/// A write without triggers, by the model of its database where that names the container.
+pub(crate) fn write_any(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
+    if container.partitions.is_modelled() {
+        return write_item(shared, container, write);
+    }
+    let answer = items::write::write_item(shared, container, write.clone());
+    match answer.result {
+        Err(EngineError::UnderModel) => write_item(shared, container, write),
+        result => Answer { result, ..answer },
+    }
+}
 
 pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
     let mut partition = None;

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use quire_model::Model;
-use quire_profile::{ContainerProfile, DatabaseProfile, ItemExample, ItemReader, Workload, forget_record};
+use quire_profile::{
+    ContainerProfile, DatabaseProfile, ItemExample, ItemReader, ItemSequence, Workload, forget_record,
+};
 use quire_resource::ContainerDefinition;
 use quire_value::{Item, Node, Object, Value, iso_date};
 
@@ -73,6 +75,11 @@ impl Profiles {
             all.remove(&oldest);
         }
         all.insert(database, own);
+    }
+
+    /// The references that the last profile of a database has found.
+    pub fn references(&self, database: u32) -> Vec<ItemSequence> {
+        self.built.lock().get(&database).map_or_else(Vec::new, |built| built.sequences.clone())
     }
 
     /// Keeps a profile, and stores those of the named containers (`None`: of all).

@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use quire_profile::{ActionSource, Operation, Record, RecordedQuery, Workload};
+use quire_resource::PartitionKey;
 use quire_sql::Parameters;
 use quire_storage::Storage;
 
@@ -128,6 +129,11 @@ impl Recorder {
 
     pub fn hash_text(&self, text: &[u8]) -> u64 {
         self.hash.of(text)
+    }
+
+    /// As records name a partition key.
+    pub fn hash_key(&self, key: &PartitionKey) -> u64 {
+        self.hash.of(key)
     }
 
     /// The shape of a query, by number.

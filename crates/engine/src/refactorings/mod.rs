@@ -91,6 +91,25 @@ impl Refactorings {
         structure::resolved(&self.shared, container, RefactoringOrder::parse(body)?)
     }
 
+    /// What a body asks for, in a database by its name: the number of that, and the container.
+    pub fn order(
+        &self,
+        database: &str,
+        body: &Value,
+    ) -> Result<(u32, RefactoringOrder, Arc<Container>), EngineError> {
+        let not_found = || EngineError::ResourceNotFound { kind: "database", id: database.to_owned() };
+        let number = self.catalog.state().databases.find(database).ok_or_else(not_found)?.number();
+        let order = RefactoringOrder::parse(body)?;
+        let container = self.catalog.container(database, &order.container)?;
+        Ok((number, order, container))
+    }
+
+    /// Starts what a body asks for.
+    pub fn start_named(&self, database: &str, body: Value) -> Result<Refactoring, EngineError> {
+        let (number, order, container) = self.order(database, &body)?;
+        self.start(number, &container, (&order, body))
+    }
+
     /// Stores a refactoring, and starts the job that expands it.
     pub fn start(
         &self,

@@ -13,7 +13,9 @@ mod encode; // the byte form
 mod growth; // lengths of arrays over versions
 mod hour; // totals of one hour
 mod minutes; // charges of keys, minute by minute
+mod placeholders; // from a shape back to a query
 mod record; // what is recorded
+mod rewrite; // queries with other paths
 mod sequence; // one read follows another
 mod shape; // query shapes
 mod summary; // totals of a container, for the profile
@@ -31,7 +33,9 @@ use self::record::RETURNED_ITEMS_MAX;
 
 pub use self::change_sets::ChangeSets;
 pub use self::encode::CorruptWorkload;
+pub use self::placeholders::{ParameterQuery, Placeholder, Role, any_value, parameter_query};
 pub use self::record::{ActionSource, ArrayLength, Change, Operation, Record, RecordedQuery};
+pub use self::rewrite::{Replacement, rewritten};
 pub use self::sequence::{ItemReader, ItemSequence};
 pub use self::shape::{Projection, QueryShape, SHAPE_TEXT_BYTES_MAX, Scope, shape_of};
 pub use self::summary::{

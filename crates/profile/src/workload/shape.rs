@@ -206,7 +206,12 @@ fn is_hidden(expr: &Expr) -> bool {
 }
 
 /// From a name in scope to the path that it stands for.
-type Aliases = BTreeMap<String, String>;
+pub(super) type Aliases = BTreeMap<String, String>;
+
+/// The names that a query has in its expressions.
+pub(super) fn aliases_of(query: &Query, outer: &Aliases) -> Aliases {
+    Found::default().sources(query, outer)
+}
 
 #[derive(Default)]
 struct Found {
@@ -466,7 +471,7 @@ fn is_scalar_function(name: &str) -> bool {
 }
 
 /// The path that an expression is, if it is one.
-fn path_of(expr: &Expr, aliases: &Aliases) -> Option<String> {
+pub(super) fn path_of(expr: &Expr, aliases: &Aliases) -> Option<String> {
     match &*expr.kind {
         ExprKind::Identifier(name) => aliases.get(name).cloned(),
         ExprKind::Path { base, steps } => add_steps(path_of(base, aliases)?, steps),

@@ -94,10 +94,6 @@ fn finish(body: &Value) -> Result<String, HandlerError> {
     }
 }
 
-pub(crate) fn not_supported(feature: &str) -> AdminResult {
-    Err(EngineError::NotSupported { feature: feature.to_owned() }.into())
-}
-
 /// No body is the same as an empty one.
 fn body(call: &AdminCall<'_>) -> Result<Value, HandlerError> {
     if call.body(BODY_BYTES_MAX)?.is_empty() {

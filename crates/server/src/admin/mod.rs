@@ -33,6 +33,7 @@ pub(crate) mod profile;
 pub(crate) mod refactorings;
 pub(crate) mod transaction;
 pub(crate) mod views;
+pub(crate) mod what_if;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -165,6 +165,7 @@ impl From<&EngineError> for Failure {
             ModelInUse { .. } => coded(409, "ModelInUse", error.to_string()),
             RefactoringInvalid(error) => refactoring_invalid(error),
             RefactoringRunning { .. } => coded(409, "RefactoringRunning", format!("{error}.")),
+            WhatIfRunning { .. } => coded(409, "WhatIfRunning", format!("{error}.")),
             RefactoringRefuses { .. } => coded(409, "RefactoringState", format!("{error}.")),
             JournalTooLarge { .. } => coded(409, "JournalTooLarge", format!("{error}.")),
             JobRefuses { .. } => coded(409, "JobNotCancellable", error.to_string()),
@@ -625,6 +626,7 @@ mod tests {
                 }])),
                 EngineError::ModelInUse { container: text("c") },
                 EngineError::RefactoringRunning { container: text("c") },
+                EngineError::WhatIfRunning { database: text("d") },
                 EngineError::RefactoringRefuses {
                     id: text("r-1"),
                     verb: "undone",
@@ -755,6 +757,8 @@ mod tests {
                     409 {"code":"ModelInUse","message":"the container \"c\" is part of the model of its database\r\nActivityId: ID, AGENT"}
                 RefactoringRunning { container: "c" }
                     409 {"code":"RefactoringRunning","message":"the container \"c\" is being refactored: finish or undo that first.\r\nActivityId: ID, AGENT"}
+                WhatIfRunning { database: "d" }
+                    409 {"code":"WhatIfRunning","message":"a what-if of the database \"d\" is running.\r\nActivityId: ID, AGENT"}
                 RefactoringRefuses { id: "r-1", verb: "undone", why: "it is undone" }
                     409 {"code":"RefactoringState","message":"the refactoring \"r-1\" cannot be undone: it is undone.\r\nActivityId: ID, AGENT"}
                 JournalTooLarge { bytes: 2000000000 }

@@ -34,4 +34,5 @@ mod throttle;
 mod transactions;
 mod users;
 mod views;
+mod what_if;
 mod workload;

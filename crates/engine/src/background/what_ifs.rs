@@ -1,0 +1,141 @@
+//! Jobs of kind `what-if`: see `what_if`.
+//!
+//! What a run has is in memory and in its scratch databases. After a restart it begins anew, by removing those that are there.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quire_value::Value;
+
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Catalog;
+use crate::jobs::{Claim, JobId, JobKind, Step};
+use crate::profiles::Profiles;
+use crate::refactorings::Refactorings;
+use crate::runtime::Shared;
+use crate::what_if::{RunProgress, Scratch, Surroundings, WHAT_IF, WhatIfOrder, WhatIfRun, is_lasting};
+
+/// Between two looks at jobs that others do.
+const WAIT: Duration = Duration::from_millis(10);
+/// Between two commits of how far a run is.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) struct WhatIfs {
+    shared: Weak<Shared>,
+    catalog: Weak<Catalog>,
+    profiles: Weak<Profiles>,
+    refactorings: Weak<Refactorings>,
+    under_way: Mutex<HashMap<JobId, UnderWay>>,
+}
+
+struct UnderWay {
+    run: WhatIfRun,
+    shown: Instant,
+}
+
+impl WhatIfs {
+    pub fn new(
+        shared: &Arc<Shared>,
+        catalog: &Arc<Catalog>,
+        profiles: &Arc<Profiles>,
+        refactorings: &Arc<Refactorings>,
+    ) -> WhatIfs {
+        WhatIfs {
+            shared: Arc::downgrade(shared),
+            catalog: Arc::downgrade(catalog),
+            profiles: Arc::downgrade(profiles),
+            refactorings: Arc::downgrade(refactorings),
+            under_way: Mutex::default(),
+        }
+    }
+
+    fn surroundings(&self) -> Result<Surroundings, EngineError> {
+        let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
+        Ok(Surroundings {
+            shared: self.shared.upgrade().ok_or_else(closed)?,
+            catalog: self.catalog.upgrade().ok_or_else(closed)?,
+            profiles: self.profiles.upgrade().ok_or_else(closed)?,
+            refactorings: self.refactorings.upgrade().ok_or_else(closed)?,
+        })
+    }
+
+    fn begin(&self, claim: &Claim<'_>, around: &Surroundings) -> Result<UnderWay, EngineError> {
+        let order = WhatIfOrder::decode(&claim.body.payload)?;
+        let database = claim.body.database.as_ref().ok_or_else(|| corrupt("a job without a database"))?;
+        let scratch = Scratch::of(claim.id);
+        scratch.remove(&around.catalog)?;
+        let run = WhatIfRun::start(around, database.number, order, scratch)?;
+        Ok(UnderWay { run, shown: Instant::now() })
+    }
+
+    fn run(&self, claim: &mut Claim<'_>, around: &Surroundings) -> Result<Step, EngineError> {
+        let under_way = self.under_way.lock().remove(&claim.id);
+        let mut under_way = match under_way {
+            Some(under_way) => under_way,
+            None => self.begin(claim, around)?,
+        };
+        let step = match under_way.run.step(around)? {
+            RunProgress::Done(result) => return self.end(claim, around, result),
+            RunProgress::Wait => Step::Rest(WAIT),
+            RunProgress::More(done, total) => {
+                if under_way.shown.elapsed() >= SHOWN_EVERY {
+                    claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
+                    under_way.shown = Instant::now();
+                }
+                Step::More
+            }
+        };
+        self.under_way.lock().insert(claim.id, under_way);
+        Ok(step)
+    }
+
+    fn end(&self, claim: &mut Claim<'_>, around: &Surroundings, result: Value) -> Result<Step, EngineError> {
+        if !WhatIfOrder::decode(&claim.body.payload)?.limits.keep {
+            Scratch::of(claim.id).remove(&around.catalog)?;
+        }
+        let count = |member: &str| result.get(member).and_then(Value::as_u64).unwrap_or(0);
+        claim.complete(count("replayed"));
+        Ok(Step::Done(result))
+    }
+}
+
+impl JobKind for WhatIfs {
+    fn name(&self) -> &'static str {
+        WHAT_IF
+    }
+
+    fn unit(&self) -> &'static str {
+        "operations"
+    }
+
+    /// Its databases would stay for as long.
+    fn can_pause(&self) -> bool {
+        false
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        let around = self.surroundings()?;
+        let run = self.run(claim, &around);
+        let Err(error) = run else { return run };
+        self.release(claim.id);
+        if !is_lasting(&error) {
+            return Err(error);
+        }
+        Scratch::of(claim.id).remove(&around.catalog)?;
+        match error {
+            EngineError::ResourceNotFound { kind: "database", .. } => Ok(Step::Cancelled),
+            error => Ok(Step::Failed { error: error.to_string(), result: Value::Null }),
+        }
+    }
+
+    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+        self.release(claim.id);
+        Scratch::of(claim.id).remove(&self.surroundings()?.catalog)
+    }
+
+    fn release(&self, job: JobId) {
+        self.under_way.lock().remove(&job);
+    }
+}
