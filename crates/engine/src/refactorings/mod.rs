@@ -22,7 +22,7 @@ use quire_value::{Object, Value};
 
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
-use crate::jobs::{JobControl, JobId, NewJob};
+use crate::jobs::{JobControl, JobId, JobState, NewJob};
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 
@@ -386,6 +386,18 @@ impl Refactorings {
         }
     }
 
+    /// A job that was about to wait for a decision when it was undone waits for nothing.
+    fn end_blocked(&self, own: &Refactoring) -> Result<(), EngineError> {
+        let earlier = own.jobs.iter().rev().skip(1).filter_map(|job| job.parse::<JobId>().ok());
+        for job in earlier {
+            let status = self.shared.jobs.status(job)?;
+            if status.is_some_and(|status| status.state == JobState::Blocked) {
+                self.shared.jobs.control(job, JobControl::Resume)?;
+            }
+        }
+        Ok(())
+    }
+
     /// It waits for a client, who resumes its job or undoes it.
     fn block(&self, mut own: Refactoring, error: String) -> Result<JobProgress, EngineError> {
         own.state = State::Blocked;
@@ -409,6 +421,9 @@ impl Refactorings {
     }
 
     fn end_state(&self, own: &mut Refactoring, container: &Container) -> Result<(), EngineError> {
+        if own.state == State::Undoing {
+            self.end_blocked(own)?;
+        }
         own.state = match own.state {
             State::Expanding if own.order()?.finishes_itself => State::Finishing,
             State::Expanding | State::Expanded => State::Expanded,
