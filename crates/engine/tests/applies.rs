@@ -58,7 +58,7 @@ fn finding(id: &str, kind: &str, method: &str, body: &str, more: &str) -> String
 fn book(number: usize, is_right: bool) -> String {
     let author = |place: usize| {
         let author = (number * 7 + place * 3) % AUTHORS;
-        let age = if is_right || (number + place) % 3 != 0 { "Author" } else { "Old name" };
+        let age = if is_right || !(number + place).is_multiple_of(3) { "Author" } else { "Old name" };
         format!(r#"{{"id":"a{author}","name":"{age} {author}"}}"#)
     };
     format!(r#"{{"id":"b{number}","title":"Title {number}","authors":[{},{}]}}"#, author(0), author(1))
@@ -66,7 +66,8 @@ fn book(number: usize, is_right: bool) -> String {
 
 fn author(number: usize, is_right: bool) -> String {
     let refers = |book: usize| [0, 1].iter().any(|place| (book * 7 + place * 3) % AUTHORS == number);
-    let count = (0..BOOKS).filter(|book| refers(*book)).count() + usize::from(!is_right && number % 4 == 0);
+    let count =
+        (0..BOOKS).filter(|book| refers(*book)).count() + usize::from(!is_right && number.is_multiple_of(4));
     format!(r#"{{"id":"a{number}","name":"Author {number}","countOfBooks":{count}}}"#)
 }
 

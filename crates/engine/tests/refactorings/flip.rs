@@ -244,7 +244,7 @@ fn writers_of_both_forms_lose_nothing() {
     let mut expected = flipped(&owners, 400, true);
     expected.retain(|(container, id), _| {
         let number: usize = id[1..].parse().unwrap();
-        container == "publishers" || number < 50 || number >= 100
+        container == "publishers" || !(50..100).contains(&number)
     });
     assert_same(&stored(&engine), &expected, "expanded");
     check_model(&engine);
