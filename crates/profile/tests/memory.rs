@@ -1,4 +1,5 @@
 //! Memory of a scan stays within its bound: a process of its own in which one test runs, so that nothing else is counted.
+//! `QUIRE_PROFILE_ITEMS` asks for more items.
 #![cfg(target_os = "linux")]
 
 use quire_profile::{ContainerProfile, ContainerScan, ItemInput, Relations, Scan, Survey, Workload};
@@ -23,19 +24,9 @@ fn scans_of_everything_different() {
     let json = profile.to_json("d", &|_| String::new(), &|_| None);
     let paths = json.get("paths").and_then(Value::as_array).expect("paths");
     assert!((NAMES_MAX..=NAMES_MAX + 10).contains(&paths.len()), "{} paths", paths.len());
-    scanned(&definition, "60,000 items, all different", 60_000, different_items);
-    scanned(&definition, "1,500 paths with different values", 400, different_values);
-}
-
-/// As many items as wanted: `cargo test -p quire-profile --test memory -- --ignored --nocapture`.
-#[test]
-#[ignore = "takes minutes"]
-fn scans_of_five_million_items() {
-    let json = r#"{"id":"c","partitionKey":{"paths":["/key"],"kind":"Hash","version":2}}"#;
-    let json = text::parse(json.as_bytes(), Limits::default()).expect("JSON");
-    let definition = ContainerDefinition::create(&json).expect("a definition");
-    let items = std::env::var("ITEMS").map_or(5_000_000, |items| items.parse().expect("a number"));
+    let items = std::env::var("QUIRE_PROFILE_ITEMS").map_or(60_000, |items| items.parse().expect("a number"));
     scanned(&definition, &format!("{items} items, all different"), items, different_items);
+    scanned(&definition, "1,500 paths with different values", 400, different_values);
 }
 
 fn scanned(definition: &ContainerDefinition, what: &str, items: u64, text: fn(u64) -> String) -> Scan {
