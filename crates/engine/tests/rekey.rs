@@ -75,7 +75,12 @@ fn put(engine: &Engine, body: &str) {
 }
 
 fn delete(engine: &Engine, id: &str, key: &str) {
-    write(engine, &named(engine, "c"), WriteKind::Delete { id: id.to_owned() }, Some(key), "").unwrap();
+    delete_in(engine, "c", id, key);
+}
+
+fn delete_in(engine: &Engine, container: &str, id: &str, key: &str) {
+    let delete = WriteKind::Delete { id: id.to_owned() };
+    write(engine, &named(engine, container), delete, Some(key), "").unwrap();
 }
 
 /// All items without what the server adds, sorted.
@@ -721,7 +726,8 @@ fn a_model_goes_along() {
     let model = |key: &str| {
         json(&format!(
             r#"{{"version":1,"links":[{{"name":"boss","from":{{"container":"o","path":"/boss"}},
-                "to":{{"container":"c","partitionKey":[{{"path":"/{key}"}}]}},"integrity":"enforced"}}],
+                "to":{{"container":"c","partitionKey":[{{"path":"/{key}"}}]}},"integrity":"enforced"}},
+                {{"name":"likes","from":{{"container":"c","path":"/likes"}},"to":{{"container":"o"}},"onDelete":"remove"}}],
                 "rollups":[{{"name":"staff","link":"boss","op":"count","into":"/staff"}}]}}"#
         ))
     };
@@ -737,6 +743,9 @@ fn a_model_goes_along() {
         let body = format!(r#"{{"id":"{id}","boss":"i{boss}","a":"a{}","b":"b{}"}}"#, boss % 11, boss % 7);
         write(&engine, &named(&engine, "o"), WriteKind::Upsert, None, &body)
     };
+    write(&engine, &named(&engine, "o"), WriteKind::Upsert, None, r#"{"id":"liked"}"#).unwrap();
+    put(&engine, r#"{"id":"i40","a":"a7","b":"b5","likes":"liked"}"#);
+    let likes = || stored(&engine, "c").iter().any(|own| own.contains(r#""likes":"liked""#));
     employ("e1", 3).unwrap();
     employ("e2", 3).unwrap();
     assert_eq!(staff("c", 3), Some(2));
@@ -759,6 +768,10 @@ fn a_model_goes_along() {
     employ("e4", 3).unwrap();
     assert_eq!(staff("c", 3), Some(4));
     assert!(matches!(employ("e5", 999), Err(EngineError::RefusedByModel(_))));
+    // A link that is the same under both keys knows its referrers by the container that they are in.
+    assert!(likes(), "the reference was copied");
+    delete_in(&engine, "o", "liked", r#"["liked"]"#);
+    assert!(!likes(), "the reference goes with its target");
     undo(&engine);
     wait_until_idle(&engine);
     assert_eq!((staff("c", 3), key_of(&engine, "c")), (Some(4), r#"["/a"]"#.to_owned()));
