@@ -71,6 +71,30 @@ fn stored(engine: &Engine, containers: &[Arc<Container>]) -> Vec<(String, Json)>
     found
 }
 
+/// The targets of one item are more than is held of them: those that are not are read again.
+#[test]
+fn an_item_may_refer_to_many_large_items() {
+    let storage = MemoryStorage::new();
+    let engine = open(&storage);
+    database(&engine, "d");
+    let [authors, books] = ["authors", "books"].map(|id| container(&engine, id, &["/id"], ""));
+    let text = "x".repeat(1_900_000);
+    for author in 0..12 {
+        let author = format!(r#"{{"id":"a{author}","name":"n","text":"{text}"}}"#);
+        write(&engine, &authors, WriteKind::Upsert, &author).unwrap();
+    }
+    // The names of the first and the last are not those of their authors.
+    let name = |author| if author % 11 == 0 { "other" } else { "n" };
+    let reference = |author| format!(r#"{{"id":"a{author}","name":"{}"}}"#, name(author));
+    let references = (0..12).map(reference).collect::<Vec<_>>().join(",");
+    write(&engine, &books, WriteKind::Upsert, &format!(r#"{{"id":"b","authors":[{references}]}}"#)).unwrap();
+    let model = r#"{"version":1,"links":[
+        {"name":"l","from":{"container":"books","path":"/authors/*/id"},"to":{"container":"authors"}}],
+        "copies":[{"name":"c","link":"l","fields":{"name":"t.name"}}]}"#;
+    let found = counts(&check(&engine, of_model(model)).unwrap());
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [(("c".to_owned(), "drift".to_owned()), 2)]);
+}
+
 /// Items as they come, none of them maintained: what is wrong with them is counted to the last path.
 #[test]
 fn counts_are_those_of_a_recomputation() {

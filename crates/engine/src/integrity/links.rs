@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quire_model::{Reference, TargetKey};
+use quire_model::{CopyRules, Reference, TargetKey};
 use quire_value::Value;
 
 use super::findings::{Compared, FindingKind, compare, item_example, owned_example};
@@ -30,11 +30,17 @@ impl LinkState {
     }
 }
 
+/// Rows of the targets of one referrer that are held: it may refer to many large items.
+const HELD_BYTES_MAX: usize = 16 << 20;
+
 /// The item that a reference names.
 struct Found {
-    bytes: Vec<u8>,
+    /// Its row, where it is needed and held.
+    row: Option<Vec<u8>>,
     is_gone: bool,
 }
+
+type Targets<'a> = HashMap<&'a TargetKey, (TargetHash, Option<Found>)>;
 
 /// An item of a target container that is found by a key of its own: no two visible ones may have the same.
 pub(super) fn look_at_key(
@@ -113,12 +119,17 @@ fn look_at_references(
     references: &[Reference],
     visited: &Visited<'_>,
 ) -> Result<(), EngineError> {
-    let mut targets: HashMap<&TargetKey, (TargetHash, Option<Found>)> = HashMap::new();
+    let (mut targets, mut held_bytes) = (Targets::new(), 0);
+    let is_copied = !view.subject.copies_of(link).is_empty();
     for reference in references {
         if !targets.contains_key(&reference.target) {
             let hash = TargetHash::of(&reference.target);
             *state.link.fan_out.entry(hash).or_default() += 1;
-            targets.insert(&reference.target, (hash, find(view, state, link, &reference.target, hash)?));
+            let found = find(view, state, link, &reference.target, hash)?.map(|(row, is_gone)| {
+                held_bytes += row.len();
+                Found { row: (is_copied && held_bytes <= HELD_BYTES_MAX).then_some(row), is_gone }
+            });
+            targets.insert(&reference.target, (hash, found));
         }
     }
     count_references(view, state, link, references, visited, &targets)?;
@@ -131,7 +142,7 @@ fn count_references(
     link: usize,
     references: &[Reference],
     visited: &Visited<'_>,
-    targets: &HashMap<&TargetKey, (TargetHash, Option<Found>)>,
+    targets: &Targets<'_>,
 ) -> Result<(), EngineError> {
     let rules = &view.subject.rules.links[link];
     let name = &rules.link.name;
@@ -158,7 +169,7 @@ fn count_references(
     Ok(())
 }
 
-fn is_dangling(targets: &HashMap<&TargetKey, (TargetHash, Option<Found>)>, target: &TargetKey) -> bool {
+fn is_dangling(targets: &Targets<'_>, target: &TargetKey) -> bool {
     targets[target].1.as_ref().is_none_or(|found| found.is_gone)
 }
 
@@ -168,7 +179,7 @@ fn look_at_copies(
     link: usize,
     references: &[Reference],
     visited: &Visited<'_>,
-    targets: &HashMap<&TargetKey, (TargetHash, Option<Found>)>,
+    targets: &Targets<'_>,
 ) -> Result<(), EngineError> {
     let (subject, rules) = (&view.subject, &view.subject.rules);
     let copies = subject.copies_of(link);
@@ -176,34 +187,27 @@ fn look_at_copies(
         return Ok(());
     }
     let item = visited.row.node()?.to_value();
-    let mut rows: HashMap<&TargetKey, Row<'_>> = HashMap::new();
-    for (target, (_, found)) in targets {
-        if let Some(found) = found.as_ref().filter(|found| !found.is_gone) {
-            rows.insert(target, Row::trusted(&found.bytes)?);
-        }
-    }
     for copy in copies.into_iter().map(|own| &rules.copies[own]) {
         let name = &copy.copy.name;
-        let target = |reference: &Reference| rows.get(&reference.target).and_then(|row| row.node().ok());
         let mut is_wrong = false;
         let mut is_blocked = false;
-        for owned in rules.copied(copy, references, &target) {
-            let beside = references.iter().find(|reference| reference.positions == owned.positions);
-            let is_pending = subject.is_building(name)
-                || beside.is_some_and(|reference| {
-                    let (hash, found) = &targets[&reference.target];
-                    view.is_pending(link, *hash) || found.as_ref().is_some_and(|found| found.is_gone)
-                });
-            let kind = match compare(&owned, &item) {
-                Compared::Right => continue,
-                Compared::Wrong => FindingKind::Drift,
-                Compared::Blocked if is_blocked => continue,
-                Compared::Blocked => FindingKind::Blocked,
-            };
-            is_wrong |= kind == FindingKind::Drift;
-            is_blocked |= kind == FindingKind::Blocked;
-            let example = || owned_example(visited.container, &visited.row, &owned, &item);
-            state.report.add(name, kind, is_pending, example)?;
+        for reference in references {
+            let (hash, found) = &targets[&reference.target];
+            let is_gone = found.as_ref().is_some_and(|found| found.is_gone);
+            let is_pending = subject.is_building(name) || is_gone || view.is_pending(link, *hash);
+            let values = copied_values(view, state, copy, &reference.target, targets)?;
+            for owned in copy.beside(reference, values.as_deref()) {
+                let kind = match compare(&owned, &item) {
+                    Compared::Right => continue,
+                    Compared::Wrong => FindingKind::Drift,
+                    Compared::Blocked if is_blocked => continue,
+                    Compared::Blocked => FindingKind::Blocked,
+                };
+                is_wrong |= kind == FindingKind::Drift;
+                is_blocked |= kind == FindingKind::Blocked;
+                let example = || owned_example(visited.container, &visited.row, &owned, &item);
+                state.report.add(name, kind, is_pending, example)?;
+            }
         }
         if let Some(figures) = state.report.figures(name) {
             figures.items += 1;
@@ -216,22 +220,40 @@ fn look_at_copies(
     Ok(())
 }
 
-/// The item that a reference names, visible or not.
+/// What a copy has of a target that is visible. One that is not held is read again.
+fn copied_values(
+    view: &View,
+    state: &SurveyState,
+    copy: &CopyRules,
+    target: &TargetKey,
+    targets: &Targets<'_>,
+) -> Result<Option<Vec<Value>>, EngineError> {
+    let (hash, Some(found @ Found { is_gone: false, .. })) = &targets[target] else { return Ok(None) };
+    let again = match found.row {
+        Some(_) => None,
+        None => find(view, state, copy.link, target, *hash)?,
+    };
+    let Some(row) = found.row.as_ref().or(again.as_ref().map(|(row, _)| row)) else { return Ok(None) };
+    let node = Row::trusted(row)?.node()?;
+    Ok(Some(view.subject.rules.fields_of(copy, node)))
+}
+
+/// The row of the item that a reference names, visible or not, and whether it is gone.
 fn find(
     view: &View,
     state: &SurveyState,
     link: usize,
     target: &TargetKey,
     hash: TargetHash,
-) -> Result<Option<Found>, EngineError> {
+) -> Result<Option<(Vec<u8>, bool)>, EngineError> {
     let rules = &view.subject.rules.links[link];
     let container = view.subject.container(&rules.link.to.container)?;
     if rules.link.has_key_index() {
         let Some((rid, is_gone)) = state.link.keys.get(&hash).copied() else { return Ok(None) };
         let bytes = view.snapshot.get(ITEMS, &keys::item(container.number, rid))?;
-        return Ok(bytes.map(|bytes| Found { bytes, is_gone }));
+        return Ok(bytes.map(|bytes| (bytes, is_gone)));
     }
     let route = TargetRoute { link: rules, declaration: 0, container };
     let found = find_target(&*view.snapshot, route, target, view.moment(container)?)?;
-    Ok(found.map(|found| Found { bytes: found.stored.bytes, is_gone: found.is_gone }))
+    Ok(found.map(|found| (found.stored.bytes, found.is_gone)))
 }
