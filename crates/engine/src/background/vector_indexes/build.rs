@@ -34,7 +34,7 @@ impl VectorBuilds {
         VectorBuilds { indexes, under_way: Mutex::default() }
     }
 
-    /// Some slices; whether the index may lack more.
+    /// Some slices, until the index has all items or the job is held.
     fn slices(
         &self,
         claim: &Claim<'_>,
