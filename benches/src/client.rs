@@ -1,16 +1,18 @@
 //! A load generator: one blocking connection per thread.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use quire_testkit::http::Connection;
+use quire_testkit::http::{Address, Connection};
 
 pub struct Load {
     pub requests: u64,
     pub elapsed: Duration,
     pub latency_p50: Duration,
+    pub latency_p99: Duration,
 }
 
 impl Load {
@@ -24,6 +26,14 @@ pub type Next = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
 
 /// The same, shared by connections.
 pub type NextRequest = Arc<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
+
+/// When a load ends.
+#[derive(Clone, Copy)]
+pub enum Until {
+    Elapsed(Duration),
+    /// So many requests over all connections.
+    Requests(u64),
+}
 
 /// Sends what `next` makes on each of `connections` for `duration`, expecting `status`.
 pub fn run(port: u16, connections: usize, duration: Duration, status: u16, next: Next) -> Result<Load> {
@@ -39,43 +49,80 @@ pub fn run_each(
     status: u16,
     next_of: impl Fn(usize) -> NextRequest,
 ) -> Result<Load> {
+    run_until(&Address::local(port), connections, Until::Elapsed(duration), status..=status, next_of)
+}
+
+/// Until a time has passed or so many requests are answered; `statuses` are those that are no failures.
+pub fn run_until(
+    address: &Address,
+    connections: usize,
+    until: Until,
+    statuses: RangeInclusive<u16>,
+    next_of: impl Fn(usize) -> NextRequest,
+) -> Result<Load> {
     let (stop, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let requests_max = if let Until::Requests(count) = until { count } else { u64::MAX };
     let started = Instant::now();
     let threads: Vec<_> = (0..connections)
         .map(|connection| {
-            let (next, stop, number) = (next_of(connection), stop.clone(), number.clone());
-            std::thread::spawn(move || one_connection(port, status, &next, &stop, &number))
+            let client = Client {
+                address: address.clone(),
+                statuses: statuses.clone(),
+                next: next_of(connection),
+                stop: stop.clone(),
+                number: number.clone(),
+                requests_max,
+            };
+            std::thread::spawn(move || client.run())
         })
         .collect();
-    std::thread::sleep(duration);
-    stop.store(true, Ordering::Relaxed);
+    if let Until::Elapsed(duration) = until {
+        std::thread::sleep(duration);
+        stop.store(true, Ordering::Relaxed);
+    }
     let mut times = Vec::new();
     for thread in threads {
         times.extend(thread.join().expect("a client thread does not panic")?);
     }
     let elapsed = started.elapsed();
     times.sort_unstable();
-    let latency_p50 = *times.get(times.len() / 2).context("no request was answered")?;
-    Ok(Load { requests: times.len() as u64, elapsed, latency_p50 })
+    let requests = times.len() as u64;
+    let (latency_p50, latency_p99) = percentiles(&times).context("no request was answered")?;
+    Ok(Load { requests, elapsed, latency_p50, latency_p99 })
 }
 
-fn one_connection(
-    port: u16,
-    status: u16,
-    next: &NextRequest,
-    stop: &AtomicBool,
-    number: &AtomicU64,
-) -> Result<Vec<Duration>> {
-    let mut connection = Connection::open(port)?;
-    let mut times = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        let request = next(number.fetch_add(1, Ordering::Relaxed));
-        let sent = Instant::now();
-        let found = connection.status(&request)?;
-        times.push(sent.elapsed());
-        if found != status {
-            bail!("expected status {status}, got {found}");
+/// The median and the 99th percentile of sorted times.
+pub fn percentiles(sorted: &[Duration]) -> Option<(Duration, Duration)> {
+    let at = |share: usize| sorted.get((sorted.len() * share / 100).min(sorted.len().saturating_sub(1)));
+    Some((*at(50)?, *at(99)?))
+}
+
+struct Client {
+    address: Address,
+    statuses: RangeInclusive<u16>,
+    next: NextRequest,
+    stop: Arc<AtomicBool>,
+    number: Arc<AtomicU64>,
+    requests_max: u64,
+}
+
+impl Client {
+    fn run(&self) -> Result<Vec<Duration>> {
+        let mut connection = Connection::open_at(&self.address)?;
+        let mut times = Vec::new();
+        while !self.stop.load(Ordering::Relaxed) {
+            let number = self.number.fetch_add(1, Ordering::Relaxed);
+            if number >= self.requests_max {
+                break;
+            }
+            let request = (self.next)(number);
+            let sent = Instant::now();
+            let found = connection.status(&request)?;
+            times.push(sent.elapsed());
+            if !self.statuses.contains(&found) {
+                bail!("expected status {:?}, got {found}", self.statuses);
+            }
         }
+        Ok(times)
     }
-    Ok(times)
 }

@@ -1,19 +1,23 @@
 //! Measurements of a live `quire` against floors that are taken in the same run.
 //!
-//! `benches base QUIRE_BINARY`, `benches query QUIRE_BINARY` and the others print the tables of docs/performance.md. Machines are shared and noisy: what counts is
+//! `benches base QUIRE_BINARY`, `benches compare QUIRE_BINARY` and the others print the tables of docs/performance.md. Machines are shared and noisy: what counts is
 //! CPU time per operation and ratios within one run, each the median of several rounds taken in turn.
 //! `benches floor plain|signed|durable` is the floor: a bare hyper server in a process of its own.
 
 mod base; // the base benchmark: reads, writes, start, memory
 mod client; // a load generator
+mod compare; // sixteen workloads against PostgreSQL and any other server of the protocol
 mod disk; // append + fdatasync
 mod feed; // the feed benchmark: readers, polls, the sweep
 mod floor; // a bare hyper server with the same bytes
+mod growth; // one query over more and more items
 mod model; // the model benchmark: links, copies and counts
+mod people; // the items of most benchmarks, and their container
 mod postgres; // PostgreSQL beside us, where it is installed
 mod process; // CPU time and memory of a live process
-mod query; // the query benchmark: against PostgreSQL and a JavaScript server
+mod profile; // where a server spends its time under a workload
 mod scripts; // procedures, batches and functions, against PostgreSQL
+mod space; // what indexing costs
 mod table; // figures against their bounds
 
 use std::path::Path;
@@ -25,13 +29,11 @@ fn main() -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["base", binary] => base::run(Path::new(binary)),
-        ["query", binary] => query::run(Path::new(binary), None),
-        ["query", binary, javascript_server] => {
-            query::run(Path::new(binary), Some(Path::new(javascript_server)))
-        }
-        ["fill", port] => query::fill_running(port.parse()?),
-        ["growth", binary] => query::growth(Path::new(binary)),
-        ["space", binary] => query::space(Path::new(binary)),
+        ["compare", binary, arguments @ ..] => compare::run(Path::new(binary), arguments),
+        ["profile", binary, workload, arguments @ ..] => profile::run(Path::new(binary), workload, arguments),
+        ["fill", port] => compare::fill_running(port.parse()?),
+        ["growth", binary] => growth::run(Path::new(binary)),
+        ["space", binary] => space::run(Path::new(binary)),
         ["scripts", binary] => scripts::run(Path::new(binary), scripts::FULL),
         ["scripts", binary, "small"] => scripts::run(Path::new(binary), scripts::SMALL),
         ["feed", binary] => feed::run(Path::new(binary), feed::FULL),
@@ -42,7 +44,7 @@ fn main() -> Result<()> {
         ["floor", "signed"] => floor::serve(floor::Kind::Signed),
         ["floor", "durable"] => floor::serve(floor::Kind::Durable),
         _ => bail!(
-            "usage: benches base QUIRE_BINARY | query QUIRE_BINARY [COSMOSDB_SERVER_PACKAGE] | growth QUIRE_BINARY | \
+            "usage: benches base QUIRE_BINARY | compare QUIRE_BINARY [WORKLOAD...] [OPTION...] | profile QUIRE_BINARY WORKLOAD [OPTION...] | growth QUIRE_BINARY | \
              space QUIRE_BINARY | scripts QUIRE_BINARY [small] | feed QUIRE_BINARY [small] | model QUIRE_BINARY [small|PART...] | fill PORT | floor plain|signed|durable"
         ),
     }

@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+
+use crate::client::{Load, Until, percentiles};
 
 const BINARIES: &str = "/usr/lib/postgresql/15/bin";
 const PORT: &str = "54987";
@@ -82,15 +85,54 @@ impl Postgres {
         self.sql(&format!("COPY {table} FROM '{file}'"))
     }
 
+    /// Runs scripts by their weights over TCP with prepared statements, and reads how long each run took.
+    pub fn load(&self, scripts: &[(String, u32)], connections: usize, until: Until) -> Result<Load> {
+        let logs = self.folder.path().join("latencies");
+        std::fs::create_dir_all(&logs)?;
+        let mut arguments: Vec<String> =
+            ["-h", "127.0.0.1", "-p", PORT, "-n", "-M", "prepared", "-j", "2", "-l"]
+                .map(str::to_owned)
+                .to_vec();
+        arguments.push(format!("--log-prefix={}", logs.join("log").display()));
+        arguments.extend(["-c".to_owned(), connections.to_string()]);
+        match until {
+            Until::Elapsed(time) => arguments.extend(["-T".to_owned(), time.as_secs().to_string()]),
+            Until::Requests(count) => {
+                arguments.extend(["-t".to_owned(), (count / connections as u64).to_string()])
+            }
+        }
+        for (number, (text, weight)) in scripts.iter().enumerate() {
+            let script = self.folder.path().join(format!("script{number}.sql"));
+            std::fs::write(&script, text)?;
+            arguments.extend(["-f".to_owned(), format!("{}@{weight}", script.display())]);
+        }
+        arguments.push("postgres".to_owned());
+        ensure!(
+            Command::new("chown").args(["-R", "postgres"]).arg(self.folder.path()).status()?.success(),
+            "there is no user postgres"
+        );
+        let output = self.run("pgbench", &arguments.iter().map(String::as_str).collect::<Vec<_>>())?;
+        ensure!(output.contains("number of failed transactions: 0 "), "pgbench: {output}");
+        let times = latencies(&logs)?;
+        std::fs::remove_dir_all(&logs)?;
+        let elapsed = Duration::from_secs_f64(times.len() as f64 / rate_in(&output)?);
+        let (latency_p50, latency_p99) = percentiles(&times).context("pgbench ran no script")?;
+        Ok(Load { requests: times.len() as u64, elapsed, latency_p50, latency_p99 })
+    }
+
+    /// The process whose children are all others.
+    pub fn process(&self) -> Result<u32> {
+        let text = std::fs::read_to_string(format!("{}/postmaster.pid", self.data()))?;
+        Ok(text.lines().next().context("an empty postmaster.pid")?.trim().parse()?)
+    }
+
     fn rate(&self, script: &Path, host: &str, connections: usize, seconds: &str) -> Result<f64> {
         let (script, clients) = (script.to_str().context("a UTF-8 path")?, connections.to_string());
         let arguments = [
             "-h", host, "-p", PORT, "-n", "-M", "prepared", "-f", script, "-c", &clients, "-j", "2", "-T",
             seconds, "postgres",
         ];
-        let output = self.run("pgbench", &arguments)?;
-        let line = output.lines().find(|line| line.starts_with("tps = ")).context("pgbench says no rate")?;
-        Ok(line.split_whitespace().nth(2).context("pgbench says no rate")?.parse()?)
+        rate_in(&self.run("pgbench", &arguments)?)
     }
 
     pub fn sql(&self, text: &str) -> Result<()> {
@@ -124,6 +166,25 @@ impl Postgres {
         );
         Ok(String::from_utf8(output.stdout)?)
     }
+}
+
+/// What the load generator says, without the time of connecting.
+fn rate_in(output: &str) -> Result<f64> {
+    let line = output.lines().find(|line| line.starts_with("tps = ")).context("pgbench says no rate")?;
+    Ok(line.split_whitespace().nth(2).context("pgbench says no rate")?.parse()?)
+}
+
+/// The third word of each line is the time of one run in microseconds.
+fn latencies(logs: &Path) -> Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    for entry in std::fs::read_dir(logs)? {
+        for line in std::fs::read_to_string(entry?.path())?.lines() {
+            let micros = line.split(' ').nth(2).context("a log of pgbench with short lines")?;
+            times.push(Duration::from_micros(micros.parse()?));
+        }
+    }
+    times.sort_unstable();
+    Ok(times)
 }
 
 impl Drop for Postgres {

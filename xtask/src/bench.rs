@@ -1,5 +1,6 @@
 //! Measurements against floors and peers that are taken in the same run: see `benches/`.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
@@ -11,13 +12,25 @@ pub fn base() -> Result<()> {
     run("base", |_| Ok(()))
 }
 
-/// Against PostgreSQL and @vercel/cosmosdb-server.
-pub fn query() -> Result<()> {
-    run("query", |command| {
-        tools::postgres()?;
-        command.arg(tools::cosmosdb_server()?);
+/// Sixteen workloads, or those that are named, against PostgreSQL and any other server of the protocol.
+pub fn compare(arguments: &[&str]) -> Result<()> {
+    run("compare", |command| {
+        command.args(arguments).arg("--out").arg(results());
+        tools::postgres()
+    })
+}
+
+/// Where the server spends its time under one workload.
+pub fn profile(workload: &str, arguments: &[&str]) -> Result<()> {
+    tools::need("perf", "linux-perf")?;
+    run("profile", |command| {
+        command.arg(workload).args(arguments).arg("--out").arg(results());
         Ok(())
     })
+}
+
+fn results() -> PathBuf {
+    target_dir().join("bench")
 }
 
 /// The same queries over 10,000 and 1,000,000 items.

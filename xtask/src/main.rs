@@ -46,7 +46,8 @@ fn main() -> Result<()> {
         ["storm", "--minutes", minutes] => storm("storm", minutes),
         ["storm", "--model", "--minutes", minutes] => storm("model_storm", minutes),
         ["bench", "base"] => bench::base(),
-        ["bench", "query"] => bench::query(),
+        ["bench", "compare", arguments @ ..] => bench::compare(arguments),
+        ["bench", "profile", workload, arguments @ ..] => bench::profile(workload, arguments),
         ["bench", "growth"] => bench::growth(),
         ["bench", "space"] => bench::space(),
         ["bench", "scripts"] => bench::scripts(),
@@ -57,7 +58,7 @@ fn main() -> Result<()> {
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | schedules [--schedules N [NAME]] | fuzz [TARGET] [--seconds N] | crash KILLS | \
-                 isolation --minutes MINUTES | storm [--model] --minutes MINUTES | bench base|query|growth|space|scripts|feed|model|start|vectors"
+                 isolation --minutes MINUTES | storm [--model] --minutes MINUTES | bench base|compare [WORKLOAD...]|profile WORKLOAD|growth|space|scripts|feed|model|start|vectors"
             )
         }
     }

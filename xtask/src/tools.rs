@@ -27,8 +27,6 @@ const PROGRAMS: &[(&str, &str)] = &[
 const MANIFESTS: &[(&str, &str, &str)] =
     &[("go", "go", "tests/sdk/go/go.mod"), ("mvn", "java", "tests/sdk/java/pom.xml")];
 
-const COSMOSDB_SERVER: &[&str] = &["@vercel/cosmosdb-server@1.0.1"];
-
 /// Says what the test command is about to bring to this machine.
 pub fn announce() {
     for (name, packages) in [("python", PYTHON_PACKAGES), ("node", NODE_PACKAGES)] {
@@ -104,12 +102,6 @@ pub fn python() -> Result<PathBuf> {
 /// The folder whose `node_modules` has the SDK.
 pub fn node() -> Result<PathBuf> {
     node_packages("node", NODE_PACKAGES)
-}
-
-/// The package of the JavaScript server that benchmarks compare with.
-pub fn cosmosdb_server() -> Result<PathBuf> {
-    let home = node_packages("cosmosdb-server", COSMOSDB_SERVER)?;
-    Ok(home.join("node_modules/@vercel/cosmosdb-server"))
 }
 
 /// PostgreSQL 15, which Debian keeps out of the search path.

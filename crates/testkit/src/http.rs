@@ -57,8 +57,29 @@ fn escaped(byte: u8) -> String {
     if plain { char::from(byte).to_string() } else { format!("%{byte:02x}") }
 }
 
-pub struct Connection {
+/// Where a server listens, without TLS.
+#[derive(Clone, Debug)]
+pub struct Address {
+    host: String,
     port: u16,
+}
+
+impl Address {
+    pub fn local(port: u16) -> Address {
+        Address { host: "127.0.0.1".to_owned(), port }
+    }
+
+    /// `http://HOST:PORT/`.
+    pub fn parse(url: &str) -> Result<Address> {
+        let rest = url.strip_prefix("http://").context("an address begins with http://")?;
+        let (host, port) =
+            rest.trim_end_matches('/').rsplit_once(':').context("an address ends with :PORT/")?;
+        Ok(Address { host: host.to_owned(), port: port.parse().context("a port is a number")? })
+    }
+}
+
+pub struct Connection {
+    address: Address,
     stream: TcpStream,
     /// The server said that it closes the connection: the next request opens another.
     closing: bool,
@@ -80,7 +101,12 @@ impl Answer {
 
 impl Connection {
     pub fn open(port: u16) -> Result<Connection> {
-        Ok(Connection { port, stream: connect(port)?, closing: false, buffer: vec![0; 64 * 1024] })
+        Connection::open_at(&Address::local(port))
+    }
+
+    pub fn open_at(address: &Address) -> Result<Connection> {
+        let (address, stream) = (address.clone(), connect(address)?);
+        Ok(Connection { address, stream, closing: false, buffer: vec![0; 64 * 1024] })
     }
 
     pub fn exchange(&mut self, request: &[u8]) -> Result<Answer> {
@@ -103,7 +129,7 @@ impl Connection {
     /// Sends one request and reads its whole answer into the buffer.
     fn frame(&mut self, request: &[u8]) -> Result<Frame> {
         if self.closing {
-            self.stream = connect(self.port)?;
+            self.stream = connect(&self.address)?;
         }
         self.stream.write_all(request)?;
         let mut filled = 0;
@@ -124,8 +150,8 @@ impl Connection {
     }
 }
 
-fn connect(port: u16) -> Result<TcpStream> {
-    let stream = TcpStream::connect(("127.0.0.1", port))?;
+fn connect(address: &Address) -> Result<TcpStream> {
+    let stream = TcpStream::connect((address.host.as_str(), address.port))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     Ok(stream)

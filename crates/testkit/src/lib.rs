@@ -2,6 +2,7 @@
 //!
 //! A dev-dependency only; nothing that is shipped uses it.
 
+pub mod allocations; // counts allocations
 pub mod crash; // kill loops, and what a power cut leaves
 pub mod hostile; // scripts that mean harm
 pub mod http; // a signing client on a blocking socket

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
+use quire_testkit::http::Address;
 use quire_testkit::live::Live;
 
-use super::growth::settle;
-use super::people::{PEOPLE, Person};
-use super::{create_container, fill};
-use crate::process::{cpu, resident_bytes};
+use crate::people::{PEOPLE, Person, create, create_all, create_container};
+use crate::process::{cpu, resident_bytes, settle};
 use crate::table::Table;
 
 const OFF: &str = r#","indexingPolicy":{"indexingMode":"none","automatic":false}"#;
@@ -52,16 +51,17 @@ fn measured(binary: &Path, policy: &str) -> Result<Cost> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("data");
     let server = Live::quire(binary, &data, &[])?;
-    create_container(server.port, policy)?;
+    let address = Address::local(server.port);
+    create_container(&address, policy)?;
     let before = cpu(&server)?;
-    fill(server.port, 0..PEOPLE)?;
-    settle(&server)?;
+    create_all(&address, 0..PEOPLE, create)?;
+    settle(server.child.id())?;
     let used = cpu(&server)? - before;
     let resident_bytes = resident_bytes(&server)?;
     server.stop()?;
     // Opened once more, so that what the stop left to be merged is merged.
     let server = Live::quire(binary, &data, &[])?;
-    settle(&server)?;
+    settle(server.child.id())?;
     server.stop()?;
     let cpu_micros = used.as_secs_f64() * 1e6 / PEOPLE as f64;
     Ok(Cost { cpu_micros, disk_bytes: size(&data)?, resident_bytes })

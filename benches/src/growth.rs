@@ -3,15 +3,13 @@
 //! The same queries with the same number of results over 10,000 and over 1,000,000 items; server CPU per query.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use quire_testkit::http::{Connection, Signer};
+use quire_testkit::http::{Address, Connection, Signer};
 use quire_testkit::live::Live;
 
-use super::people::draw;
-use super::{CONTAINER, JSON, create_all, create_container};
-use crate::process::cpu;
+use crate::people::{CONTAINER, JSON, create_all, create_container, draw, key_header};
+use crate::process::{cpu, settle};
 use crate::table::Table;
 
 const SMALL: u64 = 10_000;
@@ -54,9 +52,10 @@ pub fn run(binary: &Path) -> Result<()> {
 fn measured(binary: &Path, items: u64) -> Result<Vec<f64>> {
     let folder = tempfile::tempdir()?;
     let server = Live::quire(binary, &folder.path().join("data"), &[])?;
-    create_container(server.port, "")?;
-    create_all(server.port, 0..items, create)?;
-    settle(&server)?;
+    let address = Address::local(server.port);
+    create_container(&address, "")?;
+    create_all(&address, 0..items, create)?;
+    settle(server.child.id())?;
     INDEXED.iter().map(|query| per_query(&server, query, items)).collect()
 }
 
@@ -85,18 +84,6 @@ fn per_query(server: &Live, query: &Query, items: u64) -> Result<f64> {
     Ok((cpu(server)? - before).as_secs_f64() * 1e6 / QUERIES as f64)
 }
 
-/// Waits until the server has nothing left to do in the background.
-pub(super) fn settle(server: &Live) -> Result<()> {
-    for _ in 0..120 {
-        let before = cpu(server)?;
-        std::thread::sleep(Duration::from_secs(1));
-        if cpu(server)? - before <= Duration::from_millis(10) {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
 fn item(number: u64) -> String {
     let ten = number / HITS;
     let filling = "abcdefghij".repeat(60);
@@ -111,7 +98,7 @@ fn item(number: u64) -> String {
 }
 
 fn create(signer: &Signer, number: u64) -> Vec<u8> {
-    let headers = format!("{JSON}x-ms-documentdb-partitionkey: [\"tenant-{}\"]\r\n", number % 1000);
+    let headers = format!("{JSON}{}", key_header(&format!("tenant-{}", number % 1000)));
     let path = format!("/{CONTAINER}/docs");
     signer.request("POST", &path, ("docs", CONTAINER), &headers, item(number).as_bytes())
 }

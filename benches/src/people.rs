@@ -1,4 +1,14 @@
-//! Seeded people: the same number always gives the same item of about 1 KB.
+//! The people that most benchmarks run over, and the container that holds them: the same number always gives the same item
+//! of about 1 KB.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use quire_testkit::http::{Address, Connection, Signer};
+
+pub const DATABASE: &str = "dbs/bench";
+pub const CONTAINER: &str = "dbs/bench/colls/people";
+pub const JSON: &str = "content-type: application/json\r\n";
 
 /// Items that the queries run over.
 pub const PEOPLE: u64 = 100_000;
@@ -110,4 +120,74 @@ impl Person {
 fn bio(number: u64) -> String {
     let words: Vec<&str> = (0..54).map(|at| WORDS[draw(number, 100 + at, 32) as usize]).collect();
     format!("{} rare{} {}", words[..27].join(" "), draw(number, 99, RARE_WORDS), words[27..].join(" "))
+}
+
+/// A container with the default policy, and the people in it.
+pub fn load(address: &Address, people: std::ops::Range<u64>) -> Result<()> {
+    create_container(address, "")?;
+    create_all(address, people, create)
+}
+
+/// The database and the container of the people. `policy` is what the definition has behind the partition key.
+pub fn create_container(address: &Address, policy: &str) -> Result<()> {
+    let database = Signer::well_known().request("POST", "/dbs", ("dbs", ""), JSON, br#"{"id":"bench"}"#);
+    ensure!(Connection::open_at(address)?.status(&database)? == 201, "the database is not created");
+    create_another(address, "people", policy)
+}
+
+/// Another container in the same database.
+pub fn create_another(address: &Address, id: &str, policy: &str) -> Result<()> {
+    let signer = Signer::well_known();
+    let mut connection = Connection::open_at(address)?;
+    let definition = format!(
+        r#"{{"id":"{id}","partitionKey":{{"paths":["/tenant"],"kind":"Hash","version":2}}{policy}}}"#
+    );
+    let request =
+        signer.request("POST", "/dbs/bench/colls", ("colls", DATABASE), JSON, definition.as_bytes());
+    ensure!(connection.status(&request)? == 201, "the container is not created");
+    Ok(())
+}
+
+/// One request for each number, over 16 connections.
+pub fn create_all(
+    address: &Address,
+    numbers: std::ops::Range<u64>,
+    make: fn(&Signer, u64) -> Vec<u8>,
+) -> Result<()> {
+    const THREADS: u64 = 16;
+    let started = Instant::now();
+    let count = numbers.end - numbers.start;
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (numbers, address) = (numbers.clone(), address.clone());
+            std::thread::spawn(move || -> Result<()> {
+                let signer = Signer::well_known();
+                let mut connection = Connection::open_at(&address)?;
+                for number in numbers.skip(thread as usize).step_by(THREADS as usize) {
+                    let status = connection.status(&make(&signer, number))?;
+                    ensure!(status == 201, "creating item {number} answered {status}");
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("a client thread does not panic")?;
+    }
+    eprintln!("loaded {count} items in {:.1?}", started.elapsed());
+    Ok(())
+}
+
+pub fn create(signer: &Signer, number: u64) -> Vec<u8> {
+    let person = Person::numbered(number);
+    create_request(signer, CONTAINER, &person.tenant, &person.json())
+}
+
+pub fn create_request(signer: &Signer, container: &str, tenant: &str, json: &str) -> Vec<u8> {
+    let headers = format!("{JSON}{}", key_header(tenant));
+    signer.request("POST", &format!("/{container}/docs"), ("docs", container), &headers, json.as_bytes())
+}
+
+pub fn key_header(tenant: &str) -> String {
+    format!("x-ms-documentdb-partitionkey: [\"{tenant}\"]\r\n")
 }
