@@ -1,4 +1,4 @@
-//! What somebody who starts a server by hand wants to copy. Shown on a terminal only.
+//! What somebody who starts a server by hand wants to copy. Shown on a terminal only; the start page shows the same in a browser.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -7,12 +7,14 @@ use quire_server::{Keys, WELL_KNOWN_KEY};
 
 use crate::config::Config;
 
+#[derive(Clone)]
 pub struct Banner {
     https: bool,
     public_endpoint: Option<String>,
     key: ShownKey,
 }
 
+#[derive(Clone)]
 enum ShownKey {
     /// Everybody knows it.
     WellKnown,
@@ -48,10 +50,16 @@ impl Banner {
             }
             ShownKey::Secret => format!("  connection string  quire connect --endpoint {endpoint}\n"),
         };
+        text += &format!("  in a browser       {endpoint}_explorer/\n");
         if self.https {
             text += &format!("  certificate        {endpoint}_explorer/emulator.pem\n");
         }
         text
+    }
+
+    /// The key, if everybody knows it.
+    pub fn public_key(&self) -> Option<&'static str> {
+        matches!(self.key, ShownKey::WellKnown).then_some(WELL_KNOWN_KEY)
     }
 
     fn endpoint(&self, address: SocketAddr) -> String {

@@ -26,6 +26,7 @@ mod query; // `quire query`: a server or a directory
 mod refactor; // `quire refactor`: lists, finishes and undoes refactorings
 mod rekey; // `quire rekey`: another partition key for a container
 mod serve; // `quire serve`
+mod start_page; // what a browser shows of a server
 mod stop; // what ends a server
 
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ use crate::advice::ListenFailed;
 use crate::banner::Banner;
 use crate::config::{self, Config, Emulator, Home, LogFormat};
 use crate::stop::Stop;
-use crate::{SCRIPT_WORKER, ServeArguments, backup, emulator, keys, notify, private};
+use crate::{SCRIPT_WORKER, ServeArguments, backup, emulator, keys, notify, private, start_page};
 
 /// With fewer the store could not write its tables while clients are served.
 const DESCRIPTORS_MIN: usize = 128;
@@ -58,6 +58,7 @@ pub fn run_with(mut config: Config) -> Result<()> {
     let banner = Banner::new(&config, &keys);
     let stop_with = config.stop_with;
     let mut server = ServerConfig::new(config.listen, keys, clock);
+    server.start_page = Some(start_page::of(banner.clone(), tls.is_some()));
     server.allow_well_known_key = config.emulator.is_some();
     server.key_file = config.key_file.clone();
     server.metrics_listen = config.metrics_listen;

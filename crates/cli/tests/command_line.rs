@@ -370,6 +370,7 @@ fn on_a_terminal_it_shows_how_to_connect() {
         elsewhere.windows(4).any(|word| word == b"WARN") && !elsewhere.contains(&0x1b),
         "a file has none"
     );
+    assert!(serve.contains("in a browser       http://localhost:"), "{serve}");
     let emulator = shown("emulator", "");
     assert!(emulator.contains("AccountEndpoint=https://localhost:"), "{emulator}");
     let keys = path(folder.path(), "keys");

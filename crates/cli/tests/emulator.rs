@@ -333,6 +333,51 @@ fn without_a_place_for_it_the_certificate_is_not_kept() {
     }
 }
 
+/// What a browser sends, which has no key.
+fn browse(live: &Live, path: &str) -> Answer {
+    let mut connection = Connection::open(live.port).expect("connects");
+    let host = format!("localhost:{}", live.port);
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\naccept: text/html,*/*;q=0.8\r\n\r\n");
+    connection.exchange(request.as_bytes()).expect("answers")
+}
+
+fn page(live: &Live) -> String {
+    let answer = browse(live, "/_explorer/");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(answer.header("content-security-policy").expect("is there").contains("default-src 'none'"));
+    String::from_utf8(answer.body).expect("text")
+}
+
+#[test]
+fn a_browser_is_shown_how_to_connect() {
+    let home = scratch();
+    let live = start(home.path(), &["--ephemeral"]);
+    let root = browse(&live, "/");
+    assert_eq!((root.status, root.header("location")), (302, Some("/_explorer/")));
+    assert_eq!(get(&live, "/").status, 401, "a client of the protocol has to be signed");
+    assert_eq!(browse(&live, "/_explorer/index.html").status, 200);
+    assert_eq!(browse(&live, "/_explorer/other").status, 400);
+    let html = page(&live);
+    assert!(
+        html.contains(&format!("AccountEndpoint=http://localhost:{}/;AccountKey=C2y6", live.port)),
+        "{html}"
+    );
+    assert!(html.contains("/_explorer/emulator.pem"));
+}
+
+#[test]
+fn a_browser_is_shown_no_secret() {
+    let (data, folder) = (scratch(), scratch());
+    let keys = write(
+        &folder.path().join("keys"),
+        "primary = c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC1zZWNyZXQ=\n",
+    );
+    let live = Live::quire(Path::new(PROGRAM), data.path(), &["--key-file", &keys]).expect("starts");
+    let html = page(&live);
+    assert!(!html.contains("c2VjcmV0") && !html.contains("AccountKey=C2y6"), "{html}");
+    assert!(html.contains("quire connect --endpoint"));
+}
+
 #[test]
 fn a_server_that_is_no_emulator_stays_strict() {
     let folder = scratch();

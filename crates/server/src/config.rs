@@ -51,7 +51,12 @@ pub struct ServerConfig {
     pub clock: Arc<dyn Clock>,
     /// Endpoints below `/_quire/` besides the built-in ones.
     pub endpoints: Vec<Endpoint>,
+    /// The page at `/_explorer/`. `None`: there is no such path.
+    pub start_page: Option<Arc<StartPage>>,
 }
+
+/// From the endpoint that the browser called to HTML. It is open to everybody, so it must not contain a secret.
+pub type StartPage = dyn Fn(&str) -> String + Send + Sync;
 
 /// An endpoint below `/_quire/` that the program around the server adds, such as backups. Signed like the built-in ones: a GET with any
 /// key, everything else with a read-write key. `call` may block.
@@ -131,6 +136,7 @@ impl ServerConfig {
             limits: Limits::default(),
             clock,
             endpoints: Vec::new(),
+            start_page: None,
         }
     }
 }

@@ -21,7 +21,7 @@ mod wire; // bodies, headers, status codes, binary forms
 
 pub use auth::{KeyError, Keys, OidcConfig, OidcError, WELL_KNOWN_KEY};
 pub use clock::SystemClock;
-pub use config::{Endpoint, EndpointCall, Limits, ServerConfig};
+pub use config::{Endpoint, EndpointCall, Limits, ServerConfig, StartPage};
 pub use handlers::consistency::Consistency;
 pub use net::descriptors::Descriptors;
 pub use net::tls::{Tls, TlsError, TlsFiles};

@@ -8,7 +8,7 @@ use hyper::{HeaderMap, Method};
 use quire_engine::JobControl;
 use quire_engine::ScriptKind::StoredProcedure;
 
-use crate::admin::AdminRoute::{self, Authority, Endpoint, Quire};
+use crate::admin::AdminRoute::{self, Authority, Endpoint, Quire, StartPage};
 use crate::admin::{self, AdminCall, AdminResult};
 use crate::auth::Access;
 use crate::handlers::{
@@ -439,6 +439,7 @@ ListPartitions: GET Quire(["dbs", database, "colls", container, "partitions"]), 
 SplitPartition: POST Quire(["dbs", database, "colls", container, "partitions", id, "split"]),   WriteServer, Write => admin::partitions::split(call, database, container, id).await;
 
 ReadAuthority: GET Authority,                                                                   Open,        Memory => admin::authority::read(call);
+ReadStartPage: GET StartPage,                                                                   Open,        Memory => admin::start_page::read(call);
 
 ReadEndpoint: GET Endpoint(path),                                                               ReadServer,  Write => admin::endpoints::serve(call, path).await;
 CallEndpoint: POST Endpoint(path),                                                              WriteServer, Write => admin::endpoints::serve(call, path).await;

@@ -45,6 +45,18 @@ struct Snippet {
 }
 
 impl Language {
+    fn name(self) -> &'static str {
+        match self {
+            Language::Python => "Python",
+            Language::Javascript => "JavaScript",
+            Language::Dotnet => ".NET",
+            Language::Java => "Java",
+            Language::Spring => "Spring",
+            Language::Go => "Go",
+            Language::Rust => "Rust",
+        }
+    }
+
     fn snippet(self) -> Snippet {
         let (program, trust, trust_imports) = match self {
             Language::Python => (include_str!("snippets/python.txt"), ", connection_verify=\"{ca}\"", ""),
@@ -102,6 +114,12 @@ impl Snippet {
             .replace("{key}", key)
             .replace("{ca}", ca.unwrap_or_default())
     }
+}
+
+/// The first program of every language, with the language's name.
+pub fn programs(endpoint: &str, key: &str, ca: Option<&str>) -> Vec<(&'static str, String)> {
+    let program = |language: &Language| (language.name(), language.snippet().filled(endpoint, key, ca));
+    Language::value_variants().iter().map(program).collect()
 }
 
 pub fn run(arguments: &ConnectArguments) -> Result<()> {

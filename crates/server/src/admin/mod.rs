@@ -1,6 +1,6 @@
 //! The server's own endpoints, below `/_quire/`: one file per resource.
 //!
-//! `live` and `ready` are open, and so is the certificate that clients must trust. Everything else is signed like any other
+//! `live` and `ready` are open, and so are the start page and the certificate that clients must trust. Everything else is signed like any other
 //! request, with the resource type `_quire` and the path (without its leading slash) as link. Resource tokens and bearer
 //! tokens give no access here.
 //!
@@ -31,6 +31,7 @@ pub(crate) mod model;
 pub(crate) mod partitions;
 pub(crate) mod profile;
 pub(crate) mod refactorings;
+pub(crate) mod start_page;
 pub(crate) mod transaction;
 pub(crate) mod views;
 pub(crate) mod what_if;

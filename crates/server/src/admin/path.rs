@@ -1,4 +1,5 @@
-//! The paths of the server itself, decoded once: those below `/_quire/`, and that of the certificate to trust.
+//! The paths of the server itself, decoded once: those below `/_quire/`, those of the start page, and that of the
+//! certificate to trust.
 
 use std::borrow::Cow;
 
@@ -11,6 +12,8 @@ use crate::state::State;
 const PREFIX: &str = "/_quire/";
 /// Where samples for emulators fetch the certificate to trust.
 const AUTHORITY_PATH: &str = "/_explorer/emulator.pem";
+/// Where users of emulators look for a page.
+const START_PATHS: [&str; 3] = ["/_explorer/", "/_explorer/index.html", "/_explorer"];
 
 /// What a path names, as the rows of [`operations`](crate::operations) write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub(crate) enum AdminRoute<'a> {
     Quire(&'a [&'a str]),
     /// The certificate of the authority that signed the server's own.
     Authority,
+    /// The page for a browser.
+    StartPage,
     /// A path of [`ServerConfig::endpoints`](crate::config::ServerConfig::endpoints).
     Endpoint(&'static str),
 }
@@ -35,7 +40,7 @@ pub(crate) enum AdminPath<'a> {
 }
 
 pub(crate) fn is_own(path: &str) -> bool {
-    path.starts_with(PREFIX) || path == AUTHORITY_PATH
+    path.starts_with(PREFIX) || path == AUTHORITY_PATH || START_PATHS.contains(&without_query(path))
 }
 
 pub(super) fn without_query(path: &str) -> &str {
@@ -48,6 +53,10 @@ impl<'a> AdminPath<'a> {
         if path == AUTHORITY_PATH {
             let is_there = state.certificate.is_some();
             return is_there.then_some(AdminPath::Other(AdminRoute::Authority)).ok_or(RouteError::InvalidUrl);
+        }
+        if START_PATHS.contains(&path) {
+            let is_there = state.config.start_page.is_some();
+            return is_there.then_some(AdminPath::Other(AdminRoute::StartPage)).ok_or(RouteError::InvalidUrl);
         }
         let mut endpoints = state.config.endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
         if let Some(endpoint) = endpoints.peek() {

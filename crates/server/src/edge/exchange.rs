@@ -164,6 +164,9 @@ impl Exchange {
         {
             return Ok(cors.preflight(&request.headers));
         }
+        if self.state.config.start_page.is_some() && admin::start_page::is_wanted(&request) {
+            return Ok(admin::start_page::redirect().into_response());
+        }
         if admin::is_own(&request.path) {
             return self.serve_own(request).await;
         }

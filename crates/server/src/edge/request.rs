@@ -1,5 +1,6 @@
 //! One request, read completely, and its answer.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +10,7 @@ use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue, IF_MATCH, IF_NONE
 use hyper::{HeaderMap, Method};
 use quire_engine::{Cancel, Precondition};
 
-use crate::config::Limits;
+use crate::config::{Limits, ServerConfig};
 use crate::net::connection_state::ConnectionState;
 use crate::wire::status::{HandlerError, RequestError};
 
@@ -72,6 +73,15 @@ const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
 const ACTIVITY_ID_BYTES_MAX: usize = 64;
 
 impl Request {
+    /// Where the server is for the client: as configured, or as the client called it. It ends with `/`.
+    pub fn endpoint<'a>(&self, config: &'a ServerConfig) -> Cow<'a, str> {
+        let scheme = if self.scheme_https { "https" } else { "http" };
+        match &config.public_endpoint {
+            Some(endpoint) => Cow::Borrowed(endpoint),
+            None => Cow::Owned(format!("{scheme}://{}/", self.host)),
+        }
+    }
+
     /// A header's text; an error when it is not UTF-8.
     pub fn text(&self, name: &HeaderName) -> Result<Option<&str>, HandlerError> {
         let Some(value) = self.headers.get(name) else { return Ok(None) };

@@ -9,12 +9,6 @@ use crate::wire::headers::Reply;
 /// Clients send all later requests to the endpoint in this document, so it is made from the host that they called.
 pub(crate) fn read(call: &Call<'_>) -> HandlerResult {
     let consistency = call.state.config.consistency.name();
-    let body = match &call.state.config.public_endpoint {
-        Some(endpoint) => wire::account(endpoint, consistency),
-        None => {
-            let scheme = if call.request.scheme_https { "https" } else { "http" };
-            wire::account(&format!("{scheme}://{}/", call.request.host), consistency)
-        }
-    };
+    let body = wire::account(&call.request.endpoint(&call.state.config), consistency);
     Ok(Reply::json(StatusCode::OK, body).charge(charge::ACCOUNT))
 }
