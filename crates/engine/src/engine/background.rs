@@ -37,7 +37,7 @@ impl Engine {
 
     /// Drops all results that are held between pages: the pages that follow compute them again.
     pub fn drop_held_results(&self) {
-        self.shared.results.clear();
+        self.shared.result_cache.clear();
     }
 
     /// Divides a partition into two, and says which. Requests that meet it meanwhile are run once more.

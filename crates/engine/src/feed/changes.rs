@@ -21,9 +21,9 @@ use crate::partition::Partition;
 use crate::partition::watch::ChangeWatch;
 use crate::query::meter::{PageMeter, ScanBudget};
 use crate::query::page::{self, ROWS_DEFAULT};
-use crate::query::reader::Reader;
-use crate::query::view::View;
-use crate::query::window::{self, Window};
+use crate::query::partition_scope::{self, PartitionScope};
+use crate::query::read_snapshot::ReadSnapshot;
+use crate::query::reader::ScopeReader;
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::Row;
 use crate::store::version_row::Version;
@@ -59,7 +59,7 @@ pub(crate) fn read_changes(
 }
 
 /// What has been told of each window.
-fn start_of(request: &ChangesRequest, windows: &[Window<'_>]) -> Result<Vec<u64>, EngineError> {
+fn start_of(request: &ChangesRequest, windows: &[PartitionScope<'_>]) -> Result<Vec<u64>, EngineError> {
     match &request.start {
         FeedStart::Beginning if request.mode == FeedMode::AllVersions => Err(too_early()),
         FeedStart::Beginning => Ok(vec![0; windows.len()]),
@@ -123,11 +123,11 @@ impl Told {
     }
 }
 
-fn etag_of(windows: &[Window<'_>], told: &[u64]) -> String {
+fn etag_of(windows: &[PartitionScope<'_>], told: &[u64]) -> String {
     if let [lsn] = told {
         return format!("\"{lsn}\"");
     }
-    let part = |(window, lsn): (&Window<'_>, &u64)| format!("{}:{lsn}", window.partition.layout.id);
+    let part = |(window, lsn): (&PartitionScope<'_>, &u64)| format!("{}:{lsn}", window.partition.layout.id);
     let parts: Vec<String> = windows.iter().zip(told).map(part).collect();
     format!("\"{}\"", parts.join(","))
 }
@@ -139,8 +139,8 @@ pub(crate) fn watch_changes(
     etag: &str,
 ) -> Result<ChangeWatch, EngineError> {
     let told = Told::parse(etag).ok_or(EngineError::BadContinuation)?;
-    let windows = window::windows(container, scope)?;
-    let watched = |window: &Window<'_>| {
+    let windows = partition_scope::partition_scopes(container, scope)?;
+    let watched = |window: &PartitionScope<'_>| {
         let all = container.partitions.all();
         let partition = all.iter().find(|partition| partition.layout.id == window.partition.layout.id);
         let partition = Arc::clone(partition.ok_or(EngineError::PartitionMoved)?);
@@ -154,7 +154,7 @@ fn read(
     shared: &Shared,
     container: &Container,
     request: &ChangesRequest,
-    windows: &[Window<'_>],
+    windows: &[PartitionScope<'_>],
     mut told: Vec<u64>,
 ) -> Result<(Changes, Cost), EngineError> {
     // Before the snapshot, which shows them. What it shows beyond is not published yet and is told next time: a position never
@@ -162,7 +162,8 @@ fn read(
     let ends: Vec<u64> =
         windows.iter().map(|window| window.partition.sequencer.lsn()).collect::<Result<_, _>>()?;
     let meter = PageMeter::new(ScanBudget::PAGE, &allowance::of_page(shared, &request.page.cancel));
-    let mut reader = Reader::new(shared, container, &View::now(shared, container)?, windows, meter);
+    let mut reader =
+        ScopeReader::new(shared, container, &ReadSnapshot::take(shared, container)?, windows, meter);
     let mut page = Filling::new(request, container)?;
     let mut more = false;
     for ((window, told), end) in windows.iter().zip(&mut told).zip(ends) {
@@ -200,7 +201,7 @@ fn read(
 fn versions_floor(
     snapshot: &dyn Snapshot,
     container: &Container,
-    window: &Window<'_>,
+    window: &PartitionScope<'_>,
 ) -> Result<u64, EngineError> {
     let mut floor = 0;
     for partition in window.partition.layout.history() {
@@ -216,7 +217,7 @@ fn versions_floor(
 fn first_since(
     snapshot: &dyn Snapshot,
     container: &Container,
-    window: &Window<'_>,
+    window: &PartitionScope<'_>,
     since: i64,
     end: u64,
 ) -> Result<u64, EngineError> {
@@ -235,7 +236,7 @@ fn first_since(
 fn next_item(
     snapshot: &dyn Snapshot,
     container: &Container,
-    window: &Window<'_>,
+    window: &PartitionScope<'_>,
     lsn: u64,
 ) -> Result<Option<(u64, i64)>, EngineError> {
     let mut first = None;
@@ -290,8 +291,8 @@ impl<'a> Filling<'a> {
 
     fn fill(
         &mut self,
-        reader: &mut Reader<'_>,
-        window: &Window<'_>,
+        reader: &mut ScopeReader<'_>,
+        window: &PartitionScope<'_>,
         (told, end): (u64, u64),
     ) -> Result<Reached, EngineError> {
         let mut last = None;
@@ -327,8 +328,8 @@ impl<'a> Filling<'a> {
 
     fn fill_versions(
         &mut self,
-        reader: &mut Reader<'_>,
-        window: &Window<'_>,
+        reader: &mut ScopeReader<'_>,
+        window: &PartitionScope<'_>,
         (told, end): (u64, u64),
     ) -> Result<Reached, EngineError> {
         let (mut last, mut from) = (None, told);
@@ -355,8 +356,8 @@ impl<'a> Filling<'a> {
     /// Some rows of the log behind an LSN, at least all of the first LSN there; whether there are more.
     fn versions_behind(
         &self,
-        reader: &Reader<'_>,
-        window: &Window<'_>,
+        reader: &ScopeReader<'_>,
+        window: &PartitionScope<'_>,
         told: u64,
     ) -> Result<(Vec<VersionRow>, bool), EngineError> {
         let (container, mut bytes_max) = (self.container, PAGE_BYTES_MAX);
@@ -390,7 +391,7 @@ impl<'a> Filling<'a> {
 
     fn show_version(
         &mut self,
-        window: &Window<'_>,
+        window: &PartitionScope<'_>,
         lsn: u64,
         version: &Version<'_>,
     ) -> Result<(), EngineError> {
@@ -411,8 +412,8 @@ impl<'a> Filling<'a> {
     /// Some rows behind an LSN, at least all of the first LSN there; whether there are more.
     fn rows_behind(
         &self,
-        reader: &Reader<'_>,
-        window: &Window<'_>,
+        reader: &ScopeReader<'_>,
+        window: &PartitionScope<'_>,
         told: u64,
     ) -> Result<(Vec<FeedRow>, bool), EngineError> {
         let mut rows_max = ROWS_FETCHED.min(self.count_max.saturating_add(1)).max(2);
@@ -446,8 +447,8 @@ impl<'a> Filling<'a> {
 
     fn show(
         &mut self,
-        reader: &mut Reader<'_>,
-        window: &Window<'_>,
+        reader: &mut ScopeReader<'_>,
+        window: &PartitionScope<'_>,
         row: &FeedRow,
         bytes: &[u8],
     ) -> Result<(), EngineError> {
@@ -464,7 +465,7 @@ impl<'a> Filling<'a> {
                 text.extend_from_slice(b"{\"current\":");
             }
             let stamp = &found.row.stamp;
-            links.write_json(found.row.node()?, found.spot.rid, stamp, text);
+            links.write_json(found.row.node()?, found.position.rid, stamp, text);
             text.pop();
             text.extend_from_slice(format!(",\"_lsn\":{}}}", stamp.lsn).as_bytes());
             if has_metadata {
@@ -488,7 +489,7 @@ struct FeedRow {
 }
 
 impl FeedRow {
-    fn read(key: &[u8], value: &[u8], window: &Window<'_>) -> Option<FeedRow> {
+    fn read(key: &[u8], value: &[u8], window: &PartitionScope<'_>) -> Option<FeedRow> {
         let lsn = keys::lsn_of_feed_key(key)?;
         let rid = keys::number(value)?;
         let (first, last) = window.rids();

@@ -49,7 +49,7 @@ use missing::MissingIndex;
 pub(crate) use set::IndexSet;
 
 use crate::api::{EngineError, IndexingDirective};
-use crate::memory::budget::SharedPart;
+use crate::memory::budget::SharedBudget;
 use crate::store::item_row::{Indexing, Row};
 use crate::store::keys::{self, INDEX};
 use crate::store::stored_definition;
@@ -161,7 +161,7 @@ impl Indexes {
     }
 
     /// Counts the memory of the paths that it learns from items together with those of other containers.
-    pub fn counting_paths(mut self, memory: &Arc<SharedPart>) -> Indexes {
+    pub fn counting_paths(mut self, memory: &Arc<SharedBudget>) -> Indexes {
         self.current.count_paths_in(memory);
         self.older.iter_mut().for_each(|(_, set)| set.count_paths_in(memory));
         self

@@ -10,7 +10,7 @@ use quire_value::{Kind, Node, Path, Segment};
 
 use super::change::RowSet;
 use super::{IndexKind, IndexName};
-use crate::memory::budget::SharedPart;
+use crate::memory::budget::SharedBudget;
 
 /// Paths that the tree takes from items, besides those the policy names.
 pub(super) const LEARNED_PATHS_MAX: usize = 8192;
@@ -25,7 +25,7 @@ pub(super) struct PathTree {
     pub nodes: Vec<PathNode>,
     pub nodes_max: usize,
     /// Of the trees of all containers; `None`: nobody counts.
-    pub memory: Option<Arc<SharedPart>>,
+    pub memory: Option<Arc<SharedBudget>>,
     /// What this tree has taken of it.
     pub bytes: usize,
 }
@@ -139,7 +139,7 @@ impl PathTree {
     }
 
     /// From now on, and for what is there, counts what it takes.
-    pub fn count_in(&mut self, memory: &Arc<SharedPart>) {
+    pub fn count_in(&mut self, memory: &Arc<SharedBudget>) {
         self.bytes = self.nodes.iter().map(PathNode::bytes).sum();
         memory.take(self.bytes);
         self.memory = Some(Arc::clone(memory));

@@ -24,7 +24,7 @@ use super::path_walk::PathWalk;
 use super::spatial::Spatial;
 use super::{IndexId, IndexKind, IndexName, Order, RowsVersion};
 use crate::api::IndexingDirective;
-use crate::memory::budget::SharedPart;
+use crate::memory::budget::SharedBudget;
 use crate::store::{is_system_property, keys};
 
 /// Not in stored items, so not in indexes; `_ts` is, by the sequencer.
@@ -66,7 +66,7 @@ impl IndexSet {
     }
 
     /// Counts the memory of the paths that it learns from items, and learns no more where that is full.
-    pub fn count_paths_in(&mut self, memory: &Arc<SharedPart>) {
+    pub fn count_paths_in(&mut self, memory: &Arc<SharedBudget>) {
         if let Some(indexed) = &mut self.indexed {
             indexed.tree.get_mut().count_in(memory);
         }

@@ -9,7 +9,7 @@ use super::body::Links;
 use super::etag_matches;
 use crate::api::{Answer, EngineError, ItemRead, Position, ReadItem, charge, corrupt};
 use crate::catalog::{Container, RoutedKey};
-use crate::memory::answers::CachedItem;
+use crate::memory::item_cache::CachedItem;
 use crate::recording::note_read;
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
@@ -36,7 +36,7 @@ pub(crate) fn read_item_cached(
         return None;
     }
     let moment = container.moment(shared);
-    let item = shared.cache.get(&place.id_key(container, read.id))?;
+    let item = shared.item_cache.get(&place.id_key(container, read.id))?;
     let is_gone = container.is_gone_by((item.ttl, item.written), &item.partition_key, item.lsn, &moment);
     let visible = item.partition_key == place.key && !is_gone;
     visible.then(|| answer(read, Ok(item), Some(position)))
@@ -64,7 +64,7 @@ fn find(
     *position = Some(place.partition.position()?);
     *position = Some(place.partition.position_for(read.session)?);
     let id_key = place.id_key(container, read.id);
-    let seen = shared.cache.look(&id_key);
+    let read_at = shared.write_clock.now();
     let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
     let moment = container.moment(shared);
     let snapshot = container.snapshot(shared)?;
@@ -79,7 +79,7 @@ fn find(
         return Err(not_found());
     }
     let item = Arc::new(ready(container, place, rid, &row)?);
-    shared.cache.insert(&id_key, Arc::clone(&item), seen);
+    shared.item_cache.insert(&id_key, Arc::clone(&item), read_at);
     Ok(item)
 }
 

@@ -1,19 +1,19 @@
-//! One budget for what the engine keeps in memory only to be faster, and who has which part of it.
+//! One budget for all caches in memory, and its parts.
 //!
 //! | part      | what                                                                 | bytes                     |
 //! |-----------|----------------------------------------------------------------------|---------------------------|
 //! | `paths`   | paths of items with their index ids (`indexes::set`), all containers | 1/32, at least 1 MB       |
 //! | `changes` | when logical partitions last changed (`sequencer`), all partitions   | 1/32, at least 1 MB       |
-//! | `answers` | ready answers of point reads (`cache`)                               | a third of the rest       |
-//! | `scans`   | items for scans and fetches (`stretches`)                            | two thirds of the rest    |
+//! | `items`   | items of point reads (`item_cache`)                                  | a third of the rest       |
+//! | `scans`   | item rows for scans and fetches (`row_spans`)                        | two thirds of the rest    |
 //!
-//! None of them fails when its part is full: less is kept, and the work is done again. What a container needs to be open at all
-//! (its definition, where its partitions stand, counts of its indexes) is no cache: some 30 KB for a container with
+//! No request fails because a part is full: the cache holds less, and the work is done again. What an open container
+//! needs (its definition, the state of its partitions, counts of its indexes) is no cache: about 30 KB for a container with
 //! a few items, counted by `tests/memory.rs`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Room for the busiest containers where hardly any memory is given.
+/// Enough for the busiest containers when the total is small.
 const SMALL_PART_MIN: usize = 1 << 20;
 const SMALL_PART_SHARE: usize = 32;
 
@@ -21,7 +21,7 @@ const SMALL_PART_SHARE: usize = 32;
 pub(crate) struct CacheBudget {
     pub paths: usize,
     pub changes: usize,
-    pub answers: usize,
+    pub items: usize,
     pub scans: usize,
 }
 
@@ -30,24 +30,24 @@ impl CacheBudget {
         let small = (total_bytes / SMALL_PART_SHARE).max(SMALL_PART_MIN);
         let rest = total_bytes.saturating_sub(2 * small);
         let third = rest / 3;
-        CacheBudget { paths: small, changes: small, answers: third, scans: 2 * third }
+        CacheBudget { paths: small, changes: small, items: third, scans: 2 * third }
     }
 
     pub fn total(&self) -> usize {
-        self.paths + self.changes + self.answers + self.scans
+        self.paths + self.changes + self.items + self.scans
     }
 }
 
-/// Bytes of one part that many owners take together.
+/// Bytes of one part that many owners share.
 #[derive(Debug)]
-pub(crate) struct SharedPart {
+pub(crate) struct SharedBudget {
     bytes: AtomicUsize,
     bytes_max: usize,
 }
 
-impl SharedPart {
-    pub fn new(bytes_max: usize) -> SharedPart {
-        SharedPart { bytes: AtomicUsize::new(0), bytes_max }
+impl SharedBudget {
+    pub fn new(bytes_max: usize) -> SharedBudget {
+        SharedBudget { bytes: AtomicUsize::new(0), bytes_max }
     }
 
     pub fn bytes(&self) -> usize {
@@ -77,6 +77,6 @@ mod tests {
             let budget = CacheBudget::new(total);
             assert!(budget.total() <= total && budget.total() + 4 > total, "{budget:?} of {total}");
         }
-        assert_eq!(CacheBudget::new(0).answers, 0);
+        assert_eq!(CacheBudget::new(0).items, 0);
     }
 }

@@ -1,6 +1,7 @@
-//! What the engine keeps in memory to be faster. Nothing here is needed for a right answer.
+//! Caches in memory and their budget. No answer depends on them: a cache that is empty or full only costs time.
 
-pub(crate) mod answers; // ready answers of point reads
 pub(crate) mod budget; // the memory of all caches, and its parts
-pub(crate) mod results; // results of queries that are held between pages
+pub(crate) mod item_cache; // items as point reads return them
+pub(crate) mod result_cache; // results of queries between their pages
 pub(crate) mod row_spans; // neighbouring item rows for scans
+pub(crate) mod write_clock; // when items were last written

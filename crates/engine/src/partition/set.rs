@@ -361,7 +361,7 @@ impl Partition {
 
     /// What scans keep of the whole container.
     fn forget_kept(&self) {
-        self.shared.stretches.forget(self.sequencer.container());
+        self.shared.row_spans.remove_container(self.sequencer.container());
     }
 
     pub fn position(&self) -> Result<Position, EngineError> {

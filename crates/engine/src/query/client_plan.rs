@@ -1,4 +1,5 @@
-//! Plans for clients that run a query over several partitions themselves, and which queries are left to them.
+//! Plans for clients that run a query over several partitions themselves, and the check which queries clients have to
+//! merge.
 
 use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
 use quire_sql::{Feature, Query, QueryShape};
@@ -7,10 +8,10 @@ use crate::api::{Crossing, EngineError, PageRequest, PlannedQuery, QueryRange, S
 use crate::catalog::Container;
 use crate::query::key_of_values;
 
-/// More ranges than this are as good as the whole space: a client would visit every partition anyway.
+/// With more ranges than this the plan names the whole key space: a client would visit every partition anyway.
 const RANGES_MAX: usize = 2000;
 
-/// Refuses what the request leaves to the client: see [`Crossing`].
+/// Refuses a query that the request leaves to the client: see [`Crossing`].
 pub(crate) fn check_crossing(
     container: &Container,
     query: &Query,
@@ -22,7 +23,7 @@ pub(crate) fn check_crossing(
     if request.crossing == Crossing::Refused && !has_at_most_one_key(container, query) {
         return Err(EngineError::CrossPartitionRefused);
     }
-    // No client could merge it: better served here than not at all.
+    // No client can merge the rows of this query, so the server runs it.
     if query.needs_all_partitions() {
         return Ok(());
     }
@@ -51,8 +52,8 @@ pub(crate) fn planned(
     Ok(PlannedQuery { plan, ranges })
 }
 
-/// Like the gateway, which lets every partition key and every partition id through. Ranges are judged by the partitions
-/// they touch.
+/// Like the service's gateway, which accepts every partition key and every partition id. A range is checked by the
+/// partitions it touches.
 fn is_narrowed(container: &Container, scope: &Scope) -> bool {
     let touches_one = |range: &EpkRange| {
         container.partitions().iter().filter(|partition| partition.range.intersect(range).is_some()).count()
@@ -70,7 +71,7 @@ fn has_at_most_one_key(container: &Container, query: &Query) -> bool {
             .is_some_and(|keys| keys.len() <= 1)
 }
 
-/// Where items that the scope and the filter leave can be.
+/// The key ranges that can contain items which match the scope and the filter.
 fn ranges(container: &Container, query: &Query, scope: &Scope) -> Vec<QueryRange> {
     let definition = &container.definition.partition_key;
     let range_of = |key: &PartitionKey| {
@@ -84,7 +85,7 @@ fn ranges(container: &Container, query: &Query, scope: &Scope) -> Vec<QueryRange
     if let Some(key) = &scope.partition_key {
         return vec![range_of(key)];
     }
-    // Nothing to read is read in one place: a count of nothing is still a row.
+    // An empty set of keys is read in one range: a count over no items still gives a row.
     if query.shape() == QueryShape::Constant {
         return vec![QueryRange::point(EffectivePartitionKey::default())];
     }
@@ -110,7 +111,7 @@ impl From<EpkRange> for QueryRange {
     }
 }
 
-/// Clients take the ranges for sorted and apart.
+/// Clients expect the ranges sorted and without overlaps.
 fn merged(mut ranges: Vec<QueryRange>) -> Vec<QueryRange> {
     ranges.sort_by(|left, right| {
         (&left.min, &left.max, left.includes_max).cmp(&(&right.min, &right.max, right.includes_max))

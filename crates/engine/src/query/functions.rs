@@ -1,11 +1,12 @@
 //! User-defined functions in queries.
 //!
-//! Found when the query is compiled, compiled themselves when the first of them is called, in contexts of this page alone.
+//! Functions are looked up when the query is compiled. They are loaded at the first call, in contexts of this page
+//! alone.
 //!
-//! In worker processes a call alone costs a message. So a page that holds several items has the calls that they will make
-//! foreseen ([`PageFunctions::foresee`]), makes them together and keeps what they gave until it is asked for. What was not
-//! foreseen is called alone, so foresight changes what a page costs and nothing else: a call that fails does so when it is
-//! asked for, and only then.
+//! A single call to a worker process costs a message. So a page that buffers several items first collects the calls
+//! that these will make ([`PageFunctions::prefetch`]), sends them in one message and keeps the results. A call that was
+//! not prefetched is sent alone. So prefetching changes only the cost of a page: a call that fails does so when its
+//! item is evaluated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -22,57 +23,57 @@ use crate::runtime::Shared;
 use crate::runtime::scripting::gate::Pass;
 use crate::runtime::scripting::{Scripting, Source};
 
-/// What a call counts as, in steps of evaluation: many of them for one item come to an end.
+/// The cost of a call in steps of evaluation, so that many calls for one item reach the limit.
 const CALL_STEPS: u64 = 20;
-/// Calls noted at a time, and their bytes.
+/// Queued calls, and their bytes.
 const NOTED_MAX: usize = 65_536;
 const NOTED_BYTES_MAX: usize = 16 << 20;
-/// Functions that take longer for what was foreseen are called when they are asked for: their messages cost nothing beside
-/// them, and a page may end before.
+/// If prefetched calls take longer than this, calls are no longer prefetched: messages are cheap compared with such
+/// functions, and the page may end earlier.
 const AHEAD_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// Finds the function of a name in a container.
-type Find<'a> = dyn Fn(&str) -> Option<Arc<Resource>> + 'a;
+type FindFunction<'a> = dyn Fn(&str) -> Option<Arc<Resource>> + 'a;
 
 /// The functions of one page of a query.
 pub(crate) struct PageFunctions<'a> {
     scripting: &'a Scripting,
-    find: Box<Find<'a>>,
-    /// Of the query: its time, and a client that waits for it.
+    find: Box<FindFunction<'a>>,
+    /// The limits of the query: its time, and whether the client still waits.
     allowance: Allowance,
     pass: RefCell<Option<Pass>>,
     found: RefCell<Vec<Source>>,
     /// Calls in the text of the query.
     written: Cell<u32>,
     running: RefCell<Option<Functions>>,
-    ahead: RefCell<Ahead>,
+    prefetched: RefCell<PrefetchedCalls>,
     calls: Cell<u64>,
-    /// Why a call failed, as the query language cannot say it.
+    /// The error of a call, which the query language cannot represent.
     failure: RefCell<Option<EngineError>>,
 }
 
-/// Calls that were foreseen.
+/// Calls that ran before their item was evaluated.
 #[derive(Default)]
-struct Ahead {
-    answers: HashMap<FunctionCall, Answers>,
-    noted: Vec<FunctionCall>,
-    noted_bytes: usize,
-    /// Counts how often all items have been looked at.
+struct PrefetchedCalls {
+    answers: HashMap<FunctionCall, CallResults>,
+    queued: Vec<FunctionCall>,
+    queued_bytes: usize,
+    /// The number of passes over the buffered items.
     round: u32,
-    /// Foresight does not pay: a function is slow, or the worker failed.
+    /// No more prefetching: a function is slow, or the worker failed.
     is_over: bool,
 }
 
-/// What equal calls gave, each call once: a function may be one of time or chance.
+/// The results of equal calls, one per call: a function may depend on time or chance.
 #[derive(Default)]
-struct Answers {
+struct CallResults {
     waiting: VecDeque<CallResult>,
-    /// How many of them this round has used.
+    /// Results that this round has used.
     used: usize,
     round: u32,
 }
 
-impl Ahead {
+impl PrefetchedCalls {
     fn value(&mut self, call: FunctionCall) -> Option<Value> {
         let round = self.round;
         if let Some(answers) = self.answers.get_mut(&call) {
@@ -84,10 +85,10 @@ impl Ahead {
                 return answer.clone().ok();
             }
         }
-        let bytes = self.noted_bytes + call.size_bytes();
-        if self.noted.len() < NOTED_MAX && bytes <= NOTED_BYTES_MAX {
-            self.noted_bytes = bytes;
-            self.noted.push(call);
+        let bytes = self.queued_bytes + call.size_bytes();
+        if self.queued.len() < NOTED_MAX && bytes <= NOTED_BYTES_MAX {
+            self.queued_bytes = bytes;
+            self.queued.push(call);
         }
         None
     }
@@ -102,12 +103,16 @@ impl Ahead {
 }
 
 impl<'a> PageFunctions<'a> {
-    /// Of the functions that the container has now.
+    /// For the current functions of the container.
     pub fn of(shared: &'a Shared, container: &'a Container, allowance: &Allowance) -> PageFunctions<'a> {
         PageFunctions::new(&shared.scripts, allowance, Box::new(|name| container.scripts().function(name)))
     }
 
-    fn new(scripting: &'a Scripting, allowance: &Allowance, find: Box<Find<'a>>) -> PageFunctions<'a> {
+    fn new(
+        scripting: &'a Scripting,
+        allowance: &Allowance,
+        find: Box<FindFunction<'a>>,
+    ) -> PageFunctions<'a> {
         PageFunctions {
             scripting,
             find,
@@ -116,13 +121,13 @@ impl<'a> PageFunctions<'a> {
             found: RefCell::default(),
             written: Cell::new(0),
             running: RefCell::default(),
-            ahead: RefCell::default(),
+            prefetched: RefCell::default(),
             calls: Cell::new(0),
             failure: RefCell::default(),
         }
     }
 
-    /// The error of a query, told by the function that caused it.
+    /// The error of the function that failed, instead of the query's.
     pub fn explain(&self, error: EngineError) -> EngineError {
         match error {
             EngineError::Sql(SqlError::UserFunction { .. }) => self.failure.take().unwrap_or(error),
@@ -130,7 +135,7 @@ impl<'a> PageFunctions<'a> {
         }
     }
 
-    /// Takes a place for the functions that the query calls, if it does: before it reads anything.
+    /// Enters the gate for functions, if the query calls any, before it reads anything.
     pub fn enter(&self, container: &Container) -> Result<(), EngineError> {
         let found = self.found.borrow();
         if found.is_empty() {
@@ -151,41 +156,41 @@ impl<'a> PageFunctions<'a> {
         self.written.get() > 0
     }
 
-    /// Whether items should be held until their calls were made together.
-    pub fn wants_foresight(&self) -> bool {
-        self.are_called() && self.scripting.scripts.is_isolated() && !self.ahead.borrow().is_over
+    /// Whether items should be buffered until their calls run in one message.
+    pub fn wants_prefetch(&self) -> bool {
+        self.are_called() && self.scripting.scripts.is_isolated() && !self.prefetched.borrow().is_over
     }
 
-    /// Calls are made when they are asked for.
-    pub fn end_foresight(&self) {
-        self.ahead.borrow_mut().is_over = true;
+    /// From now on calls run when their item is evaluated.
+    pub fn stop_prefetch(&self) {
+        self.prefetched.borrow_mut().is_over = true;
     }
 
-    /// Makes the calls of the items that `look` shows to the evaluator, as far as they can be foreseen. What was foreseen
-    /// before is forgotten.
-    pub fn foresee(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
-        self.ahead.borrow_mut().answers.clear();
-        // A call can depend on every other that is written. One round more, because equal calls are not told apart: one
-        // of them may have had the answer of another.
+    /// Calls the functions of the items that `look` passes to the evaluator, as far as the calls are known in advance.
+    /// Results of earlier prefetches are dropped.
+    pub fn prefetch(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
+        self.prefetched.borrow_mut().answers.clear();
+        // A call can depend on the result of every other call in the text. One more round, because equal calls are not
+        // distinguished: one of them may have received the result of another.
         let rounds = match self.written.get() {
             1 => 1,
             written => written + 1,
         };
         for _ in 0..rounds {
-            self.ahead.borrow_mut().round += 1;
+            self.prefetched.borrow_mut().round += 1;
             look()?;
-            if !self.call_noted()? {
+            if !self.call_queued()? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Whether there were any, and there may be more.
-    fn call_noted(&self) -> Result<bool, EngineError> {
-        let mut ahead = self.ahead.borrow_mut();
-        let mut noted = std::mem::take(&mut ahead.noted);
-        ahead.noted_bytes = 0;
+    /// Sends the queued calls. True: there were some, and there may be more.
+    fn call_queued(&self) -> Result<bool, EngineError> {
+        let mut ahead = self.prefetched.borrow_mut();
+        let mut noted = std::mem::take(&mut ahead.queued);
+        ahead.queued_bytes = 0;
         let started = Instant::now();
         while !noted.is_empty() {
             if started.elapsed() >= AHEAD_TIME_MAX {
@@ -194,7 +199,7 @@ impl<'a> PageFunctions<'a> {
             }
             let mut running = self.running.borrow_mut();
             let running = self.started(&mut running)?;
-            // One that cannot be loaded, or ends the worker, fails when it is asked for.
+            // A function that cannot be loaded, or ends the worker, fails when its item is evaluated.
             let Ok(answers) = running.call_together(&noted) else {
                 ahead.is_over = true;
                 return Ok(false);
@@ -210,9 +215,9 @@ impl<'a> PageFunctions<'a> {
     fn call_one(&self, function: usize, arguments: &[Value]) -> Result<Value, EngineError> {
         self.calls.set(self.calls.get() + 1);
         let fail = |error| self.call_failed(&self.found.borrow()[function], error);
-        if self.wants_foresight() {
+        if self.wants_prefetch() {
             let call = FunctionCall::new(function, arguments);
-            if let Some(answer) = self.ahead.borrow_mut().take(&call) {
+            if let Some(answer) = self.prefetched.borrow_mut().take(&call) {
                 return answer.map_err(fail);
             }
         }
@@ -223,7 +228,7 @@ impl<'a> PageFunctions<'a> {
     }
 
     fn call_failed(&self, source: &Source, error: ScriptError) -> EngineError {
-        // What was ended for another reason is no offender.
+        // A call that ended for another reason does not block the function.
         if self.scripting.is_stopping() {
             return EngineError::Overloaded;
         }
@@ -233,7 +238,7 @@ impl<'a> PageFunctions<'a> {
         }
     }
 
-    /// What runs in this process may not end.
+    /// A function in this process may not return: the watchdog reports it.
     fn watched<T>(&self, version: &Arc<str>, call: impl FnOnce() -> T) -> T {
         match &*self.pass.borrow() {
             Some(pass) if !self.scripting.scripts.is_isolated() => {
@@ -243,12 +248,12 @@ impl<'a> PageFunctions<'a> {
         }
     }
 
-    /// The functions, once the page may go on.
+    /// The functions; starts them first.
     fn started<'r>(&self, running: &'r mut Option<Functions>) -> Result<&'r mut Functions, EngineError> {
         if self.scripting.is_stopping() {
             return Err(EngineError::Overloaded);
         }
-        // A call may take longer than all else between two looks of the evaluator.
+        // A call may take longer than all other work between two checks of the evaluator.
         self.allowance.check_cancelled()?;
         if running.is_none() {
             *running = Some(self.start()?);
@@ -266,7 +271,8 @@ impl<'a> PageFunctions<'a> {
             let load = || self.scripting.scripts.functions(scripts, &caller);
             self.watched(&source.version, load).map_err(|error| self.call_failed(source, error))
         };
-        // To load a text is to run it. The first time each is alone, so that one that does not end is known.
+        // Loading a script runs it. The first time, each script is loaded alone, so that one that does not end is
+        // identified.
         for (source, script) in found.iter().zip(&scripts).filter(|_| scripts.len() > 1) {
             if !self.scripting.scripts.is_isolated() && !self.scripting.scripts.is_loaded(script.version) {
                 drop(load(std::slice::from_ref(script), source)?);
@@ -300,7 +306,7 @@ impl UserFunctions for PageFunctions<'_> {
     }
 
     fn value_or_enqueue(&self, function: usize, arguments: &[Value]) -> Option<Value> {
-        let mut ahead = self.ahead.borrow_mut();
+        let mut ahead = self.prefetched.borrow_mut();
         if ahead.is_over { None } else { ahead.value(FunctionCall::new(function, arguments)) }
     }
 }

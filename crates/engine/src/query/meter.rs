@@ -1,4 +1,4 @@
-//! What a page costs while it is made, and whether it may go on.
+//! The cost of a page while it runs, and whether it may continue.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use quire_sql::{Allowance, Meter, Reservation};
 use crate::api::EngineError;
 use crate::api::charge::Cost;
 
-/// Items and index rows between two looks at the clock, at most; fewer where they take long.
+/// Items and index rows between two readings of the clock, at most; fewer when they are slow.
 const CLOCK_INTERVAL_MAX: u64 = 64;
 
 const SLOW: Duration = Duration::from_millis(1);
 
-/// How much a page may read before it has to stop, whatever it found.
+/// The most that a page may read, whatever it found.
 #[derive(Clone, Copy)]
 pub(crate) struct ScanBudget {
     pub items: u64,
@@ -23,21 +23,22 @@ pub(crate) struct ScanBudget {
 }
 
 impl ScanBudget {
-    /// For a page that can stop anywhere. Rows and bytes come first, so that the same request usually does the same.
+    /// For a page that can stop anywhere. Rows and bytes are the tighter limits, so that the same request usually reads
+    /// the same.
     pub const PAGE: ScanBudget =
         ScanBudget { items: 100_000, bytes: 128 << 20, index_rows: 1_000_000, time: Duration::from_secs(3) };
-    /// For a query that needs all items before its first row: what takes longer is refused.
+    /// For a blocking query: longer ones are refused.
     pub const WHOLE: ScanBudget =
         ScanBudget { items: u64::MAX, bytes: u64::MAX, index_rows: u64::MAX, time: Duration::from_secs(60) };
 }
 
-/// What a page has cost so far, and whether it may go on.
+/// The cost of a page so far, and whether it may continue.
 pub(crate) struct PageMeter {
     budget: ScanBudget,
     /// Steps of reading; items are limited by the page, not here.
     work: Meter,
     started: Instant,
-    /// Items and index rows after which the clock is looked at again, and what it said.
+    /// The number of items and index rows at the next reading of the clock, and the result of the last.
     clock_at: Cell<u64>,
     late: Cell<bool>,
     interval: Cell<u64>,
@@ -46,7 +47,7 @@ pub(crate) struct PageMeter {
     last_partition: Option<u32>,
     pub items: u64,
     pub bytes: u64,
-    /// Items of which something was sent.
+    /// Items that gave rows.
     pub matched: u64,
     pub index_rows: u64,
     index_rows_planned: u64,
@@ -76,7 +77,7 @@ impl PageMeter {
         }
     }
 
-    /// At least one item or index row per page, or a client would never get on.
+    /// A page reads at least one item or index row, or the client would never make progress.
     pub fn is_spent(&self) -> bool {
         let index_rows = self.index_rows - self.index_rows_planned;
         self.items + index_rows > 0
@@ -86,7 +87,7 @@ impl PageMeter {
                 || self.is_late())
     }
 
-    /// The clock is looked at now and then: that takes longer than most items.
+    /// The clock is not read for every item: a reading takes longer than most items.
     fn is_late(&self) -> bool {
         let done = self.items + self.index_rows;
         if done >= self.clock_at.get() {
@@ -100,25 +101,25 @@ impl PageMeter {
         self.late.get()
     }
 
-    /// The plan is made. What it took is not taken from the page, or a page might never get to its first item.
+    /// Resets the time: planning does not count, or a page might never reach its first item.
     pub fn start(&mut self) {
         self.index_rows_planned = self.index_rows;
         self.started = Instant::now();
         self.looked_at = Cell::new(Duration::ZERO);
     }
 
-    /// Gives back the one before.
+    /// Returns the previous budget.
     pub fn set_budget(&mut self, budget: ScanBudget) -> ScanBudget {
         self.clock_at.set(0);
         std::mem::replace(&mut self.budget, budget)
     }
 
-    /// Spends steps of reading; an error when nobody waits any more or the time is over.
+    /// Spends steps of reading; an error when the request is cancelled or its time is over.
     pub fn spend(&self, steps: u64) -> Result<(), EngineError> {
         Ok(self.work.spend(steps)?)
     }
 
-    /// Takes memory for as long as the page is made.
+    /// Reserves memory until the page ends.
     pub fn keep(&self, bytes: usize) -> Result<(), EngineError> {
         Ok(self.work.keep(bytes)?)
     }
@@ -128,7 +129,7 @@ impl PageMeter {
         self.work.allowance().clone().with_item_steps(u64::MAX).meter()
     }
 
-    /// Memory for what outlives a call of the reader.
+    /// Memory for data that outlives a call of the reader.
     pub fn reserve(&self) -> Result<Reservation, EngineError> {
         Ok(self.work.allowance().memory().reserve(0)?)
     }
@@ -150,7 +151,7 @@ impl PageMeter {
         }
     }
 
-    /// Takes back what was read since, which was only to see what a page would cost.
+    /// Subtracts what was read since, which only served to estimate the cost of a page.
     pub fn forget_since(&mut self, cost: &Cost) {
         self.items = cost.items;
         self.bytes = cost.bytes;
@@ -158,7 +159,7 @@ impl PageMeter {
         self.last_partition = None;
     }
 
-    /// Notes that a partition is looked into; windows of one follow each other.
+    /// Counts a partition; scopes of one partition follow each other.
     pub fn enter(&mut self, partition: u32) {
         if self.last_partition != Some(partition) {
             self.partitions += 1;

@@ -1,16 +1,17 @@
 //! SQL over a container's items.
 //!
-//! Every query has an order of its own, whatever finds its items: sorted queries go by their sort keys and then by child
-//! id, rising or falling ([`order::Ties`]), all others by partition and child id. So an index changes how long a page takes and nothing else, and a
-//! continuation holds while indexes come and go.
+//! Every query has its own order, whichever index finds its items: sorted queries order by their sort keys and then by
+//! child id, ascending or descending ([`order::TieOrder`](exec::order::TieOrder)); all others by partition and child
+//! id. So an index only changes how long a page takes, and a continuation stays valid when indexes are added or
+//! removed.
 //!
 //! | kind      | queries                                   | a page                                                |
 //! |-----------|-------------------------------------------|-------------------------------------------------------|
 //! | streaming | rows come from single items               | stops anywhere, goes on there                         |
-//! | sorted    | the same with ORDER BY over plain paths   | walks an index; or the first keeps the few that come next, the second sorts all and [holds](crate::memory::results) their order |
+//! | sorted    | the same with ORDER BY over plain paths   | walks an index; or the first keeps the few that come next, the second sorts all and [caches](crate::memory::result_cache) their order |
 //! | whole     | aggregates, GROUP BY, DISTINCT, and so on | the first runs it and holds the other rows            |
 //!
-//! Where nothing is held any more the page does all work again.
+//! A page whose result is no longer cached does all the work again.
 
 pub(crate) mod client_plan; // plans for clients that merge partitions themselves
 pub(crate) mod continuation; // where the next page starts, under a MAC
@@ -19,11 +20,11 @@ pub(crate) mod follow; // items of other containers, along links
 pub(crate) mod functions; // user-defined functions
 pub(crate) mod meter; // what a page costs
 pub(crate) mod page; // budgets of a page, lists
+pub(crate) mod partition_scope; // what of a container a request covers
 mod plan; // choosing how to find the items
+pub(crate) mod read_snapshot; // the committed state at one moment
 pub(crate) mod reader; // the visible items of a scope, in order or by child id
 pub(crate) mod resources; // queries over resources in memory
-pub(crate) mod view; // the committed state at one moment
-pub(crate) mod window; // what of a container a request covers
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,34 +33,34 @@ use quire_resource::{Component, PartitionKey};
 use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, QueryShape, Schema};
 use quire_value::Value;
 
-use self::plan::{Chooser, Need, Sorting};
+use self::plan::{IndexChooser, PageNeed, SortMethod};
 use crate::api::charge::Cost;
 use crate::api::{Answer, EngineError, Page, PageRequest, Scope};
 use crate::catalog::{Catalog, Container};
-use crate::memory::results::{HeldResult, ResultKey};
+use crate::memory::result_cache::{CachedResult, ResultKey};
 use crate::query::client_plan::check_crossing;
-use crate::query::continuation::{HeldRow, Place, QueryIdentity, Resume};
-use crate::query::exec::evaluate::Evaluator;
-use crate::query::exec::order::{Order, Start};
-use crate::query::exec::output::Output;
-use crate::query::exec::sort::Sorted;
-use crate::query::exec::whole::{Feed, Holding, WholeNext, WholeStart};
+use crate::query::continuation::{CachedRowRef, QueryIdentity, Resume, SortPosition};
+use crate::query::exec::blocking::{BlockingInput, BlockingNext, BlockingStart, ResultCaching};
+use crate::query::exec::evaluate::ItemEvaluator;
+use crate::query::exec::order::{SortOrder, SortStart};
+use crate::query::exec::output::PageOutput;
+use crate::query::exec::sort::SortedQuery;
 use crate::query::follow::PageLinks;
 use crate::query::functions::PageFunctions;
 use crate::query::meter::{PageMeter, ScanBudget};
-use crate::query::page::{Filled, Rows, answer_page};
+use crate::query::page::{FilledPage, PageRows, answer_page};
+use crate::query::partition_scope::{ItemPosition, KeyFilter, PartitionScope, narrowed};
 use crate::query::plan::candidates::Candidates;
-use crate::query::plan::explain::Node;
-use crate::query::plan::known::Known;
-use crate::query::plan::nearest::Nearest;
+use crate::query::plan::explain::PlanNode;
 use crate::query::plan::scores::RankedTexts;
-use crate::query::reader::Reader;
-use crate::query::view::View;
-use crate::query::window::{KeyFilter, Spot, Window, narrowed};
+use crate::query::plan::snapshot_indexes::SnapshotIndexes;
+use crate::query::plan::vector_search::VectorSearch;
+use crate::query::read_snapshot::ReadSnapshot;
+use crate::query::reader::ScopeReader;
 use crate::recording::{PageNote, note_query};
 use crate::runtime::{Shared, allowance};
 
-/// Beyond this many partition keys in a filter the container is read from end to end.
+/// With more partition keys in a filter than this the whole container is read.
 const KEYS_MAX: usize = 2000;
 
 pub(crate) fn query_items(
@@ -75,7 +76,7 @@ pub(crate) fn query_items(
     answer
 }
 
-/// For the record of requests.
+/// What the recording of requests takes from a page.
 fn page_note<'a>(
     shared: &Shared,
     container: &Container,
@@ -101,27 +102,27 @@ fn lacks_composite_index(error: &EngineError) -> bool {
     matches!(error, EngineError::Sql(error) if error.to_string().contains("corresponding composite index"))
 }
 
-/// The same over the state that a view shows. It follows no links.
-pub(crate) fn query_view(
+/// The same in the state of a snapshot. It follows no links.
+pub(crate) fn query_snapshot(
     shared: &Shared,
     container: &Container,
-    view: &View,
+    snapshot: &ReadSnapshot,
     text: &str,
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
-    query_in(shared, (None, Some(view)), container, text, parameters, request)
+    query_in(shared, (None, Some(snapshot)), container, text, parameters, request)
 }
 
 fn query_in(
     shared: &Shared,
-    (catalog, view): (Option<&Catalog>, Option<&View>),
+    (catalog, snapshot): (Option<&Catalog>, Option<&ReadSnapshot>),
     container: &Container,
     text: &str,
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
-    answer_page(shared, container, request, |windows, resume| {
+    answer_page(shared, container, request, |scopes, resume| {
         let started = Instant::now();
         let allowance = allowance::of_page(shared, &request.cancel);
         let environment = allowance::environment(shared, container.definition.geospatial, allowance.clone())?;
@@ -134,26 +135,35 @@ fn query_in(
             Query::compile_within(text, parameters, schema, &allowance)?.with_environment(environment);
         links.check()?;
         if links.are_used() {
-            functions.end_foresight();
+            functions.stop_prefetch();
         }
         let compile = started.elapsed();
         check_crossing(container, &query, request)?;
-        let narrow =
-            keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
-        let windows = narrow.as_deref().unwrap_or(windows);
-        // A script that queries has its place already.
-        if view.is_none() {
+        let narrow = keys_of(container, &query, &request.scope).map(|keys| narrowed(container, scopes, keys));
+        let scopes = narrow.as_deref().unwrap_or(scopes);
+        // A script that queries has already entered a gate.
+        if snapshot.is_none() {
             functions.enter(container)?;
         }
         let identity = &QueryIdentity { container, scope: &request.scope, text, parameters };
         let (query, functions, links) = (&query, &functions, &links);
-        let run =
-            Run { shared, container, request, allowance, query, identity, functions, links, windows, view };
+        let run = PageExecution {
+            shared,
+            container,
+            request,
+            allowance,
+            query,
+            identity,
+            functions,
+            links,
+            scopes,
+            snapshot,
+        };
         run.fill(resume, compile).map_err(|error| links.explain(functions.explain(error)))
     })
 }
 
-/// The partition keys that the filter of a query leaves, unless the scope names one anyway; `None` for all.
+/// The partition keys that the filter allows, unless the scope names one; `None`: all.
 fn keys_of(container: &Container, query: &Query, scope: &Scope) -> Option<Vec<KeyFilter>> {
     if scope.partition_key.is_some() {
         return None;
@@ -177,11 +187,11 @@ pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
     values.iter().map(component).collect::<Option<Vec<_>>>().map(PartitionKey)
 }
 
-/// How a page is made.
-enum Plan {
-    Stream { candidates: Candidates, from: Option<(Spot, u64)>, node: Node },
-    Sorted { order: Order, sorting: Sorting, place: Option<Place>, node: Node },
-    Whole { feed: Feed, from: WholeStart, newest: u32, node: Node },
+/// How a page is executed.
+enum PagePlan {
+    Stream { candidates: Candidates, from: Option<(ItemPosition, u64)>, node: PlanNode },
+    Sorted { order: SortOrder, sorting: SortMethod, place: Option<SortPosition>, node: PlanNode },
+    Whole { feed: BlockingInput, from: BlockingStart, newest: u32, node: PlanNode },
 }
 
 fn no_order() -> EngineError {
@@ -189,7 +199,7 @@ fn no_order() -> EngineError {
     EngineError::BadRequest { message }
 }
 
-struct Run<'a> {
+struct PageExecution<'a> {
     shared: &'a Shared,
     container: &'a Container,
     request: &'a PageRequest,
@@ -198,21 +208,21 @@ struct Run<'a> {
     identity: &'a QueryIdentity<'a>,
     functions: &'a PageFunctions<'a>,
     links: &'a PageLinks<'a>,
-    windows: &'a [Window<'a>],
-    /// Instead of the newest state.
-    view: Option<&'a View>,
+    scopes: &'a [PartitionScope<'a>],
+    /// A snapshot to read, instead of a new one.
+    snapshot: Option<&'a ReadSnapshot>,
 }
 
-/// Where a page begins, and since when it is made.
-struct Begun {
+/// The start of a page, and when it began.
+struct PageBeginning {
     resume: Option<Resume>,
     positions: Vec<(u32, u64)>,
     compile: Duration,
     started: Instant,
 }
 
-impl Run<'_> {
-    fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<Filled, EngineError> {
+impl PageExecution<'_> {
+    fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<FilledPage, EngineError> {
         let started = Instant::now();
         let analysis = self.query.analysis();
         self.allowance.check_cancelled()?;
@@ -220,65 +230,65 @@ impl Run<'_> {
             return Err(refusal.into());
         }
         let meter = PageMeter::new(ScanBudget::PAGE, &self.allowance);
-        if let Some((row, result)) = self.held_rows(&resume) {
+        if let Some((row, result)) = self.cached_rows(&resume) {
             let mut output = self.output(&None)?;
-            if let Some(next) = self.fill_held(&meter, &resume, row, &result, &mut output)? {
-                let node = Node::new("Rows of a result that is held");
+            if let Some(next) = self.fill_from_cache(&meter, &resume, row, &result, &mut output)? {
+                let node = PlanNode::new("Rows of a result that is held");
                 let times = (compile, started.elapsed());
                 return Ok(self.filled(&analysis, output, meter.cost(), times, next, &node));
             }
         }
         let positions = self.positions(&resume)?;
-        let view = match self.view {
-            Some(view) => view.clone(),
-            None => View::now(self.shared, self.container)?,
+        let snapshot = match self.snapshot {
+            Some(snapshot) => snapshot.clone(),
+            None => ReadSnapshot::take(self.shared, self.container)?,
         };
-        self.links.begin(&view)?;
-        let mut reader = Reader::new(self.shared, self.container, &view, self.windows, meter);
-        let begun = Begun { resume, positions, compile, started };
-        let known = Known::new(self.container, view.indexes, &reader, self.request)?;
+        self.links.begin(&snapshot)?;
+        let mut reader = ScopeReader::new(self.shared, self.container, &snapshot, self.scopes, meter);
+        let begun = PageBeginning { resume, positions, compile, started };
+        let indexes = SnapshotIndexes::new(self.container, snapshot.indexes, &reader, self.request)?;
         if let Some(search) = self.query.rank_search() {
-            let evaluator = Evaluator::new(self.query, self.functions, self.links, self.container)?;
-            if let Some(texts) = RankedTexts::of(&mut reader, &known, &evaluator, search)? {
+            let evaluator = ItemEvaluator::new(self.query, self.functions, self.links, self.container)?;
+            if let Some(texts) = RankedTexts::of(&mut reader, &indexes, &evaluator, search)? {
                 let query = self.query.clone_with_rank_statistics(texts.statistics.clone());
-                let run = Run { query: &query, allowance: self.allowance.clone(), ..*self };
+                let run = PageExecution { query: &query, allowance: self.allowance.clone(), ..*self };
                 let analysis = query.analysis();
-                return run.fill_from(reader, &known, &analysis, Some(&texts), begun);
+                return run.fill_from(reader, &indexes, &analysis, Some(&texts), begun);
             }
         }
-        self.fill_from(reader, &known, &analysis, None, begun)
+        self.fill_from(reader, &indexes, &analysis, None, begun)
     }
 
     fn fill_from(
         &self,
-        mut reader: Reader<'_>,
-        known: &Known<'_>,
+        mut reader: ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
         analysis: &Analysis,
         texts: Option<&RankedTexts>,
-        Begun { resume, positions, compile, started }: Begun,
-    ) -> Result<Filled, EngineError> {
+        PageBeginning { resume, positions, compile, started }: PageBeginning,
+    ) -> Result<FilledPage, EngineError> {
         let mut output = self.output(&resume)?;
-        let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
-        let evaluator = Evaluator::new(self.query, self.functions, self.links, self.container)?;
+        let need = PageNeed { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
+        let evaluator = ItemEvaluator::new(self.query, self.functions, self.links, self.container)?;
         let from = match &resume {
-            Some(Resume::Stream { spot, .. }) => Some(*spot),
+            Some(Resume::Stream { position, .. }) => Some(*position),
             _ => None,
         };
-        let mut chooser = Chooser {
-            known,
+        let mut chooser = IndexChooser {
+            indexes,
             reader: &mut reader,
             reads: &analysis.reads,
             evaluator: &evaluator,
             from,
             need,
-            wants_missing: false,
+            lacks_missing_rows: false,
         };
         let is_resumed = resume.is_some();
         let plan = self.plan(&mut chooser, analysis, resume, texts)?;
-        self.want_missing(chooser.wants_missing, &plan);
+        self.request_missing_rows(chooser.lacks_missing_rows, &plan);
         let plan_time = started.elapsed();
         reader.meter.start();
-        let holding = self.may_hold().then(|| Holding {
+        let holding = self.may_cache().then(|| ResultCaching {
             shared: self.shared,
             temp: self.allowance.temp(),
             identity: self.identity,
@@ -294,12 +304,12 @@ impl Run<'_> {
     fn filled(
         &self,
         analysis: &Analysis,
-        output: Output,
+        output: PageOutput,
         cost: Cost,
         (compile, plan): (Duration, Duration),
         next: Option<Resume>,
-        node: &Node,
-    ) -> Filled {
+        node: &PlanNode,
+    ) -> FilledPage {
         let cost = Cost { compile, plan, ..cost };
         let explain = self.request.explain.then(|| plan::explain::text(node, &cost, output.rows.count()));
         let policy = &self.container.definition.indexing;
@@ -309,89 +319,89 @@ impl Run<'_> {
             IndexMetrics::new(analysis, if is_keyed { &definition.paths } else { &[] }, policy)
         });
         let ties_descending = self.query.ties_descending();
-        Filled { rows: output.rows, cost, next, ties_descending, explain, index_metrics }
+        FilledPage { rows: output.rows, cost, next, ties_descending, explain, index_metrics }
     }
 
-    /// Results are of the newest state, and know nothing of places that a client names, nor of links that one names beside the
-    /// query.
-    fn may_hold(&self) -> bool {
-        self.view.is_none() && self.request.resume.is_none() && self.request.follow.is_none()
+    /// Only queries of the newest state are cached, without a resume filter and without links that the request names.
+    fn may_cache(&self) -> bool {
+        self.snapshot.is_none() && self.request.resume.is_none() && self.request.follow.is_none()
     }
 
-    /// The result in which a page goes on, if it is still held, and from which row on.
-    fn held_rows(&self, resume: &Option<Resume>) -> Option<(HeldRow, Arc<HeldResult>)> {
+    /// The cached result from which a page continues, if it is still there, and the row.
+    fn cached_rows(&self, resume: &Option<Resume>) -> Option<(CachedRowRef, Arc<CachedResult>)> {
         let row = match resume {
             Some(Resume::Block { query, sent, result: Some(result), .. })
                 if *query == self.identity.hash() =>
             {
-                HeldRow { result: *result, number: *sent }
+                CachedRowRef { result: *result, number: *sent }
             }
-            Some(Resume::Sorted { held: Some(row), .. }) => *row,
+            Some(Resume::Sorted { cached_row: Some(row), .. }) => *row,
             _ => return None,
         };
-        if !self.may_hold() {
+        if !self.may_cache() {
             return None;
         }
-        let held = self.shared.results.find(ResultKey::Rows(row.result), &self.identity.result_owner());
+        let held = self.shared.result_cache.find(ResultKey::Rows(row.result), &self.identity.result_owner());
         held.map(|held| (row, held))
     }
 
-    /// `None`: the row is not among those that are held.
-    fn fill_held(
+    /// `None`: the cached result does not have the row.
+    fn fill_from_cache(
         &self,
         meter: &PageMeter,
         resume: &Option<Resume>,
-        row: HeldRow,
-        result: &HeldResult,
-        output: &mut Output,
+        row: CachedRowRef,
+        result: &CachedResult,
+        output: &mut PageOutput,
     ) -> Result<Option<Option<Resume>>, EngineError> {
-        let from = WholeStart::of(self, resume)?;
+        let from = BlockingStart::of(self, resume)?;
         let Some(mut reader) = result.read_record(row.number)? else { return Ok(None) };
         let held = (row.result, result);
-        let next = exec::whole::held_page(meter, &mut reader, held, &mut output.rows, &from)?;
+        let next = exec::blocking::cached_page(meter, &mut reader, held, &mut output.rows, &from)?;
         let newest = self.newest(resume);
         Ok(Some(next.map(|next| self.resume_of(next, newest))))
     }
 
-    fn resume_of(&self, next: WholeNext, newest: u32) -> Resume {
+    fn resume_of(&self, next: BlockingNext, newest: u32) -> Resume {
         match next {
-            WholeNext::Row { sent, result } => {
+            BlockingNext::Row { sent, result } => {
                 Resume::Block { query: self.identity.hash(), sent, newest, result }
             }
-            WholeNext::Place { order, place, held } => {
-                Resume::Sorted { order, skipped: 0, sent: 0, place, held }
+            BlockingNext::Place { order, place, held } => {
+                Resume::Sorted { order, skipped: 0, sent: 0, place, cached_row: held }
             }
         }
     }
 
-    /// How far the partitions are, before a snapshot is taken that shows at least that: for an order that is to be held.
+    /// The LSNs of the partitions, read before the snapshot, which shows at least these: for an order that will be
+    /// cached.
     fn positions(&self, resume: &Option<Resume>) -> Result<Vec<(u32, u64)>, EngineError> {
         let is_sorted = matches!(resume, Some(Resume::Sorted { .. })) && self.query.sorted().is_some();
-        if !is_sorted || !self.may_hold() {
+        if !is_sorted || !self.may_cache() {
             return Ok(Vec::new());
         }
-        let partitions = self.windows.iter().flat_map(Window::partitions);
+        let partitions = self.scopes.iter().flat_map(PartitionScope::partitions);
         partitions.map(|partition| Ok((partition.layout.id, partition.sequencer.lsn()?))).collect()
     }
 
     fn plan(
         &self,
-        chooser: &mut Chooser<'_, '_, '_>,
+        chooser: &mut IndexChooser<'_, '_, '_>,
         analysis: &Analysis,
         resume: Option<Resume>,
         texts: Option<&RankedTexts>,
-    ) -> Result<Plan, EngineError> {
+    ) -> Result<PagePlan, EngineError> {
         match (self.query.shape(), self.query.sorted(), &analysis.order, resume) {
             (QueryShape::Streaming { .. }, _, _, resume @ (None | Some(Resume::Stream { .. }))) => {
                 if self.request.resume.is_some() {
                     return Err(no_order());
                 }
                 let from = match resume {
-                    Some(Resume::Stream { spot, row, .. }) => Some((spot, row)),
+                    Some(Resume::Stream { position, row, .. }) => Some((position, row)),
                     _ => None,
                 };
                 let (candidates, node) = chooser.candidates(&analysis.filter)?;
-                Ok(Plan::Stream { candidates, from, node })
+                Ok(PagePlan::Stream { candidates, from, node })
             }
             (QueryShape::Blocking, Some(_), Some(order), resume @ (None | Some(Resume::Sorted { .. }))) => {
                 let (seal, place) = match resume {
@@ -399,12 +409,12 @@ impl Run<'_> {
                     _ => (None, None),
                 };
                 let keys: Vec<_> = order.iter().map(|key| (key.path.clone(), key.descending)).collect();
-                let order = Order::new(&keys);
+                let order = SortOrder::new(&keys);
                 if seal.is_some_and(|hash| hash != order.hash) {
                     return Err(EngineError::BadContinuation);
                 }
                 let (sorting, node) = chooser.sorting(&analysis.filter, &order)?;
-                Ok(Plan::Sorted { order, sorting, place, node })
+                Ok(PagePlan::Sorted { order, sorting, place, node })
             }
             (
                 QueryShape::Blocking,
@@ -412,54 +422,54 @@ impl Run<'_> {
                 _,
                 resume @ (None | Some(Resume::Block { .. } | Resume::Sorted { .. })),
             ) => {
-                let from = WholeStart::of(self, &resume)?;
-                // A run stands in the place of its first item, equals that fall are led by their last one: that is the same
-                // where they have equal values.
+                let from = BlockingStart::of(self, &resume)?;
+                // A run of equal values takes the position of its first item, while descending ties begin with their
+                // last one. The order is the same only where the values are equal.
                 let accepts_multiplicity = self.query.accepts_multiplicity()
                     && (analysis.order.is_some() || !self.query.ties_descending());
                 let fed = match self.counted(chooser)? {
-                    Some((values, node)) => Some((Feed::Counted(values), node)),
+                    Some((values, node)) => Some((BlockingInput::Counted(values), node)),
                     None => plan::index_only::feed_of(
                         chooser.reader,
-                        chooser.known,
+                        chooser.indexes,
                         analysis,
                         accepts_multiplicity,
                     )?
-                    .map(|(fed, node)| (Feed::Index(fed), node)),
+                    .map(|(fed, node)| (BlockingInput::Index(fed), node)),
                 };
                 let fed = match fed {
                     Some(fed) => Some(fed),
                     None => self
                         .scored(chooser, texts, from.sent())?
-                        .map(|(candidates, node)| (Feed::First(candidates), node)),
+                        .map(|(candidates, node)| (BlockingInput::First(candidates), node)),
                 };
                 let (feed, node) = match fed {
                     Some(fed) => fed,
                     None => {
                         let (candidates, node) = self.whole_candidates(chooser, analysis)?;
-                        (Feed::Items(candidates), node)
+                        (BlockingInput::Items(candidates), node)
                     }
                 };
-                Ok(Plan::Whole { feed, newest: self.newest(&resume), from, node })
+                Ok(PagePlan::Whole { feed, newest: self.newest(&resume), from, node })
             }
             (QueryShape::Constant, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
-                let node = Node::new("Constant");
-                let from = WholeStart::of(self, &resume)?;
-                let feed = Feed::Items(Candidates::Nothing);
-                Ok(Plan::Whole { feed, newest: self.newest(&resume), from, node })
+                let node = PlanNode::new("Constant");
+                let from = BlockingStart::of(self, &resume)?;
+                let feed = BlockingInput::Items(Candidates::Nothing);
+                Ok(PagePlan::Whole { feed, newest: self.newest(&resume), from, node })
             }
             _ => Err(EngineError::BadContinuation),
         }
     }
 
-    fn want_missing(&self, is_wanted: bool, plan: &Plan) {
-        if let Plan::Sorted { order, .. } = plan {
-            self.want_missing_of(is_wanted, order);
+    fn request_missing_rows(&self, is_wanted: bool, plan: &PagePlan) {
+        if let PagePlan::Sorted { order, .. } = plan {
+            self.request_missing_rows_of(is_wanted, order);
         }
     }
 
-    /// Asks for rows of the items that lack the sort key. No query waits for them.
-    fn want_missing_of(&self, is_wanted: bool, order: &Order) {
+    /// Requests index rows for the items without the sort key. No query waits for them.
+    fn request_missing_rows_of(&self, is_wanted: bool, order: &SortOrder) {
         if let ([key], true) = (order.keys.as_slice(), is_wanted)
             && self.container.partitions.want_missing(&key.path)
         {
@@ -467,26 +477,29 @@ impl Run<'_> {
         }
     }
 
-    /// The aggregates of a query that asks for nothing but counts of texts.
-    fn counted(&self, chooser: &mut Chooser<'_, '_, '_>) -> Result<Option<(Vec<Value>, Node)>, EngineError> {
+    /// The aggregates of a query that only counts texts.
+    fn counted(
+        &self,
+        chooser: &mut IndexChooser<'_, '_, '_>,
+    ) -> Result<Option<(Vec<Value>, PlanNode)>, EngineError> {
         let Some(search) = self.query.text_statistics() else { return Ok(None) };
-        plan::scores::counted(chooser.reader, chooser.known, chooser.evaluator, &search)
+        plan::scores::counted(chooser.reader, chooser.indexes, chooser.evaluator, &search)
     }
 
-    /// The items that come first by their scores, where an index tells them. `sent`: rows of the pages before.
+    /// The items with the best scores, if an index has them. `sent`: rows of earlier pages.
     fn scored(
         &self,
-        chooser: &mut Chooser<'_, '_, '_>,
+        chooser: &mut IndexChooser<'_, '_, '_>,
         texts: Option<&RankedTexts>,
         sent: Option<u64>,
-    ) -> Result<Option<(Candidates, Node)>, EngineError> {
-        let Chooser { known, ref mut reader, evaluator, .. } = *chooser;
-        // One more tells whether there is a next page.
-        let rows = Rows::new(self.request, None)?.room().saturating_add(1);
+    ) -> Result<Option<(Candidates, PlanNode)>, EngineError> {
+        let IndexChooser { indexes, ref mut reader, evaluator, .. } = *chooser;
+        // One more shows whether there is a next page.
+        let rows = PageRows::new(self.request, None)?.room().saturating_add(1);
         let sent = sent.map(|sent| usize::try_from(sent).unwrap_or(usize::MAX));
         if let Some(texts) = texts {
             let Some(sent) = sent else { return Ok(None) };
-            return texts.candidates(reader, known, evaluator, rows.saturating_add(sent));
+            return texts.candidates(reader, indexes, evaluator, rows.saturating_add(sent));
         }
         let Some(order) = self.query.score_order() else { return Ok(None) };
         let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
@@ -497,7 +510,7 @@ impl Run<'_> {
             (None, None) => return Ok(None),
         };
         let needed = needed.saturating_add(number(order.offset));
-        plan::scores::score_candidates(reader, known, evaluator, &order, needed)
+        plan::scores::score_candidates(reader, indexes, evaluator, &order, needed)
     }
 
     /// The newest partition when the query began.
@@ -510,41 +523,41 @@ impl Run<'_> {
 
     fn whole_candidates(
         &self,
-        chooser: &mut Chooser<'_, '_, '_>,
+        chooser: &mut IndexChooser<'_, '_, '_>,
         analysis: &Analysis,
-    ) -> Result<(Candidates, Node), EngineError> {
+    ) -> Result<(Candidates, PlanNode), EngineError> {
         if !self.request.index_use || self.container.definition.indexing.vector.is_empty() {
             return chooser.all_candidates(&analysis.filter);
         }
-        Nearest { container: self.container }.candidates(chooser, analysis)
+        VectorSearch { container: self.container }.candidates(chooser, analysis)
     }
 
     fn run(
         &self,
-        reader: &mut Reader<'_>,
-        evaluator: &Evaluator<'_>,
-        plan: Plan,
-        output: &mut Output,
-        holding: Option<&Holding<'_>>,
-    ) -> Result<(Option<Resume>, Node), EngineError> {
+        reader: &mut ScopeReader<'_>,
+        evaluator: &ItemEvaluator<'_>,
+        plan: PagePlan,
+        output: &mut PageOutput,
+        holding: Option<&ResultCaching<'_>>,
+    ) -> Result<(Option<Resume>, PlanNode), EngineError> {
         match plan {
-            Plan::Stream { mut candidates, from, node } => {
+            PagePlan::Stream { mut candidates, from, node } => {
                 Ok((exec::stream::stream(reader, evaluator, &mut candidates, output, from)?, node))
             }
-            Plan::Sorted { order, sorting, place, node } => {
-                let mut sorted = Sorted::new(&order, evaluator, reader, self.request, place.as_ref())?;
+            PagePlan::Sorted { order, sorting, place, node } => {
+                let mut sorted = SortedQuery::new(&order, evaluator, reader, self.request, place.as_ref())?;
                 match sorting {
-                    Sorting::Walk(walk) if !matches!(sorted.start, Start::Within { .. }) => {
+                    SortMethod::Walk(walk) if !matches!(sorted.start, SortStart::Within { .. }) => {
                         let next = sorted.walk(reader, &walk, output)?;
-                        self.want_missing_of(sorted.wants_missing, &order);
+                        self.request_missing_rows_of(sorted.wants_missing, &order);
                         Ok((next, node))
                     }
-                    Sorting::Walk(_) => {
-                        let node = Node::new("Sort, since the item of the continuation is gone");
+                    SortMethod::Walk(_) => {
+                        let node = PlanNode::new("Sort, since the item of the continuation is gone");
                         reader.meter.set_budget(ScanBudget::WHOLE);
                         Ok((sorted.sort(reader, &mut Candidates::All, output)?, node))
                     }
-                    Sorting::Sort(mut candidates) => {
+                    SortMethod::Sort(mut candidates) => {
                         reader.meter.set_budget(ScanBudget::WHOLE);
                         let holding = holding.filter(|holding| {
                             holding.is_resumed
@@ -553,7 +566,8 @@ impl Run<'_> {
                                 && !self.query.follows_for_rows()
                         });
                         if let Some(holding) = holding
-                            && let Some(next) = sorted.sort_held(reader, &mut candidates, output, holding)?
+                            && let Some(next) =
+                                sorted.sort_with_cache(reader, &mut candidates, output, holding)?
                         {
                             return Ok((next, node));
                         }
@@ -561,15 +575,22 @@ impl Run<'_> {
                     }
                 }
             }
-            Plan::Whole { mut feed, from, newest, node } => {
+            PagePlan::Whole { mut feed, from, newest, node } => {
                 reader.meter.set_budget(ScanBudget::WHOLE);
-                let next = exec::whole::whole(reader, evaluator, &mut feed, &mut output.rows, from, holding)?;
+                let next = exec::blocking::run_blocking(
+                    reader,
+                    evaluator,
+                    &mut feed,
+                    &mut output.rows,
+                    from,
+                    holding,
+                )?;
                 Ok((next.map(|next| self.resume_of(next, newest)), node))
             }
         }
     }
 
-    fn output(&self, resume: &Option<Resume>) -> Result<Output, EngineError> {
+    fn output(&self, resume: &Option<Resume>) -> Result<PageOutput, EngineError> {
         let (offset, limit) = match (self.query.shape(), self.query.sorted()) {
             (QueryShape::Streaming { offset, limit }, _) | (_, Some((offset, limit))) => (offset, limit),
             _ => (0, None),
@@ -580,7 +601,7 @@ impl Run<'_> {
             }
             _ => (0, 0),
         };
-        let rows = Rows::new(self.request, Some(&self.allowance))?;
-        Ok(Output { rows, offset, limit: limit.unwrap_or(u64::MAX), skipped, sent })
+        let rows = PageRows::new(self.request, Some(&self.allowance))?;
+        Ok(PageOutput { rows, offset, limit: limit.unwrap_or(u64::MAX), skipped, sent })
     }
 }

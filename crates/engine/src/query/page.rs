@@ -1,42 +1,42 @@
-//! Pages: how large one may be, what it says about itself; lists of items.
+//! Pages: their size, their metrics, and lists of items.
 
 use std::time::{Duration, Instant};
 
 use quire_sql::{Allowance, IndexMetrics, Reservation, Row, SqlError};
 
-use super::continuation::{self, Binding, Resume, Started};
-use super::view::View;
-use super::window::{self, Spot, Window};
+use super::continuation::{self, PageStart, Resume, TokenBinding};
+use super::partition_scope::{self, ItemPosition, PartitionScope};
+use super::read_snapshot::ReadSnapshot;
 use crate::api::charge::{self, Cost};
 use crate::api::{Answer, EngineError, Page, PageRequest, Position, QueryMetrics};
 use crate::catalog::Container;
 use crate::items::body::Links;
 use crate::partition::Partition;
 use crate::query::meter::{PageMeter, ScanBudget};
-use crate::query::reader::{End, Next, Reader};
+use crate::query::reader::{ScanEnd, ScopeReader, VisitNext};
 use crate::runtime::{Shared, allowance};
 
-/// What the service sends when a client names no size.
+/// The page size of the service when a client names none.
 pub(crate) const ROWS_DEFAULT: usize = 1000;
 const PAGE_BYTES_MAX: usize = 4 << 20;
-/// Memory for the text of a page is taken in pieces.
+/// Memory for the text of a page is reserved in blocks of this size.
 const TEXT_PIECE_BYTES: usize = 64 << 10;
 
 /// Rows of a page as they are written.
-pub(crate) struct Rows {
+pub(crate) struct PageRows {
     text: Vec<u8>,
     count: usize,
     count_max: usize,
-    /// The partition that the last row came from, where one is known.
+    /// The partition of the last row, if rows come from single partitions.
     pub served_by: Option<u32>,
-    /// Of the text, in the memory of its query; it stays until the answer is sent.
+    /// The memory of the text, reserved until the response is sent.
     memory: Option<Reservation>,
     failure: Option<SqlError>,
 }
 
 /// A page without its continuation, and what it cost.
-pub(crate) struct Filled {
-    pub rows: Rows,
+pub(crate) struct FilledPage {
+    pub rows: PageRows,
     pub cost: Cost,
     pub next: Option<Resume>,
     pub ties_descending: bool,
@@ -44,19 +44,19 @@ pub(crate) struct Filled {
     pub index_metrics: Option<IndexMetrics>,
 }
 
-impl Filled {
-    fn nothing(request: &PageRequest) -> Result<Filled, EngineError> {
-        Ok(Filled::new(Rows::new(request, None)?, Cost::default()))
+impl FilledPage {
+    fn nothing(request: &PageRequest) -> Result<FilledPage, EngineError> {
+        Ok(FilledPage::new(PageRows::new(request, None)?, Cost::default()))
     }
 
-    /// Rows in no order, and none to come.
-    pub fn new(rows: Rows, cost: Cost) -> Filled {
-        Filled { rows, cost, next: None, ties_descending: false, explain: None, index_metrics: None }
+    /// A last page, of rows without an order.
+    pub fn new(rows: PageRows, cost: Cost) -> FilledPage {
+        FilledPage { rows, cost, next: None, ties_descending: false, explain: None, index_metrics: None }
     }
 }
 
-impl Rows {
-    pub fn new(request: &PageRequest, allowance: Option<&Allowance>) -> Result<Rows, EngineError> {
+impl PageRows {
+    pub fn new(request: &PageRequest, allowance: Option<&Allowance>) -> Result<PageRows, EngineError> {
         let count_max = match request.item_count_max {
             None | Some(0) => ROWS_DEFAULT,
             Some(-1) => usize::MAX,
@@ -68,7 +68,7 @@ impl Rows {
             })?,
         };
         let memory = allowance.map(|allowance| allowance.memory().reserve(0)).transpose()?;
-        Ok(Rows { text: vec![b'['], count: 0, count_max, served_by: None, memory, failure: None })
+        Ok(PageRows { text: vec![b'['], count: 0, count_max, served_by: None, memory, failure: None })
     }
 
     /// Writes a row of a query.
@@ -82,7 +82,7 @@ impl Rows {
         self.push(|text| row.write_json(text))
     }
 
-    /// Notes the failure when the query may not hold so much; the page then ends with it.
+    /// Records the failure if the query may not use so much memory; the page then ends with it.
     fn reserve(&mut self, bytes: usize) -> bool {
         let Some(memory) = &mut self.memory else { return true };
         if bytes <= memory.bytes() {
@@ -93,7 +93,7 @@ impl Rows {
         self.failure.is_none()
     }
 
-    /// The text of the page and the memory that it holds.
+    /// The text of the page and its memory reservation.
     fn finish(mut self) -> Result<(Vec<u8>, usize, Option<Reservation>), EngineError> {
         if let Some(failure) = self.failure {
             return Err(failure.into());
@@ -105,7 +105,7 @@ impl Rows {
         Ok((self.text, self.count, self.memory))
     }
 
-    /// Writes one more row; false, and nothing written, when the page has no room for it. A first row always has.
+    /// Writes one more row. False: the page is full, and nothing was written. A first row always fits.
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         if self.count >= self.count_max || self.failure.is_some() {
             return false;
@@ -132,69 +132,73 @@ impl Rows {
         self.failure.is_some()
     }
 
-    /// How many more rows the page takes at most.
+    /// The number of rows that still fit.
     pub fn room(&self) -> usize {
         self.count_max - self.count
     }
 }
 
 pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageRequest) -> Answer<Page> {
-    answer_page(shared, container, request, |windows, resume| {
+    answer_page(shared, container, request, |scopes, resume| {
         let from = match resume {
             None => None,
-            Some(Resume::List(spot)) => Some(spot),
+            Some(Resume::List(position)) => Some(position),
             Some(_) => return Err(EngineError::BadContinuation),
         };
         let allowance = allowance::of_page(shared, &request.cancel);
         let meter = PageMeter::new(ScanBudget::PAGE, &allowance);
-        let view = View::now(shared, container)?;
-        let mut reader = Reader::new(shared, container, &view, windows, meter);
-        fill_list(&mut reader, from, Rows::new(request, Some(&allowance))?)
+        let read_snapshot = ReadSnapshot::take(shared, container)?;
+        let mut reader = ScopeReader::new(shared, container, &read_snapshot, scopes, meter);
+        fill_list(&mut reader, from, PageRows::new(request, Some(&allowance))?)
     })
 }
 
-fn fill_list(reader: &mut Reader<'_>, from: Option<Spot>, mut rows: Rows) -> Result<Filled, EngineError> {
+fn fill_list(
+    reader: &mut ScopeReader<'_>,
+    from: Option<ItemPosition>,
+    mut rows: PageRows,
+) -> Result<FilledPage, EngineError> {
     let links = Links::new(reader.container);
     let mut full_at = None;
     let end = reader.scan(from, &mut |found| {
         let node = found.row.node()?;
-        if rows.push(|text| links.write_json(node, found.spot.rid, &found.row.stamp, text)) {
-            rows.served_by = Some(found.spot.partition);
-            return Ok(Next::More);
+        if rows.push(|text| links.write_json(node, found.position.rid, &found.row.stamp, text)) {
+            rows.served_by = Some(found.position.partition);
+            return Ok(VisitNext::More);
         }
-        full_at = Some(found.spot);
-        Ok(Next::NotThis)
+        full_at = Some(found.position);
+        Ok(VisitNext::NotThis)
     })?;
     reader.meter.matched = reader.meter.items;
     let next = match end {
-        End::Done => None,
-        End::Stopped => full_at.map(Resume::List),
-        End::Paused(spot) => Some(Resume::List(spot)),
+        ScanEnd::Done => None,
+        ScanEnd::Stopped => full_at.map(Resume::List),
+        ScanEnd::Paused(position) => Some(Resume::List(position)),
     };
-    Ok(Filled { next, ..Filled::new(rows, reader.meter.cost()) })
+    Ok(FilledPage { next, ..FilledPage::new(rows, reader.meter.cost()) })
 }
 
-/// The frame of lists and queries: scope, session, position, continuation, metrics, charge.
+/// What lists and queries share: scope, session, position, continuation, metrics, charge.
 pub(crate) fn answer_page<'a>(
     shared: &Shared,
     container: &'a Container,
     request: &PageRequest,
-    fill: impl FnOnce(&[Window<'a>], Option<Resume>) -> Result<Filled, EngineError>,
+    fill: impl FnOnce(&[PartitionScope<'a>], Option<Resume>) -> Result<FilledPage, EngineError>,
 ) -> Answer<Page> {
     let started = Instant::now();
     let (mut position, mut charge) = (None, charge::REFUSED);
     let result = container.check_open().and_then(|()| {
-        let Started { windows, resume, binding, is_elsewhere } =
+        let PageStart { scopes, resume, binding, is_elsewhere } =
             continuation::start(shared, container, request)?;
-        reach(&windows, request, &mut position)?;
-        let filled = if is_elsewhere { Filled::nothing(request)? } else { fill(&windows, resume)? };
-        let next = next_partition(container, &windows, filled.next.as_ref());
+        reach(&scopes, request, &mut position)?;
+        let filled = if is_elsewhere { FilledPage::nothing(request)? } else { fill(&scopes, resume)? };
+        let next = next_partition(container, &scopes, filled.next.as_ref());
         let served_by = filled.rows.served_by.and_then(|id| descendant(container, id)).or(next);
         if let (None, Some(partition)) = (&position, served_by) {
             position = Some(partition.position()?);
         }
         let range = next.map(|partition| partition.layout.range.clone());
-        let Filled { rows, cost, next, ties_descending, explain, index_metrics } = filled;
+        let FilledPage { rows, cost, next, ties_descending, explain, index_metrics } = filled;
         Ok((rows.finish()?, (cost, next, ties_descending, explain, index_metrics), binding, range))
     });
     let result = result.map(|((text, count, memory), filled, binding, range)| {
@@ -202,7 +206,7 @@ pub(crate) fn answer_page<'a>(
         charge = charge::page(&cost, count, text.len());
         let metrics = metrics(&cost, count, text.len(), started.elapsed());
         let continuation = next.map(|next| {
-            let binding = binding.unwrap_or_else(|| Binding::new(container, &request.scope));
+            let binding = binding.unwrap_or_else(|| TokenBinding::new(container, &request.scope));
             continuation::seal(shared, &binding, &next)
         });
         Page {
@@ -224,15 +228,15 @@ pub(crate) fn answer_page<'a>(
 /// The partition in which the next page begins, or the last.
 fn next_partition<'a>(
     container: &'a Container,
-    windows: &[Window<'a>],
+    scopes: &[PartitionScope<'a>],
     next: Option<&Resume>,
 ) -> Option<&'a Partition> {
-    let spot = match next {
-        Some(Resume::List(spot) | Resume::Stream { spot, .. }) => Some(spot.partition),
+    let position = match next {
+        Some(Resume::List(position) | Resume::Stream { position, .. }) => Some(position.partition),
         _ => None,
     };
-    let begins = spot.and_then(|id| descendant(container, id));
-    begins.or_else(|| windows.last().map(|window| window.partition))
+    let begins = position.and_then(|id| descendant(container, id));
+    begins.or_else(|| scopes.last().map(|scope| scope.partition))
 }
 
 /// A partition, or the first of those it was split into.
@@ -259,31 +263,32 @@ pub(crate) fn metrics(cost: &Cost, count: usize, bytes: usize, elapsed: Duration
     }
 }
 
-/// The windows of the scope, each as far as the session asks.
+/// The partition scopes of a request. Each partition has reached the LSN of the session.
 pub(crate) fn prepare<'a>(
     container: &'a Container,
     request: &PageRequest,
     position: &mut Option<Position>,
-) -> Result<Vec<Window<'a>>, EngineError> {
+) -> Result<Vec<PartitionScope<'a>>, EngineError> {
     container.check_open()?;
-    let windows = window::windows(container, &request.scope)?;
-    reach(&windows, request, position)?;
-    Ok(windows)
+    let scopes = partition_scope::partition_scopes(container, &request.scope)?;
+    reach(&scopes, request, position)?;
+    Ok(scopes)
 }
 
-/// Checks that each window is as far as the session asks. The position is that of the only partition, if it is one.
+/// Checks that each partition has reached the LSN of the session. The position is that of the partition, if there is
+/// only one.
 fn reach(
-    windows: &[Window<'_>],
+    scopes: &[PartitionScope<'_>],
     request: &PageRequest,
     position: &mut Option<Position>,
 ) -> Result<(), EngineError> {
-    for window in windows {
-        if windows.len() == 1 {
-            *position = Some(window.partition.position()?);
+    for scope in scopes {
+        if scopes.len() == 1 {
+            *position = Some(scope.partition.position()?);
         }
-        for partition in window.partitions() {
+        for partition in scope.partitions() {
             let reached = partition.position_for(request.session.as_ref())?;
-            if windows.len() == 1 && std::ptr::eq(partition, window.partition) {
+            if scopes.len() == 1 && std::ptr::eq(partition, scope.partition) {
                 *position = Some(reached);
             }
         }

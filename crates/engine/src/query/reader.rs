@@ -1,4 +1,4 @@
-//! Reading the visible items of a scope from one snapshot: in place, in the order of partitions and child ids, or by
+//! Reads the visible items of a scope from one snapshot: in place, in the order of partitions and child ids, or by
 //! child id.
 
 use std::collections::HashSet;
@@ -9,117 +9,123 @@ use std::time::Instant;
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
 use super::meter::PageMeter;
-use super::view::View;
-use super::window::{Spot, Window, under};
+use super::partition_scope::{ItemPosition, PartitionScope, scopes_of_rid};
+use super::read_snapshot::ReadSnapshot;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::items::visibility::Moment;
-use crate::memory::row_spans::{Draft, Place, Seen, Stretches};
+use crate::memory::row_spans::{RowSpans, SpanBuilder, SpanLookup};
+use crate::memory::write_clock::WriteTime;
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys;
 
-/// Rows shown by one call of the storage: it may hold a lock meanwhile.
+/// Rows per call of the storage, which may hold a lock during the call.
 const ROWS_MAX: usize = 1024;
 const ROWS_SHOWN: usize = 256;
 const BYTES_MAX: usize = 4 << 20;
-/// What reading an item takes, in steps of the meter.
+/// The cost of reading an item, in steps of the meter.
 const ITEM_STEPS: u64 = 64;
 /// The same for finding the first row of a range in an index, and for a row of it.
 const SEEK_STEPS: u64 = 128;
 const INDEX_ROW_STEPS: u64 = 16;
 
-pub(crate) struct Reader<'a> {
+pub(crate) struct ScopeReader<'a> {
     pub container: &'a Container,
     pub snapshot: Arc<dyn Snapshot>,
-    pub windows: &'a [Window<'a>],
+    pub scopes: &'a [PartitionScope<'a>],
     pub meter: PageMeter,
     pub moment: Moment,
     hidden: Arc<HashSet<u64>>,
-    stretches: &'a Stretches,
-    seen: Seen,
+    row_spans: &'a RowSpans,
+    write_time: WriteTime,
 }
 
-/// An item, lent for the moment of a call.
-pub(crate) struct Found<'a> {
-    pub spot: Spot,
+/// An item, borrowed for one call of a visitor.
+pub(crate) struct FoundItem<'a> {
+    pub position: ItemPosition,
     pub row: Row<'a>,
 }
 
-/// What a visitor says about the item it was shown.
-pub(crate) enum Next {
+/// The answer of a visitor to an item.
+pub(crate) enum VisitNext {
     More,
     Enough,
-    /// It has no room for this one: the next page reads it again.
+    /// The item does not fit: the next page reads it again.
     NotThis,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Everything was shown.
+pub(crate) enum ScanEnd {
+    /// All items were visited.
     Done,
-    /// The visitor had enough.
+    /// The visitor stopped.
     Stopped,
-    /// The budget is spent; this is next.
-    Paused(Spot),
+    /// The budget is spent. The next page begins here.
+    Paused(ItemPosition),
 }
 
-/// Moves the end at which a range is read.
-pub(crate) fn go_on(range: &mut KeyRange, direction: Direction, from: Bound<Vec<u8>>) {
+/// Moves the end of a range from which it is read.
+pub(crate) fn continue_range(range: &mut KeyRange, direction: Direction, from: Bound<Vec<u8>>) {
     match direction {
         Direction::Forward => range.start = from,
         Direction::Backward => range.end = from,
     }
 }
 
-pub(crate) type Visit<'v> = dyn FnMut(&Found<'_>) -> Result<Next, EngineError> + 'v;
+pub(crate) type ItemVisitor<'v> = dyn FnMut(&FoundItem<'_>) -> Result<VisitNext, EngineError> + 'v;
 
-impl<'a> Reader<'a> {
+impl<'a> ScopeReader<'a> {
     pub fn new(
         shared: &'a Shared,
         container: &'a Container,
-        view: &View,
-        windows: &'a [Window<'a>],
+        read_snapshot: &ReadSnapshot,
+        scopes: &'a [PartitionScope<'a>],
         meter: PageMeter,
-    ) -> Reader<'a> {
-        let (snapshot, moment) = (Arc::clone(&view.snapshot), view.moment.clone());
-        let (stretches, seen) = (&shared.stretches, view.stretches_seen);
-        let hidden = Arc::clone(&view.hidden);
-        Reader { container, snapshot, windows, meter, moment, hidden, stretches, seen }
+    ) -> ScopeReader<'a> {
+        let (snapshot, moment) = (Arc::clone(&read_snapshot.snapshot), read_snapshot.moment.clone());
+        let (row_spans, write_time) = (&shared.row_spans, read_snapshot.write_time);
+        let hidden = Arc::clone(&read_snapshot.hidden);
+        ScopeReader { container, snapshot, scopes, meter, moment, hidden, row_spans, write_time }
     }
 
-    /// Whether items are left out that the storage and its indexes have.
+    /// Whether the transaction of this snapshot has deleted items that the storage and its indexes still have.
     pub fn hides_items(&self) -> bool {
         !self.hidden.is_empty()
     }
 
-    /// The window in which a spot lies that an earlier page reached; a partition that is no more is `PartitionGone`.
-    pub fn window_of(&self, from: Option<Spot>) -> Result<usize, EngineError> {
-        let Some(spot) = from else { return Ok(0) };
-        let found = self.windows.iter().position(|window| window.reaches(spot));
-        found.ok_or_else(|| EngineError::PartitionGone { id: spot.partition.to_string() })
+    /// The index of the scope that contains the position of an earlier page. `PartitionGone`: the partition no longer
+    /// exists.
+    pub fn scope_index(&self, from: Option<ItemPosition>) -> Result<usize, EngineError> {
+        let Some(position) = from else { return Ok(0) };
+        let found = self.scopes.iter().position(|scope| scope.reaches(position));
+        found.ok_or_else(|| EngineError::PartitionGone { id: position.partition.to_string() })
     }
 
-    /// Shows every visible item of the windows, from a spot on.
-    pub fn scan(&mut self, from: Option<Spot>, visit: &mut Visit<'_>) -> Result<End, EngineError> {
-        let first = self.window_of(from)?;
-        let mut rid = from.map(|spot| spot.rid);
-        for window in &self.windows[first..] {
-            match self.scan_window(window, rid.take(), visit)? {
-                End::Done => {}
+    /// Visits every visible item of the scopes, from a position on.
+    pub fn scan(
+        &mut self,
+        from: Option<ItemPosition>,
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
+        let first = self.scope_index(from)?;
+        let mut rid = from.map(|position| position.rid);
+        for scope in &self.scopes[first..] {
+            match self.scan_scope(scope, rid.take(), visit)? {
+                ScanEnd::Done => {}
                 end => return Ok(end),
             }
         }
-        Ok(End::Done)
+        Ok(ScanEnd::Done)
     }
 
-    /// The same by child id alone, where windows share ids at their edges; forward, or backward from an id.
+    /// The same by child id alone, where scopes share ids at their edges; forward, or backward from an id.
     pub fn scan_by_rid(
         &mut self,
         from: u64,
         direction: Direction,
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
         for (low, high) in self.intervals_from(from, direction) {
             let mut range = KeyRange {
                 start: Bound::Included(keys::item(self.container.number, low)),
@@ -132,18 +138,19 @@ impl<'a> Reader<'a> {
                     let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("item key"))?;
                     Row::parse(bytes)?;
                     match self.show(rid, bytes, visit)? {
-                        End::Done => {}
+                        ScanEnd::Done => {}
                         end => return Ok(end),
                     }
                 }
                 let Some((last, _)) = page.rows.into_iter().next_back().filter(|_| page.more) else { break };
-                go_on(&mut range, direction, Bound::Excluded(last));
+                continue_range(&mut range, direction, Bound::Excluded(last));
             }
         }
-        Ok(End::Done)
+        Ok(ScanEnd::Done)
     }
 
-    /// Items in the windows, as far as `limit`; true if these are all. Edges of partitions are not looked at.
+    /// The number of items in the scopes, at most `limit`; true if these are all. Does not check items at the edges of
+    /// partitions.
     pub fn count_items(&mut self, limit: u64) -> Result<(u64, bool), EngineError> {
         let mut count = 0;
         for (low, high) in self.intervals() {
@@ -171,10 +178,10 @@ impl<'a> Reader<'a> {
         Ok((count, true))
     }
 
-    /// The child ids of all windows, ascending and without overlaps.
+    /// The child ids of all scopes, ascending and without overlaps.
     pub fn intervals(&self) -> Vec<(u64, u64)> {
         let mut intervals: Vec<(u64, u64)> = Vec::new();
-        for (low, high) in self.windows.iter().map(Window::rids) {
+        for (low, high) in self.scopes.iter().map(PartitionScope::rids) {
             match intervals.last_mut() {
                 Some(last) if low <= last.1.saturating_add(1) => last.1 = last.1.max(high),
                 _ => intervals.push((low, high)),
@@ -196,87 +203,89 @@ impl<'a> Reader<'a> {
         clipped.filter(|(low, high)| low <= high).collect()
     }
 
-    fn scan_window(
+    fn scan_scope(
         &mut self,
-        window: &Window<'_>,
+        scope: &PartitionScope<'_>,
         from: Option<u64>,
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
-        self.meter.enter(window.partition.layout.id);
-        let (first, last) = window.rids();
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
+        self.meter.enter(scope.partition.layout.id);
+        let (first, last) = scope.rids();
         let mut at = from.unwrap_or(first).max(first);
         while at <= last {
-            let reached = match self.place(window, at) {
-                Place::Kept(stretch) => {
-                    for (rid, bytes) in stretch.from(at).take_while(|&(rid, _)| rid <= last) {
-                        match self.show_row(window, rid, (Row::trusted(bytes)?, bytes.len()), visit)? {
-                            End::Done => {}
+            let reached = match self.cached_span(scope, at) {
+                SpanLookup::Cached(span) => {
+                    for (rid, bytes) in span.from(at).take_while(|&(rid, _)| rid <= last) {
+                        match self.show_row(scope, rid, (Row::trusted(bytes)?, bytes.len()), visit)? {
+                            ScanEnd::Done => {}
                             end => return Ok(end),
                         }
                     }
-                    stretch.end()
+                    span.end()
                 }
-                Place::Gap { end, room } => match self.scan_gap(window, (at, end.min(last)), room, visit)? {
-                    (End::Done, reached) => reached,
-                    (end, _) => return Ok(end),
-                },
+                SpanLookup::Gap { end, room } => {
+                    match self.scan_gap(scope, (at, end.min(last)), room, visit)? {
+                        (ScanEnd::Done, reached) => reached,
+                        (end, _) => return Ok(end),
+                    }
+                }
             };
             at = reached.saturating_add(1);
         }
-        Ok(End::Done)
+        Ok(ScanEnd::Done)
     }
 
-    /// A single logical partition is a short range of rows anyway.
-    fn place(&self, window: &Window<'_>, rid: u64) -> Place {
-        match window.prefixes {
-            (first, last) if first == last => Place::Gap { end: u64::MAX, room: false },
-            _ => self.stretches.find(self.container.number, rid, self.seen),
+    /// A single logical partition is a short range of rows, which is not cached.
+    fn cached_span(&self, scope: &PartitionScope<'_>, rid: u64) -> SpanLookup {
+        match scope.prefixes {
+            (first, last) if first == last => SpanLookup::Gap { end: u64::MAX, room: false },
+            _ => self.row_spans.find(self.container.number, rid, self.write_time),
         }
     }
 
-    /// Items from the storage, kept as a stretch where there is `room`. Also says how far it came: to the end, or to
-    /// where the stretch is complete.
+    /// Reads items from the storage, and caches them as a span if `room`. Also returns the last child id: that of the
+    /// end, or of the complete span.
     fn scan_gap(
         &mut self,
-        window: &Window<'_>,
+        scope: &PartitionScope<'_>,
         (first, last): (u64, u64),
         room: bool,
-        visit: &mut Visit<'_>,
-    ) -> Result<(End, u64), EngineError> {
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<(ScanEnd, u64), EngineError> {
         let number = self.container.number;
-        let mut draft = room.then(|| Draft::new(first));
+        let mut draft = room.then(|| SpanBuilder::new(first));
         let mut range = KeyRange {
             start: Bound::Included(keys::item(number, first)),
             end: Bound::Included(keys::item(number, last)),
         };
         loop {
-            let (mut shown, mut outcome, mut complete) = (None, Ok(End::Done), false);
+            let (mut shown, mut outcome, mut complete) = (None, Ok(ScanEnd::Done), false);
             let scan = scan(keys::ITEMS, range.clone(), Direction::Forward, ROWS_MAX, false);
-            let Reader { container, snapshot, meter, moment, hidden, .. } = self;
-            let sight = Sight { container, moment, hidden };
+            let ScopeReader { container, snapshot, meter, moment, hidden, .. } = self;
+            let visibility = Visibility { container, moment, hidden };
             let more = snapshot.visit(&scan, &mut |key, bytes| {
                 let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("item key"));
                 outcome = rid.and_then(|rid| {
                     let row = Row::parse(bytes)?;
-                    let end = show_row(sight, meter, window, rid, (row, bytes.len()), visit)?;
-                    if matches!(end, End::Done) {
+                    let end = show_row(visibility, meter, scope, rid, (row, bytes.len()), visit)?;
+                    if matches!(end, ScanEnd::Done) {
                         shown = Some(rid);
                         complete = draft.as_mut().is_some_and(|draft| draft.push(rid, bytes));
                     }
                     Ok(end)
                 });
-                if complete || !matches!(outcome, Ok(End::Done)) {
+                if complete || !matches!(outcome, Ok(ScanEnd::Done)) {
                     ControlFlow::Break(())
                 } else {
                     ControlFlow::Continue(())
                 }
             })?;
             let end = outcome?;
-            let finished = matches!(end, End::Done) && !complete && !more;
-            if finished || complete || !matches!(end, End::Done) {
+            let finished = matches!(end, ScanEnd::Done) && !complete && !more;
+            if finished || complete || !matches!(end, ScanEnd::Done) {
                 let reached = if finished { last } else { shown.unwrap_or(first) };
                 if let Some(draft) = draft.filter(|_| finished || shown.is_some()) {
-                    self.stretches.keep(number, draft, reached, finished, self.seen);
+                    self.row_spans.insert(number, draft, reached, finished, self.write_time);
                 }
                 return Ok((end, reached));
             }
@@ -287,20 +296,20 @@ impl<'a> Reader<'a> {
 
     fn show_row(
         &mut self,
-        window: &Window<'_>,
+        scope: &PartitionScope<'_>,
         rid: u64,
         row: (Row<'_>, usize),
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
-        let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
-        show_row(sight, &mut self.meter, window, rid, row, visit)
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
+        let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        show_row(visibility, &mut self.meter, scope, rid, row, visit)
     }
 
-    /// The rows of items, in the order asked for; one that is gone is `None`. Their checksums held.
+    /// The rows of items in the order of `rids`; `None`: deleted. Their checksums are verified.
     pub fn fetch(&mut self, rids: &[u64]) -> Result<Vec<Option<Arc<[u8]>>>, EngineError> {
         let started = Instant::now();
         let number = self.container.number;
-        let mut rows = self.stretches.rows(number, rids, self.seen);
+        let mut rows = self.row_spans.rows(number, rids, self.write_time);
         let unknown: Vec<usize> = (0..rids.len()).filter(|&at| rows[at].is_none()).collect();
         if !unknown.is_empty() {
             let keys: Vec<Vec<u8>> = unknown.iter().map(|&at| keys::item(number, rids[at])).collect();
@@ -312,87 +321,92 @@ impl<'a> Reader<'a> {
                 }
             }
             let read = unknown.iter().filter_map(|&at| Some((rids[at], rows[at].as_ref()?)));
-            self.stretches.keep_rows(number, read, self.seen);
+            self.row_spans.insert_rows(number, read, self.write_time);
         }
         self.meter.load_time += started.elapsed();
         Ok(rows)
     }
 
-    /// Shows an item that was fetched, if it is visible and in this window.
+    /// Visits an item that was fetched, if it is visible and in this scope.
     pub fn show_in(
         &mut self,
-        window: &Window<'_>,
+        scope: &PartitionScope<'_>,
         rid: u64,
         bytes: &[u8],
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
         let row = Row::trusted(bytes)?;
-        if !window.accepts(&self.container.definition.partition_key, rid, &row)? {
+        if !scope.accepts(&self.container.definition.partition_key, rid, &row)? {
             self.meter.count(bytes.len());
-            return Ok(End::Done);
+            return Ok(ScanEnd::Done);
         }
-        let found = Found { spot: window.spot(rid), row };
-        let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
-        show(sight, &mut self.meter, &found, bytes.len(), visit)
+        let found = FoundItem { position: scope.position(rid), row };
+        let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        show(visibility, &mut self.meter, &found, bytes.len(), visit)
     }
 
-    /// The same whatever the page has cost: for items that must come with those before them.
+    /// The same without the budget: for items that must be in the same page as those before them.
     pub fn show_always(
         &mut self,
-        window: &Window<'_>,
+        scope: &PartitionScope<'_>,
         rid: u64,
         bytes: &[u8],
-        visit: &mut dyn FnMut(&Found<'_>) -> Result<(), EngineError>,
+        visit: &mut dyn FnMut(&FoundItem<'_>) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let row = Row::trusted(bytes)?;
         self.meter.spend(ITEM_STEPS)?;
         self.meter.count(bytes.len());
-        let is_in = window.accepts(&self.container.definition.partition_key, rid, &row)?;
-        let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
-        if !is_in || sight.lacks(rid, &row) {
+        let is_in = scope.accepts(&self.container.definition.partition_key, rid, &row)?;
+        let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        if !is_in || visibility.is_hidden(rid, &row) {
             return Ok(());
         }
-        visit(&Found { spot: window.spot(rid), row })
+        visit(&FoundItem { position: scope.position(rid), row })
     }
 
-    /// Shows an item that was fetched in any window.
-    pub fn show(&mut self, rid: u64, bytes: &[u8], visit: &mut Visit<'_>) -> Result<End, EngineError> {
+    /// Visits an item that was fetched, in whichever scope contains it.
+    pub fn show(
+        &mut self,
+        rid: u64,
+        bytes: &[u8],
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
         let row = Row::trusted(bytes)?;
-        let Reader { container, windows, meter, moment, hidden, .. } = self;
-        for window in under(windows, rid) {
-            if window.accepts(&container.definition.partition_key, rid, &row)? {
-                let found = Found { spot: window.spot(rid), row };
-                let sight = Sight { container, moment, hidden };
-                return show(sight, meter, &found, bytes.len(), visit);
+        let ScopeReader { container, scopes, meter, moment, hidden, .. } = self;
+        for scope in scopes_of_rid(scopes, rid) {
+            if scope.accepts(&container.definition.partition_key, rid, &row)? {
+                let found = FoundItem { position: scope.position(rid), row };
+                let visibility = Visibility { container, moment, hidden };
+                return show(visibility, meter, &found, bytes.len(), visit);
             }
         }
         meter.count(bytes.len());
-        Ok(End::Done)
+        Ok(ScanEnd::Done)
     }
 
-    /// Whether an item that was fetched is in a window and not to be seen.
+    /// Whether an item that was fetched is in a scope but not visible.
     pub fn is_hidden_in_scope(&self, rid: u64, bytes: &[u8]) -> Result<bool, EngineError> {
         let row = Row::trusted(bytes)?;
-        let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
-        if !sight.lacks(rid, &row) {
+        let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        if !visibility.is_hidden(rid, &row) {
             return Ok(false);
         }
-        for window in under(self.windows, rid) {
-            if window.accepts(&self.container.definition.partition_key, rid, &row)? {
+        for scope in scopes_of_rid(self.scopes, rid) {
+            if scope.accepts(&self.container.definition.partition_key, rid, &row)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Where an item with this id can be, if it is in a window at all.
-    pub fn spot_of(&self, rid: u64) -> Option<Spot> {
-        under(self.windows, rid).next().map(|window| window.spot(rid))
+    /// The position of an item with this id, if a scope can contain it.
+    pub fn position_of(&self, rid: u64) -> Option<ItemPosition> {
+        scopes_of_rid(self.scopes, rid).next().map(|scope| scope.position(rid))
     }
 
-    /// Whether an item with this id can be in a window.
-    pub fn can_hold(&self, rid: u64) -> bool {
-        under(self.windows, rid).next().is_some()
+    /// Whether a scope can contain an item with this id.
+    pub fn may_contain(&self, rid: u64) -> bool {
+        scopes_of_rid(self.scopes, rid).next().is_some()
     }
 
     /// Visits rows of an index, keys only, at most so many. True if there are more.
@@ -430,59 +444,59 @@ fn scan(
     Scan { space, range, direction, rows_max, bytes_max: BYTES_MAX, keys_only }
 }
 
-/// What decides whether an item is seen.
+/// What decides whether an item is visible.
 #[derive(Clone, Copy)]
-struct Sight<'a> {
+struct Visibility<'a> {
     container: &'a Container,
     moment: &'a Moment,
     hidden: &'a HashSet<u64>,
 }
 
-impl Sight<'_> {
-    fn lacks(self, rid: u64, row: &Row<'_>) -> bool {
+impl Visibility<'_> {
+    fn is_hidden(self, rid: u64, row: &Row<'_>) -> bool {
         self.container.is_gone(row, self.moment) || (!self.hidden.is_empty() && self.hidden.contains(&rid))
     }
 }
 
-/// Shows the row of an item if it belongs to the window.
+/// Visits the row of an item if it belongs to the scope.
 fn show_row(
-    sight: Sight<'_>,
+    visibility: Visibility<'_>,
     meter: &mut PageMeter,
-    window: &Window<'_>,
+    scope: &PartitionScope<'_>,
     rid: u64,
     (row, bytes): (Row<'_>, usize),
-    visit: &mut Visit<'_>,
-) -> Result<End, EngineError> {
-    if !window.accepts(&sight.container.definition.partition_key, rid, &row)? {
+    visit: &mut ItemVisitor<'_>,
+) -> Result<ScanEnd, EngineError> {
+    if !scope.accepts(&visibility.container.definition.partition_key, rid, &row)? {
         meter.spend(ITEM_STEPS)?;
         meter.count(bytes);
-        return Ok(End::Done);
+        return Ok(ScanEnd::Done);
     }
-    show(sight, meter, &Found { spot: window.spot(rid), row }, bytes, visit)
+    show(visibility, meter, &FoundItem { position: scope.position(rid), row }, bytes, visit)
 }
 
-/// Shows an item of a window, unless it has expired or the budget is spent.
+/// Visits an item of a scope, unless it has expired or the budget is spent.
 fn show(
-    sight: Sight<'_>,
+    visibility: Visibility<'_>,
     meter: &mut PageMeter,
-    found: &Found<'_>,
+    found: &FoundItem<'_>,
     bytes: usize,
-    visit: &mut Visit<'_>,
-) -> Result<End, EngineError> {
+    visit: &mut ItemVisitor<'_>,
+) -> Result<ScanEnd, EngineError> {
     if meter.is_spent() {
-        return Ok(End::Paused(found.spot));
+        return Ok(ScanEnd::Paused(found.position));
     }
     meter.spend(ITEM_STEPS)?;
     meter.count(bytes);
-    if sight.lacks(found.spot.rid, &found.row) {
-        return Ok(End::Done);
+    if visibility.is_hidden(found.position.rid, &found.row) {
+        return Ok(ScanEnd::Done);
     }
     match visit(found)? {
-        Next::More => Ok(End::Done),
-        Next::Enough => Ok(End::Stopped),
-        Next::NotThis => {
+        VisitNext::More => Ok(ScanEnd::Done),
+        VisitNext::Enough => Ok(ScanEnd::Stopped),
+        VisitNext::NotThis => {
             meter.put_back(bytes);
-            Ok(End::Stopped)
+            Ok(ScanEnd::Stopped)
         }
     }
 }

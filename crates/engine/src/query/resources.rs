@@ -1,7 +1,7 @@
-//! Queries over resources that are in memory: feeds of databases, containers, users, offers.
+//! Queries over resources in memory: feeds of databases, containers, users, offers.
 //!
-//! Everything is evaluated for every page; the feeds are small. The continuation says how many rows were sent and
-//! which resource the last one came from, so that resources that come and go between pages move no other row.
+//! Each page evaluates the whole query; the feeds are small. The continuation contains the number of rows sent and the
+//! resource of the last row. So resources that are created or deleted between pages do not shift other rows.
 
 use std::time::Instant;
 
@@ -14,24 +14,24 @@ use ring::hmac;
 use crate::api::{EngineError, Page, PageRequest, QueryMetrics};
 use crate::runtime::{Shared, allowance};
 
-/// What the service sends when a client names no size.
+/// The page size of the service when a client names none.
 const PAGE_ROWS: usize = 1000;
 const PAGE_BYTES_MAX: usize = 4 << 20;
-/// Keeps a MAC made for this purpose from being taken for one of another.
+/// A MAC of this purpose is not valid for another.
 const MAC_PURPOSE: &[u8] = b"resource query";
 const MAC_BYTES: usize = 32;
 
-/// A row and the resource it was made of.
-struct Row {
+/// A row and the resource it comes from.
+struct ResourceQueryRow {
     value: Value,
     /// `_rid` and which of its rows; `None` where rows do not come from single resources.
     origin: Option<(String, u64)>,
 }
 
-/// Where a page ended.
+/// The continuation of a resource query: where the last page ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mark {
-    /// Ties a continuation to its query.
+struct ResourceContinuation {
+    /// Binds a continuation to its query.
     query: u64,
     sent: u64,
     origin: Option<(String, u64)>,
@@ -52,7 +52,7 @@ pub(crate) fn query_resources(
     let compiled = Instant::now();
     let identity = identity(text, parameters);
     let mark = match &request.continuation {
-        Some(token) => Some(Mark::open(shared.continuation_key(), token, identity)?),
+        Some(token) => Some(ResourceContinuation::open(shared.continuation_key(), token, identity)?),
         None => None,
     };
     let loaded_count = rows.len() as u64;
@@ -61,7 +61,11 @@ pub(crate) fn query_resources(
     let mut page = write_page(&rows, first, rows_max(request));
     let next = first + page.count;
     if next < rows.len() {
-        let mark = Mark { query: identity, sent: next as u64, origin: rows[next - 1].origin.clone() };
+        let mark = ResourceContinuation {
+            query: identity,
+            sent: next as u64,
+            origin: rows[next - 1].origin.clone(),
+        };
         page.continuation = Some(mark.seal(shared.continuation_key()));
     }
     page.metrics = QueryMetrics {
@@ -80,13 +84,13 @@ fn rows_max(request: &PageRequest) -> usize {
     }
 }
 
-fn evaluate(query: &Query, resources: Vec<Object>) -> Result<Vec<Row>, EngineError> {
+fn evaluate(query: &Query, resources: Vec<Object>) -> Result<Vec<ResourceQueryRow>, EngineError> {
     match query.shape() {
         QueryShape::Streaming { offset, limit } => stream(query, resources, offset, limit),
         QueryShape::Blocking | QueryShape::Constant => {
             let resources: Vec<Value> = resources.into_iter().map(Value::Object).collect();
             let rows = query.rows(&resources)?;
-            Ok(rows.into_iter().map(|value| Row { value, origin: None }).collect())
+            Ok(rows.into_iter().map(|value| ResourceQueryRow { value, origin: None }).collect())
         }
     }
 }
@@ -96,32 +100,36 @@ fn stream(
     resources: Vec<Object>,
     offset: u64,
     limit: Option<u64>,
-) -> Result<Vec<Row>, EngineError> {
+) -> Result<Vec<ResourceQueryRow>, EngineError> {
     let mut rows = Vec::new();
     let mut evaluator = query.start()?;
     for resource in resources {
         let rid = resource.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
         let values = evaluator.row_values_of(&Item::value(&Value::Object(resource)))?;
-        rows.extend((0..).zip(values).map(|(nth, value)| Row { value, origin: Some((rid.clone(), nth)) }));
+        rows.extend(
+            (0..)
+                .zip(values)
+                .map(|(nth, value)| ResourceQueryRow { value, origin: Some((rid.clone(), nth)) }),
+        );
     }
     if offset == 0 && limit.is_none() {
         return Ok(rows);
     }
-    // Counted rows are a matter of position, not of where they come from.
+    // Rows of counts have no origin: only their number counts.
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let counted = rows.into_iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)).take(limit);
-    Ok(counted.map(|row| Row { origin: None, ..row }).collect())
+    Ok(counted.map(|row| ResourceQueryRow { origin: None, ..row }).collect())
 }
 
-/// After the last row sent if it is still there, else as many rows on.
-fn resume(rows: &[Row], mark: &Mark) -> usize {
+/// After the last row that was sent, or after as many rows if its resource was deleted.
+fn resume(rows: &[ResourceQueryRow], mark: &ResourceContinuation) -> usize {
     let found =
         mark.origin.is_some().then(|| rows.iter().position(|row| row.origin == mark.origin)).flatten();
     let next = found.map_or(mark.sent, |last| last as u64 + 1);
     usize::try_from(next).unwrap_or(usize::MAX).min(rows.len())
 }
 
-fn write_page(rows: &[Row], first: usize, rows_max: usize) -> Page {
+fn write_page(rows: &[ResourceQueryRow], first: usize, rows_max: usize) -> Page {
     let mut text = vec![b'['];
     let mut count = 0;
     for row in rows[first..].iter().take(rows_max) {
@@ -169,7 +177,7 @@ fn identity(text: &str, parameters: &Parameters) -> u64 {
 }
 
 /// `{query}:{sent}:{nth}:{rid}` in hexadecimal, the last two empty without origin, then a MAC, in base64.
-impl Mark {
+impl ResourceContinuation {
     fn seal(&self, key: &hmac::Key) -> String {
         let (rid, nth) = match &self.origin {
             Some((rid, nth)) => (rid.as_str(), format!("{nth:x}")),
@@ -181,12 +189,12 @@ impl Mark {
         BASE64.encode(bytes)
     }
 
-    fn open(key: &hmac::Key, token: &str, query: u64) -> Result<Mark, EngineError> {
-        let mark = Mark::read(key, token).ok_or(EngineError::BadContinuation)?;
+    fn open(key: &hmac::Key, token: &str, query: u64) -> Result<ResourceContinuation, EngineError> {
+        let mark = ResourceContinuation::read(key, token).ok_or(EngineError::BadContinuation)?;
         if mark.query == query { Ok(mark) } else { Err(EngineError::BadContinuation) }
     }
 
-    fn read(key: &hmac::Key, token: &str) -> Option<Mark> {
+    fn read(key: &hmac::Key, token: &str) -> Option<ResourceContinuation> {
         let bytes = BASE64.decode(token).ok()?;
         let (bytes, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
         hmac::verify(key, &[MAC_PURPOSE, bytes].concat(), mac).ok()?;
@@ -197,7 +205,7 @@ impl Mark {
             ("", _) => None,
             (nth, rid) => Some((rid.to_owned(), u64::from_str_radix(nth, 16).ok()?)),
         };
-        Some(Mark { query, sent, origin })
+        Some(ResourceContinuation { query, sent, origin })
     }
 }
 
@@ -209,33 +217,34 @@ mod tests {
         hmac::Key::new(hmac::HMAC_SHA256, &[byte; 32])
     }
 
-    fn rows(origins: &[&str]) -> Vec<Row> {
-        let row = |rid: &&str| Row { value: Value::from(*rid), origin: Some((rid.to_string(), 0)) };
+    fn rows(origins: &[&str]) -> Vec<ResourceQueryRow> {
+        let row =
+            |rid: &&str| ResourceQueryRow { value: Value::from(*rid), origin: Some((rid.to_string(), 0)) };
         origins.iter().map(row).collect()
     }
 
     #[test]
     fn a_mark_survives_and_a_forged_one_does_not() {
         let marks = [
-            Mark { query: 5, sent: 300, origin: Some(("AQAAAA==".to_owned(), 2)) },
-            Mark { query: u64::MAX, sent: 0, origin: None },
+            ResourceContinuation { query: 5, sent: 300, origin: Some(("AQAAAA==".to_owned(), 2)) },
+            ResourceContinuation { query: u64::MAX, sent: 0, origin: None },
         ];
         for mark in marks {
             let token = mark.seal(&key(7));
-            assert_eq!(Mark::read(&key(7), &token), Some(mark.clone()));
-            assert!(Mark::open(&key(7), &token, mark.query ^ 1).is_err());
-            assert_eq!(Mark::read(&key(8), &token), None);
+            assert_eq!(ResourceContinuation::read(&key(7), &token), Some(mark.clone()));
+            assert!(ResourceContinuation::open(&key(7), &token, mark.query ^ 1).is_err());
+            assert_eq!(ResourceContinuation::read(&key(8), &token), None);
             let mut bytes = BASE64.decode(&token).unwrap();
             bytes[0] ^= 1;
-            assert_eq!(Mark::read(&key(7), &BASE64.encode(bytes)), None);
+            assert_eq!(ResourceContinuation::read(&key(7), &BASE64.encode(bytes)), None);
         }
-        assert_eq!(Mark::read(&key(7), ""), None);
-        assert_eq!(Mark::read(&key(7), "not base64"), None);
+        assert_eq!(ResourceContinuation::read(&key(7), ""), None);
+        assert_eq!(ResourceContinuation::read(&key(7), "not base64"), None);
     }
 
     #[test]
     fn a_page_goes_on_after_its_last_row_whatever_came_or_went() {
-        let mark = Mark { query: 0, sent: 2, origin: Some(("b".to_owned(), 0)) };
+        let mark = ResourceContinuation { query: 0, sent: 2, origin: Some(("b".to_owned(), 0)) };
         assert_eq!(resume(&rows(&["a", "b", "c"]), &mark), 2);
         assert_eq!(resume(&rows(&["b", "c"]), &mark), 1);
         assert_eq!(resume(&rows(&["a", "c", "d"]), &mark), 2);

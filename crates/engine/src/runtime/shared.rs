@@ -13,10 +13,11 @@ use super::followed::FollowedContainers;
 use super::touched::TouchedItems;
 use crate::api::{Clock, Options};
 use crate::jobs::Jobs;
-use crate::memory::answers::ItemCache;
-use crate::memory::budget::{CacheBudget, SharedPart};
-use crate::memory::results::HeldResults;
-use crate::memory::row_spans::Stretches;
+use crate::memory::budget::{CacheBudget, SharedBudget};
+use crate::memory::item_cache::ItemCache;
+use crate::memory::result_cache::ResultCache;
+use crate::memory::row_spans::RowSpans;
+use crate::memory::write_clock::WriteClock;
 use crate::recording::Recorder;
 use crate::runtime::locks::LockTable;
 use crate::runtime::scripting::Scripting;
@@ -30,8 +31,10 @@ const CLOCK_JUMP_MS: i64 = 60_000;
 pub(crate) struct Shared {
     pub storage: Arc<dyn Storage>,
     pub clock: Arc<dyn Clock>,
-    pub cache: ItemCache,
-    pub stretches: Stretches,
+    pub item_cache: ItemCache,
+    pub row_spans: RowSpans,
+    /// Of both caches.
+    pub write_clock: Arc<WriteClock>,
     pub locks: LockTable,
     pub jobs: Arc<Jobs>,
     pub recorder: Recorder,
@@ -39,12 +42,12 @@ pub(crate) struct Shared {
     pub advice: Sequence,
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
-    pub results: HeldResults,
+    pub result_cache: ResultCache,
     pub followed: FollowedContainers,
     pub touched: TouchedItems,
     pub budget: CacheBudget,
-    pub changes_kept: Arc<SharedPart>,
-    pub path_memory: Arc<SharedPart>,
+    pub changes_kept: Arc<SharedBudget>,
+    pub path_memory: Arc<SharedBudget>,
     /// Made with the store: MACs of continuations and resource tokens.
     pub secret: [u8; 32],
     /// 1 in a new store, one more after every restore.
@@ -85,21 +88,23 @@ impl Shared {
         let secret_key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
         let continuation_key = hmac::sign(&secret_key, b"continuation");
         let budget = CacheBudget::new(options.cache_bytes);
+        let write_clock = Arc::new(WriteClock::default());
         Arc::new(Shared {
             clock,
-            cache: ItemCache::new(budget.answers),
-            stretches: Stretches::new(budget.scans),
+            item_cache: ItemCache::new(budget.items, Arc::clone(&write_clock)),
+            row_spans: RowSpans::new(budget.scans, Arc::clone(&write_clock)),
+            write_clock,
             locks: LockTable::new(),
             jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
             recorder: Recorder::new(&secret),
             advice: Sequence::new(ADVICE_SEQUENCE),
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
-            results: HeldResults::new(options.query_temp.as_ref()),
+            result_cache: ResultCache::new(options.query_temp.as_ref()),
             followed: FollowedContainers::default(),
             touched: TouchedItems::default(),
-            changes_kept: Arc::new(SharedPart::new(budget.changes)),
-            path_memory: Arc::new(SharedPart::new(budget.paths)),
+            changes_kept: Arc::new(SharedBudget::new(budget.changes)),
+            path_memory: Arc::new(SharedBudget::new(budget.paths)),
             budget,
             storage,
             secret,
@@ -142,13 +147,13 @@ impl Shared {
 
     /// What all caches of the engine hold.
     fn cache_bytes(&self) -> usize {
-        let [_, _, answers, _] = self.cache.statistics();
-        answers as usize + self.stretches.bytes() + self.changes_kept.bytes() + self.path_memory.bytes()
+        let [_, _, answers, _] = self.item_cache.statistics();
+        answers as usize + self.row_spans.bytes() + self.changes_kept.bytes() + self.path_memory.bytes()
     }
 
     /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let [hits, misses, bytes, entries] = self.cache.statistics();
+        let [hits, misses, bytes, entries] = self.item_cache.statistics();
         let (lock_waits, lock_refusals) = self.locks.statistics();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let memory = self.query_memory.usage();
@@ -162,7 +167,7 @@ impl Shared {
             ("cache_misses", misses),
             ("cache_bytes", bytes),
             ("cache_items", entries),
-            ("scan_cache_bytes", self.stretches.bytes() as u64),
+            ("scan_cache_bytes", self.row_spans.bytes() as u64),
             ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
             ("path_cache_bytes", self.path_memory.bytes() as u64),
             ("caches_bytes", self.cache_bytes() as u64),
@@ -185,7 +190,7 @@ impl Shared {
             ]);
         }
         figures.extend(self.jobs.statistics());
-        figures.extend(self.results.statistics());
+        figures.extend(self.result_cache.statistics());
         figures.extend(self.scripts.statistics());
         figures
     }

@@ -14,9 +14,9 @@ use crate::catalog::{Catalog, Container};
 use crate::items::key_delete::delete_key;
 use crate::items::write::write_item;
 use crate::query::meter::{PageMeter, ScanBudget};
-use crate::query::reader::{Next, Reader};
-use crate::query::view::View;
-use crate::query::window::windows;
+use crate::query::partition_scope::partition_scopes;
+use crate::query::read_snapshot::ReadSnapshot;
+use crate::query::reader::{ScopeReader, VisitNext};
 use crate::runtime::allowance;
 use crate::sync::races::Race;
 
@@ -117,13 +117,13 @@ impl KeyMarks {
 
     fn ids(&self) -> Vec<String> {
         let (shared, container) = (&self.world.shared, &self.container);
-        let view = View::now(shared, container).expect("it is open");
-        let windows = windows(container, &Scope::default()).expect("all of it");
+        let view = ReadSnapshot::take(shared, container).expect("it is open");
+        let windows = partition_scopes(container, &Scope::default()).expect("all of it");
         let meter = PageMeter::new(ScanBudget::WHOLE, &allowance::of_page(shared, &Cancel::default()));
         let mut ids = Vec::new();
-        let read = Reader::new(shared, container, &view, &windows, meter).scan(None, &mut |found| {
+        let read = ScopeReader::new(shared, container, &view, &windows, meter).scan(None, &mut |found| {
             ids.push(found.row.id()?.to_owned());
-            Ok(Next::More)
+            Ok(VisitNext::More)
         });
         read.expect("it is open");
         ids

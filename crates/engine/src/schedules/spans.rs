@@ -10,9 +10,9 @@ use crate::api::{Cancel, EngineError, Scope, WriteKind};
 use crate::catalog::Container;
 use crate::items::write::write_item;
 use crate::query::meter::{PageMeter, ScanBudget};
-use crate::query::reader::{Next, Reader};
-use crate::query::view::View;
-use crate::query::window::windows;
+use crate::query::partition_scope::partition_scopes;
+use crate::query::read_snapshot::ReadSnapshot;
+use crate::query::reader::{ScopeReader, VisitNext};
 use crate::runtime::allowance;
 use crate::store::{keys, scan};
 use crate::sync::races::Race;
@@ -63,38 +63,38 @@ impl Spans {
     }
 
     fn read(&self) {
-        let view = View::now(&self.world.shared, &self.container).expect("it is open");
+        let view = ReadSnapshot::take(&self.world.shared, &self.container).expect("it is open");
         let expected = self.stored(&view);
         assert_eq!(self.scanned(&view), expected, "a scan shows what its snapshot has not");
         assert_eq!(self.fetched(&view, &expected), expected, "a fetched row is not that of the snapshot");
     }
 
     /// As the snapshot itself has them.
-    fn stored(&self, view: &View) -> Rows {
+    fn stored(&self, view: &ReadSnapshot) -> Rows {
         let range = KeyRange::prefix(&keys::container_prefix(self.container.number));
         let page = view.snapshot.scan(&scan(keys::ITEMS, range)).expect("it is open");
         page.rows.into_iter().map(|(key, row)| (keys::rid_of_item_key(&key).expect("an item"), row)).collect()
     }
 
-    fn scanned(&self, view: &View) -> Rows {
+    fn scanned(&self, view: &ReadSnapshot) -> Rows {
         let (shared, container) = (&self.world.shared, &self.container);
-        let windows = windows(container, &Scope::default()).expect("all of it");
+        let windows = partition_scopes(container, &Scope::default()).expect("all of it");
         let meter = PageMeter::new(ScanBudget::WHOLE, &allowance::of_page(shared, &Cancel::default()));
         let mut rows = Rows::new();
-        let mut reader = Reader::new(shared, container, view, &windows, meter);
+        let mut reader = ScopeReader::new(shared, container, view, &windows, meter);
         let read = reader.scan(None, &mut |found| {
-            rows.push((found.spot.rid, found.row.bytes().to_vec()));
-            Ok(Next::More)
+            rows.push((found.position.rid, found.row.bytes().to_vec()));
+            Ok(VisitNext::More)
         });
         read.expect("it is open");
         rows
     }
 
-    fn fetched(&self, view: &View, expected: &Rows) -> Rows {
+    fn fetched(&self, view: &ReadSnapshot, expected: &Rows) -> Rows {
         let (shared, container) = (&self.world.shared, &self.container);
         let meter = PageMeter::new(ScanBudget::WHOLE, &allowance::of_page(shared, &Cancel::default()));
         let rids: Vec<u64> = expected.iter().map(|(rid, _)| *rid).collect();
-        let rows = Reader::new(shared, container, view, &[], meter).fetch(&rids).expect("it is open");
+        let rows = ScopeReader::new(shared, container, view, &[], meter).fetch(&rids).expect("it is open");
         rids.into_iter().zip(rows).filter_map(|(rid, row)| Some((rid, row?.to_vec()))).collect()
     }
 }

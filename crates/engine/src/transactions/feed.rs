@@ -5,9 +5,9 @@ use crate::api::{EngineError, Page};
 use crate::items::body::Links;
 use crate::query::continuation::Resume;
 use crate::query::meter::{PageMeter, ScanBudget};
-use crate::query::page::{Filled, Rows, answer_page};
-use crate::query::reader::{End, Next, Reader};
-use crate::query::window::{Spot, Window};
+use crate::query::page::{FilledPage, PageRows, answer_page};
+use crate::query::partition_scope::{ItemPosition, PartitionScope};
+use crate::query::reader::{ScanEnd, ScopeReader, VisitNext};
 use crate::runtime::allowance;
 
 impl Transaction<'_> {
@@ -23,8 +23,8 @@ impl Transaction<'_> {
             };
             let allowance = allowance::of_page(self.shared, &request.cancel);
             let meter = PageMeter::new(ScanBudget::PAGE, &allowance);
-            let mut reader = Reader::new(self.shared, self.home.container, &self.view, windows, meter);
-            self.fill(&mut reader, windows, from, Rows::new(&request, Some(&allowance))?)
+            let mut reader = ScopeReader::new(self.shared, self.home.container, &self.view, windows, meter);
+            self.fill(&mut reader, windows, from, PageRows::new(&request, Some(&allowance))?)
         });
         self.charge += answer.charge;
         answer.result
@@ -32,22 +32,22 @@ impl Transaction<'_> {
 
     fn fill(
         &self,
-        reader: &mut Reader<'_>,
-        windows: &[Window<'_>],
-        from: Option<Spot>,
-        mut rows: Rows,
-    ) -> Result<Filled, EngineError> {
+        reader: &mut ScopeReader<'_>,
+        windows: &[PartitionScope<'_>],
+        from: Option<ItemPosition>,
+        mut rows: PageRows,
+    ) -> Result<FilledPage, EngineError> {
         let links = Links::new(self.home.container);
         let mut own = self.own.live_from(from.map_or(0, |spot| spot.rid)).peekable();
         let mut full_at = None;
         let mut end = reader.scan(from, &mut |found| {
-            while let Some(version) = own.next_if(|version| version.rid < found.spot.rid) {
+            while let Some(version) = own.next_if(|version| version.rid < found.position.rid) {
                 if !rows.push(|text| self.write_version(version, text)) {
                     full_at = Some(version.rid);
-                    return Ok(Next::NotThis);
+                    return Ok(VisitNext::NotThis);
                 }
             }
-            let rid = found.spot.rid;
+            let rid = found.position.rid;
             let node = found.row.node()?;
             let has_room = match self.own.by_rid(rid) {
                 None => rows.push(|text| links.write_json(node, rid, &found.row.stamp, text)),
@@ -57,26 +57,26 @@ impl Transaction<'_> {
                 },
             };
             if has_room {
-                return Ok(Next::More);
+                return Ok(VisitNext::More);
             }
             full_at = Some(rid);
-            Ok(Next::NotThis)
+            Ok(VisitNext::NotThis)
         })?;
-        if end == End::Done {
+        if end == ScanEnd::Done {
             for version in own {
                 if !rows.push(|text| self.write_version(version, text)) {
-                    (full_at, end) = (Some(version.rid), End::Stopped);
+                    (full_at, end) = (Some(version.rid), ScanEnd::Stopped);
                     break;
                 }
             }
         }
         reader.meter.matched = reader.meter.items;
-        let spot_of = |rid: u64| windows.first().map(|window| Resume::List(window.spot(rid)));
+        let spot_of = |rid: u64| windows.first().map(|window| Resume::List(window.position(rid)));
         let next = match end {
-            End::Done => None,
-            End::Stopped => full_at.and_then(spot_of),
-            End::Paused(spot) => Some(Resume::List(spot)),
+            ScanEnd::Done => None,
+            ScanEnd::Stopped => full_at.and_then(spot_of),
+            ScanEnd::Paused(spot) => Some(Resume::List(spot)),
         };
-        Ok(Filled { next, ..Filled::new(rows, reader.meter.cost()) })
+        Ok(FilledPage { next, ..FilledPage::new(rows, reader.meter.cost()) })
     }
 }

@@ -23,8 +23,8 @@ mod maintained; // commits of modelled containers
 mod own; // what a transaction has written
 mod seen; // what a transaction has read, and whether that is still so
 #[cfg(test)]
-mod tests;
-mod write; // one change on top of the view and the changes before // several operations in one request
+mod tests; // several operations in one request
+mod write; // one change on top of the view and the changes before
 
 pub use across::{
     TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
@@ -49,7 +49,7 @@ use crate::items::etag_matches;
 use crate::items::logical_partition::{LogicalPartition, Stored};
 use crate::partition::write_rules::WriteRules;
 use crate::query;
-use crate::query::view::View;
+use crate::query::read_snapshot::ReadSnapshot;
 use crate::runtime::Shared;
 use crate::runtime::locks::{Held, LockSet, Mode};
 use crate::store::item_row::Row;
@@ -91,7 +91,7 @@ pub(crate) enum TransactionRead {
 pub(crate) struct Transaction<'a> {
     shared: &'a Shared,
     home: LogicalPartition<'a>,
-    view: View,
+    view: ReadSnapshot,
     /// Of the partition, noted before the rules and the view.
     generation: u64,
     rules: Arc<WriteRules>,
@@ -200,7 +200,7 @@ impl<'a> Transaction<'a> {
         let sequencer = &home.place.partition.sequencer;
         let (generation, lsn) = (sequencer.generation(), sequencer.lsn()?);
         let rules = home.container.partitions.write_rules();
-        let view = View::now(shared, home.container)?;
+        let view = ReadSnapshot::take(shared, home.container)?;
         let ts = view.moment.seconds.max(sequencer.last_ts());
         let (own, seen) = (OwnWrites::default(), Seen::new(home.container));
         let read_last = VecDeque::new();
@@ -289,7 +289,7 @@ impl<'a> Transaction<'a> {
         let request = self.page_request(page_size, continuation);
         let view = self.view.without(self.own.deleted());
         let container = self.home.container;
-        let answer = query::query_view(self.shared, container, &view, text, parameters, &request);
+        let answer = query::query_snapshot(self.shared, container, &view, text, parameters, &request);
         self.charge += answer.charge;
         answer.result
     }

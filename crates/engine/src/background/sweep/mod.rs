@@ -195,7 +195,7 @@ impl Work for Sweep {
     type Memory = Memory;
 
     fn round(&self, turn: &Turn<'_>, memory: &mut Memory) -> Result<Next, Interrupted> {
-        self.shared.results.drop_idle();
+        self.shared.result_cache.remove_idle();
         let state = self.catalog.state();
         let now = self.shared.now_checked();
         // Where everything was looked at up to a time, that says nothing about an earlier one.

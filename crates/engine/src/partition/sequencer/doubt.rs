@@ -64,8 +64,8 @@ impl Sequencer {
         self.sweep_due.note(Noted::ANYTHING);
         self.forget_committed();
         self.is_doubtful.store(false, Ordering::Release);
-        unresolved.touched.iter().for_each(|key| self.shared.cache.end_write(key));
-        self.shared.stretches.end_write(self.container, &unresolved.rids);
+        unresolved.touched.iter().for_each(|key| self.shared.item_cache.end_write(key));
+        self.shared.row_spans.end_write(self.container, &unresolved.rids);
         Ok(())
     }
 }

@@ -166,16 +166,16 @@ impl<'a> Group<'a> {
     /// Before the commit: from now on the cache neither has nor takes what changes.
     pub(super) fn mark(&mut self) {
         let Sequencer { shared, container, .. } = self.sequencer;
-        self.touched.iter().for_each(|key| shared.cache.begin_write(key));
-        shared.stretches.begin_write(*container, &self.rids);
+        self.touched.iter().for_each(|key| shared.item_cache.begin_write(key));
+        shared.row_spans.begin_write(*container, &self.rids);
         self.marked = true;
     }
 
     pub(super) fn unmark(&mut self) {
         if std::mem::take(&mut self.marked) {
             let Sequencer { shared, container, .. } = self.sequencer;
-            self.touched.iter().for_each(|key| shared.cache.end_write(key));
-            shared.stretches.end_write(*container, &self.rids);
+            self.touched.iter().for_each(|key| shared.item_cache.end_write(key));
+            shared.row_spans.end_write(*container, &self.rids);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::memory::budget::SharedPart;
+use crate::memory::budget::SharedBudget;
 
 /// Logical partitions of which is kept when they last changed: twice as many at most.
 const CHANGES_KEPT: usize = 8192;
@@ -20,7 +20,7 @@ const CHANGE_BYTES: usize = 32;
 /// What all partitions keep is bounded: see [`CacheBudget`](crate::memory::budget::CacheBudget). Less is kept then, which only makes transactions begin again that
 /// need not have.
 pub(super) struct LastChanges {
-    kept: Arc<SharedPart>,
+    kept: Arc<SharedBudget>,
     newest: HashMap<u64, u64>,
     older: HashMap<u64, u64>,
     /// The last LSN in `older`.
@@ -29,7 +29,7 @@ pub(super) struct LastChanges {
 }
 
 impl LastChanges {
-    pub(super) fn new(kept: &Arc<SharedPart>) -> LastChanges {
+    pub(super) fn new(kept: &Arc<SharedBudget>) -> LastChanges {
         let (newest, older, older_end, floor) = Default::default();
         LastChanges { kept: Arc::clone(kept), newest, older, older_end, floor }
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     pub(super) fn a_change_is_forgotten_only_upwards() {
-        let mut changes = LastChanges::new(&Arc::new(SharedPart::new(1 << 20)));
+        let mut changes = LastChanges::new(&Arc::new(SharedBudget::new(1 << 20)));
         changes.forget_until(10);
         assert_eq!(changes.last(1), 10);
         let period = 3 * CHANGES_KEPT as u64;
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     pub(super) fn what_all_partitions_keep_is_bounded() {
         let together = 40 * CHANGES_KEPT;
-        let kept = Arc::new(SharedPart::new(together * CHANGE_BYTES));
+        let kept = Arc::new(SharedBudget::new(together * CHANGE_BYTES));
         let mut partitions: Vec<LastChanges> = (0..80).map(|_| LastChanges::new(&kept)).collect();
         for (partition, changes) in partitions.iter_mut().enumerate() {
             for lsn in 1..=2 * CHANGES_KEPT as u64 {

@@ -50,7 +50,7 @@ use self::last_changes::LastChanges;
 use self::queue::{Leadership, WriteTicket};
 use crate::api::{EngineError, corrupt};
 use crate::indexes::CountedIndexes;
-use crate::memory::budget::SharedPart;
+use crate::memory::budget::SharedBudget;
 use crate::partition::access::{Access, AccessState};
 use crate::partition::sweep_due::SweepDue;
 use crate::runtime::Shared;
@@ -98,7 +98,7 @@ struct QueueState {
 }
 
 impl QueueState {
-    fn new(changes_kept: &Arc<SharedPart>) -> QueueState {
+    fn new(changes_kept: &Arc<SharedBudget>) -> QueueState {
         let (queue, leading, committed, counted_indexes, unresolved, retired, moved) = Default::default();
         let changes = LastChanges::new(changes_kept);
         QueueState { queue, leading, committed, counted_indexes, unresolved, retired, moved, changes }

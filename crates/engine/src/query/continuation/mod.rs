@@ -13,18 +13,19 @@ mod position; // the bytes of a token
 use quire_sql::Parameters;
 use ring::digest;
 
-pub(crate) use position::{Cut, HeldRow, Place, Resume, Spot};
+pub(crate) use position::{CachedRowRef, ItemPosition, Resume, SortPosition, TruncatedKey};
 use position::{MAC_BYTES, SORTED_BYTES};
 
-use super::window::{self, Window};
+use super::partition_scope::{self, PartitionScope};
 use crate::api::{EngineError, PageRequest, Scope};
 use crate::catalog::Container;
-use crate::memory::results::Owner;
+use crate::memory::result_cache::QueryDigest;
 use crate::runtime::Shared;
 
-/// No client may ask for less: what every kind of position needs, with some bytes of a sort key.
+/// The smallest token length that a client may ask for: enough for every kind of position, with some bytes of a sort
+/// key.
 pub(crate) const TOKEN_LENGTH_MIN: usize = 160;
-/// A longer sort key is cut, whatever the client takes.
+/// A longer sort key is truncated, whatever length the client allows.
 const SORT_KEY_BYTES_MAX: usize = 640;
 
 /// How many bytes of a sort key a token for this request can hold.
@@ -34,14 +35,14 @@ pub(crate) fn sort_key_bytes(request: &PageRequest) -> usize {
 }
 
 /// What a token is bound to.
-pub(crate) struct Binding(digest::Digest);
+pub(crate) struct TokenBinding(digest::Digest);
 
-impl Binding {
-    pub fn new(container: &Container, scope: &Scope) -> Binding {
+impl TokenBinding {
+    pub fn new(container: &Container, scope: &Scope) -> TokenBinding {
         let key = scope.partition_key.as_ref().map(|key| key.to_header());
         let range =
             scope.range.as_ref().map(|range| format!("{}-{}", range.min.to_hex(), range.max.to_hex()));
-        Binding(digest_of([
+        TokenBinding(digest_of([
             &container.number.to_be_bytes()[..],
             key.unwrap_or_default().as_bytes(),
             scope.partition_id.as_deref().unwrap_or_default().as_bytes(),
@@ -50,7 +51,7 @@ impl Binding {
     }
 }
 
-/// A query as it was asked. Its hashes are made when a page needs them: most are the only one of their query.
+/// A query with its scope. The hashes are computed when a page needs them: most queries have only one page.
 pub(crate) struct QueryIdentity<'a> {
     pub container: &'a Container,
     pub scope: &'a Scope,
@@ -59,15 +60,15 @@ pub(crate) struct QueryIdentity<'a> {
 }
 
 impl QueryIdentity<'_> {
-    /// Ties a count of rows to its query.
+    /// Binds a count of rows to its query.
     pub fn hash(&self) -> u64 {
         short(self.digest())
     }
 
-    /// What a held result belongs to: container with its definition and partitions, scope, text and parameters.
-    pub fn result_owner(&self) -> Owner {
+    /// The key of a cached result: container with its definition and partitions, scope, text and parameters.
+    pub fn result_owner(&self) -> QueryDigest {
         let owner = digest_of([
-            Binding::new(self.container, self.scope).0.as_ref(),
+            TokenBinding::new(self.container, self.scope).0.as_ref(),
             self.container.resource.etag.as_bytes(),
             self.container.partitions_etag().as_bytes(),
             self.digest().as_ref(),
@@ -84,13 +85,13 @@ impl QueryIdentity<'_> {
     }
 }
 
-/// Ties a place in a sorted result to the columns of its order.
+/// Binds a position in a sorted result to the columns of its order.
 pub(crate) fn order_hash<'a>(columns: impl Iterator<Item = (&'a str, bool)>) -> u64 {
     let directions: [&[u8]; 2] = [b"+", b"-"];
     let mut columns = columns.peekable();
     let descends = columns.peek().is_some_and(|(_, descending)| *descending);
     let parts = columns.flat_map(|(text, descending)| [text.as_bytes(), directions[usize::from(descending)]]);
-    // Tokens without this mark are of versions whose ties rose in every order.
+    // Tokens without this byte are from versions whose ties were ascending in every order.
     let mark: Option<&[u8]> = descends.then_some(b"ties fall");
     short(digest_of(parts.chain(mark)))
 }
@@ -108,83 +109,80 @@ fn short(digest: digest::Digest) -> u64 {
     u64::from_be_bytes(*digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
 }
 
-/// Where a request starts, and in what.
-pub(crate) struct Started<'a> {
-    pub windows: Vec<Window<'a>>,
+/// Where a page starts, and the partition scopes it reads.
+pub(crate) struct PageStart<'a> {
+    pub scopes: Vec<PartitionScope<'a>>,
     pub resume: Option<Resume>,
-    /// Of the request's token, and of those to come.
-    pub binding: Option<Binding>,
-    /// Another partition goes on with what is asked for: see [`window::windows_of_parent`].
+    /// The binding of the request's token and of the next ones.
+    pub binding: Option<TokenBinding>,
+    /// Another partition continues the query: see [`partition_scope::scopes_of_parent`]. This one has nothing to read.
     pub is_elsewhere: bool,
 }
 
-/// Where the request's token says to start.
+/// The start that the request's token names.
 pub(crate) fn start<'a>(
     shared: &Shared,
     container: &'a Container,
     request: &PageRequest,
-) -> Result<Started<'a>, EngineError> {
+) -> Result<PageStart<'a>, EngineError> {
     if request.continuation_bytes_max < TOKEN_LENGTH_MIN {
         let message = "The continuation token limit specified is not large enough.".to_owned();
         return Err(EngineError::BadRequest { message });
     }
-    let windows = window::windows(container, &request.scope);
+    let scopes = partition_scope::partition_scopes(container, &request.scope);
     let Some(token) = request.continuation.as_deref() else {
-        return Ok(Started { windows: windows?, resume: None, binding: None, is_elsewhere: false });
+        return Ok(PageStart { scopes: scopes?, resume: None, binding: None, is_elsewhere: false });
     };
-    let binding = Binding::new(container, &request.scope);
-    // Who is in the middle of a partition that was split may go on: clients lose their place when it is gone.
-    if let (Err(EngineError::PartitionGone { id }), Some(resume)) =
-        (&windows, decode(shared, &binding, token))
+    let binding = TokenBinding::new(container, &request.scope);
+    // A query may continue in a partition that was split since: clients drop their position when the partition is gone.
+    if let (Err(EngineError::PartitionGone { id }), Some(resume)) = (&scopes, decode(shared, &binding, token))
         && let Ok(parent) = id.parse()
     {
-        let windows = window::windows_of_parent(container, &request.scope, parent)?;
-        let (is_elsewhere, resume) = (windows.is_empty(), Some(resume));
-        return Ok(Started { windows, resume, binding: Some(binding), is_elsewhere });
+        let scopes = partition_scope::scopes_of_parent(container, &request.scope, parent)?;
+        let (is_elsewhere, resume) = (scopes.is_empty(), Some(resume));
+        return Ok(PageStart { scopes, resume, binding: Some(binding), is_elsewhere });
     }
-    let windows = windows?;
+    let scopes = scopes?;
     if let Some(resume) = decode(shared, &binding, token) {
-        let windows = resume.windows(windows);
-        return Ok(Started { windows, resume: Some(resume), binding: Some(binding), is_elsewhere: false });
+        let scopes = resume.scopes(scopes);
+        return Ok(PageStart { scopes, resume: Some(resume), binding: Some(binding), is_elsewhere: false });
     }
-    // Of a partition from before it was split.
-    for parent in window::ancestors(container, &request.scope) {
+    // A token of the partition before its split.
+    for parent in partition_scope::ancestors(container, &request.scope) {
         let scope = Scope { partition_id: Some(parent.to_string()), ..request.scope.clone() };
-        let binding = Binding::new(container, &scope);
+        let binding = TokenBinding::new(container, &scope);
         if let Some(resume) = decode(shared, &binding, token) {
-            let windows = window::windows_of_parent(container, &request.scope, parent)?;
-            let (is_elsewhere, resume) = (windows.is_empty(), Some(resume));
-            return Ok(Started { windows, resume, binding: Some(binding), is_elsewhere });
+            let scopes = partition_scope::scopes_of_parent(container, &request.scope, parent)?;
+            let (is_elsewhere, resume) = (scopes.is_empty(), Some(resume));
+            return Ok(PageStart { scopes, resume, binding: Some(binding), is_elsewhere });
         }
     }
     Err(EngineError::BadContinuation)
 }
 
-fn decode(shared: &Shared, binding: &Binding, token: &str) -> Option<Resume> {
+fn decode(shared: &Shared, binding: &TokenBinding, token: &str) -> Option<Resume> {
     position::open(shared.continuation_key(), binding.0.as_ref(), token)
 }
 
-pub(crate) fn seal(shared: &Shared, binding: &Binding, resume: &Resume) -> String {
+pub(crate) fn seal(shared: &Shared, binding: &TokenBinding, resume: &Resume) -> String {
     position::seal(shared.continuation_key(), binding.0.as_ref(), resume)
 }
 
 impl Resume {
-    /// The windows in which it goes on: what was one partition when it began is one still.
-    fn windows<'a>(&self, windows: Vec<Window<'a>>) -> Vec<Window<'a>> {
+    /// The scopes in which the query continues: what was one partition when the query began is one scope.
+    fn scopes<'a>(&self, scopes: Vec<PartitionScope<'a>>) -> Vec<PartitionScope<'a>> {
         match *self {
-            Resume::List(Spot { partition, .. }) | Resume::Stream { spot: Spot { partition, .. }, .. } => {
-                window::joined(
-                    windows,
-                    |layout| {
-                        if layout.descends_from(partition) { partition } else { layout.id }
-                    },
-                )
+            Resume::List(ItemPosition { partition, .. })
+            | Resume::Stream { position: ItemPosition { partition, .. }, .. } => {
+                partition_scope::joined(scopes, |layout| {
+                    if layout.descends_from(partition) { partition } else { layout.id }
+                })
             }
-            Resume::Block { newest, .. } => window::joined(windows, |layout| {
+            Resume::Block { newest, .. } => partition_scope::joined(scopes, |layout| {
                 let known = layout.parents.iter().rev().find(|parent| **parent <= newest);
                 if layout.id <= newest { layout.id } else { known.copied().unwrap_or(layout.id) }
             }),
-            Resume::Sorted { .. } => windows,
+            Resume::Sorted { .. } => scopes,
         }
     }
 }

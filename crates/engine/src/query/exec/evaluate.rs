@@ -11,17 +11,17 @@ use crate::catalog::Container;
 use crate::items::body::{Links, Stamped};
 use crate::query::follow::PageLinks;
 use crate::query::functions::PageFunctions;
-use crate::query::reader::Found;
+use crate::query::reader::FoundItem;
 
-/// What of an item is needed.
+/// What the caller needs of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum EvaluationNeed {
     Rows,
     /// Only whether there are any.
     Existence,
 }
 
-pub(crate) struct Evaluator<'a> {
+pub(crate) struct ItemEvaluator<'a> {
     pub query: &'a Query,
     functions: &'a PageFunctions<'a>,
     pub followed: &'a PageLinks<'a>,
@@ -29,22 +29,22 @@ pub(crate) struct Evaluator<'a> {
     rows: RefCell<SqlEvaluator<'a>>,
 }
 
-impl<'a> Evaluator<'a> {
+impl<'a> ItemEvaluator<'a> {
     pub fn new(
         query: &'a Query,
         functions: &'a PageFunctions<'a>,
         followed: &'a PageLinks<'a>,
         container: &Container,
-    ) -> Result<Evaluator<'a>, EngineError> {
+    ) -> Result<ItemEvaluator<'a>, EngineError> {
         let rows = RefCell::new(query.start_with(Externals { functions, links: followed })?);
-        Ok(Evaluator { query, functions, followed, links: Links::new(container), rows })
+        Ok(ItemEvaluator { query, functions, followed, links: Links::new(container), rows })
     }
 
     fn externals(&self) -> Externals<'_> {
         Externals { functions: self.functions, links: self.followed }
     }
 
-    /// The whole query over what a feed hands out: see [`Query::run`].
+    /// Runs the whole query over its input: see [`Query::run`].
     pub fn run(
         &self,
         feed: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), EngineError>,
@@ -65,27 +65,27 @@ impl<'a> Evaluator<'a> {
     /// Lends the item as the query language sees it.
     pub fn with_item<T>(
         &self,
-        found: &Found<'_>,
+        found: &FoundItem<'_>,
         use_item: impl FnOnce(&Item<'_>) -> T,
     ) -> Result<T, EngineError> {
         let system = self.system(found);
         Ok(use_item(&Item::stored(found.row.node()?, &system)))
     }
 
-    pub fn system(&self, found: &Found<'_>) -> Stamped<'_> {
-        Stamped { links: &self.links, child: found.spot.rid, stamp: found.row.stamp }
+    pub fn system(&self, found: &FoundItem<'_>) -> Stamped<'_> {
+        Stamped { links: &self.links, child: found.position.rid, stamp: found.row.stamp }
     }
 
     /// The rows of an item, before OFFSET and LIMIT.
     pub fn rows_of(
         &self,
-        found: &Found<'_>,
+        found: &FoundItem<'_>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
         Ok(self.with_item(found, |item| self.rows.borrow_mut().rows_of(item, emit))??)
     }
 
-    /// The same for what an index knows of an item.
+    /// The same for the part of an item that an index row has.
     pub fn rows_of_part(
         &self,
         part: &Value,
@@ -98,59 +98,59 @@ impl<'a> Evaluator<'a> {
         self.functions.are_called()
     }
 
-    /// Whether items should be held back until [`Evaluator::prepare`] has seen several of them.
-    pub fn is_prepared(&self, need: Need) -> bool {
-        self.functions.wants_foresight() || self.follows(need)
+    /// Whether items should be buffered until [`ItemEvaluator::prepare`] has seen several of them.
+    pub fn is_prepared(&self, need: EvaluationNeed) -> bool {
+        self.functions.wants_prefetch() || self.follows(need)
     }
 
     /// Whether links are followed for what is needed.
-    pub fn follows(&self, need: Need) -> bool {
+    pub fn follows(&self, need: EvaluationNeed) -> bool {
         match need {
-            Need::Rows => self.followed.are_used(),
-            Need::Existence => self.followed.are_used() && self.query.follows_for_rows(),
+            EvaluationNeed::Rows => self.followed.are_used(),
+            EvaluationNeed::Existence => self.followed.are_used() && self.query.follows_for_rows(),
         }
     }
 
-    /// Whether an item can have rows, as far as it says itself.
-    pub fn may_have_rows(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+    /// Whether an item can have rows, by its own values alone.
+    pub fn may_have_rows(&self, found: &FoundItem<'_>) -> Result<bool, EngineError> {
         Ok(self.with_item(found, |item| self.rows.borrow().may_have_rows(item))??)
     }
 
-    /// Has the functions that these items call run together, and the items read together that they follow.
-    pub fn prepare(&self, items: &[Found<'_>], need: Need) -> Result<(), EngineError> {
+    /// Calls the functions of these items in one message, and reads the items that they follow in one batch.
+    pub fn prepare(&self, items: &[FoundItem<'_>], need: EvaluationNeed) -> Result<(), EngineError> {
         if items.is_empty() {
             return Ok(());
         }
-        let is_filter = need == Need::Existence && self.query.rows_are_defined();
+        let is_filter = need == EvaluationNeed::Existence && self.query.rows_are_defined();
         let collect = |item: &Item<'_>| match is_filter {
             true => self.rows.borrow().collect_filter_calls(item),
             false => self.rows.borrow().collect_calls(item),
         };
         let look = || items.iter().try_for_each(|found| self.with_item(found, collect));
-        if self.follows(need) { self.followed.foresee(look) } else { self.functions.foresee(look) }
+        if self.follows(need) { self.followed.foresee(look) } else { self.functions.prefetch(look) }
     }
 
-    /// The same for what an index knows of items.
+    /// The same for the parts of items that index rows have.
     pub fn prepare_parts<'p>(
         &self,
         parts: impl Iterator<Item = &'p Value> + Clone,
     ) -> Result<(), EngineError> {
-        if !self.functions.wants_foresight() {
+        if !self.functions.wants_prefetch() {
             return Ok(());
         }
-        self.functions.foresee(|| {
+        self.functions.prefetch(|| {
             parts.clone().for_each(|part| self.rows.borrow().collect_calls(&Item::value(part)));
             Ok(())
         })
     }
 
     /// Whether an item passes WHERE.
-    pub fn matches(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+    pub fn matches(&self, found: &FoundItem<'_>) -> Result<bool, EngineError> {
         Ok(self.with_item(found, |item| self.rows.borrow().matches(item))??)
     }
 
-    /// Whether an item gives a row, also of a query that ranks.
-    pub fn produces_row(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+    /// Whether an item gives a row. Also for queries that rank.
+    pub fn produces_row(&self, found: &FoundItem<'_>) -> Result<bool, EngineError> {
         Ok(self.with_item(found, |item| self.rows.borrow().produces_row(item))??)
     }
 
@@ -159,8 +159,8 @@ impl<'a> Evaluator<'a> {
         Ok(self.rows.borrow().text_counts(searched, text)?)
     }
 
-    pub fn has_rows(&self, found: &Found<'_>) -> Result<bool, EngineError> {
-        // What a select list follows need not be read to know that there is a row.
+    pub fn has_rows(&self, found: &FoundItem<'_>) -> Result<bool, EngineError> {
+        // Whether there is a row does not depend on the items that a select list follows.
         if self.followed.are_used() && self.query.rows_are_defined() {
             return self.matches(found);
         }

@@ -1,4 +1,4 @@
-//! An index in the order of a query: its rows, and what their values tell.
+//! An index in the order of a query: its rows, and which of their values are exact.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -9,44 +9,44 @@ use super::order::flip;
 use crate::api::{EngineError, corrupt};
 use crate::indexes::encode_value;
 use crate::query::plan::rids::{visit_listed, visit_rows};
-use crate::query::reader::{End, Reader, Visit, go_on};
+use crate::query::reader::{ItemVisitor, ScanEnd, ScopeReader, continue_range};
 
 const RID_BYTES: usize = 8;
 
 /// An index in the order of a query.
-pub(crate) struct Walk {
+pub(crate) struct IndexWalk {
     /// Container, index id, and in a partition-first index the prefix of the logical partition.
     pub head: Vec<u8>,
     /// Whether each value of a row is stored with its bits flipped.
     pub flipped: Vec<bool>,
-    /// Bytes of a string that a row keeps.
+    /// The first bytes of a string that a row stores.
     pub string_max: usize,
     /// The index is read from its end.
     pub backward: bool,
     /// The parts of the index to read, in the order in which they are stored.
     pub ranges: Vec<KeyRange>,
-    pub missing: Missing,
+    pub missing: MissingValues,
     /// Only these items can match; sorted.
     pub among: Option<Vec<u64>>,
-    /// The path of the index, when the query reads nothing else and the rows provably stand for their items.
+    /// The path of the index, if the query reads nothing else and each row provably represents its item.
     pub covers: Option<Path>,
 }
 
-/// Where items without a row are found.
-pub(crate) enum Missing {
+/// Where the items without an index row are found.
+pub(crate) enum MissingValues {
     /// There are none, or they cannot match.
     None,
     /// Among all items.
     Scan,
-    /// By the rows that begin so.
+    /// By the rows with this prefix.
     Rows(Vec<u8>),
 }
 
 /// A row's value as it is stored, and the item.
-pub(super) type Entry = (Vec<u8>, u64);
+pub(super) type IndexEntry = (Vec<u8>, u64);
 
-impl Walk {
-    /// The sort key of a row that tells its value.
+impl IndexWalk {
+    /// The sort key of a row whose value is exact.
     pub fn sort_key(&self, stored: &[u8]) -> Vec<u8> {
         let mut key = stored.to_vec();
         if self.backward {
@@ -55,7 +55,7 @@ impl Walk {
         key
     }
 
-    /// The value of a row that stands for a sort key.
+    /// The value that a row has for a sort key.
     pub fn stored(&self, sort_key: &[u8]) -> Result<Vec<u8>, EngineError> {
         let mut rest = sort_key.to_vec();
         if self.backward {
@@ -78,8 +78,8 @@ impl Walk {
         Ok(stored)
     }
 
-    /// How much of a row's value is known: `None` for all, else the bytes up to the part that is not.
-    pub fn known(&self, stored: &[u8]) -> Result<Option<usize>, EngineError> {
+    /// `None`: the row has its whole value. Otherwise the bytes up to the part that is truncated or missing.
+    pub fn exact_length(&self, stored: &[u8]) -> Result<Option<usize>, EngineError> {
         let mut at = 0;
         for &flipped in &self.flipped {
             let (length, exact) = part(&stored[at..], flipped).ok_or_else(|| corrupt("index row"))?;
@@ -107,19 +107,19 @@ impl Walk {
         if self.backward { Direction::Backward } else { Direction::Forward }
     }
 
-    /// Shows the items that can match at all, by child id.
+    /// Visits the items that can match, by child id.
     pub fn visit_items(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut ScopeReader<'_>,
         from: u64,
         direction: Direction,
         expected: usize,
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
         match (&self.among, direction) {
             (None, _) => match &self.missing {
-                Missing::Rows(prefix) => visit_rows(reader, prefix, (from, direction), expected, visit),
-                Missing::Scan | Missing::None => reader.scan_by_rid(from, direction, visit),
+                MissingValues::Rows(prefix) => visit_rows(reader, prefix, (from, direction), expected, visit),
+                MissingValues::Scan | MissingValues::None => reader.scan_by_rid(from, direction, visit),
             },
             (Some(among), Direction::Forward) => {
                 let rids = &among[among.partition_point(|&rid| rid < from)..];
@@ -132,29 +132,29 @@ impl Walk {
         }
     }
 
-    /// Goes on behind the rows whose values begin so; false if there is nothing behind.
+    /// Continues after the rows whose values have this prefix; false: no row follows.
     pub fn leave(&self, range: &mut KeyRange, value: &[u8]) -> bool {
         let at = self.at(value);
         let from =
             if self.backward { Some(Bound::Excluded(at)) } else { successor(&at).map(Bound::Included) };
         let Some(from) = from else { return false };
-        go_on(range, self.direction(), from);
+        continue_range(range, self.direction(), from);
         true
     }
 
-    /// Rows whose values begin so.
+    /// Rows whose values have this prefix.
     pub fn group(&self, value: &[u8]) -> KeyRange {
         KeyRange::prefix(&self.at(value))
     }
 
     /// Whether a sort key is that of items that have no row.
     pub fn is_missing(&self, sort_key: &[u8]) -> bool {
-        self.can_miss() && *sort_key == self.missing_key()
+        self.includes_missing() && *sort_key == self.missing_key()
     }
 
     /// Whether items that have no row can match.
-    pub fn can_miss(&self) -> bool {
-        !matches!(self.missing, Missing::None)
+    pub fn includes_missing(&self) -> bool {
+        !matches!(self.missing, MissingValues::None)
     }
 
     /// The sort key of items that have no row.
@@ -187,8 +187,8 @@ pub(super) fn part(stored: &[u8], flipped: bool) -> Option<(usize, bool)> {
     (stored.len() >= length).then_some((length, true))
 }
 
-/// Where `range` goes on behind everything before a value; `None` if it lies before it as a whole.
-pub(super) fn from_value(walk: &Walk, range: KeyRange, value: &[u8]) -> Option<KeyRange> {
+/// The part of `range` from a value on; `None`: all of it is before the value.
+pub(super) fn from_value(walk: &IndexWalk, range: KeyRange, value: &[u8]) -> Option<KeyRange> {
     let KeyRange { start, end } = range;
     let group = walk.group(value);
     let range = if walk.backward {
@@ -218,12 +218,12 @@ pub(super) fn earlier(left: Bound<Vec<u8>>, right: Bound<Vec<u8>>) -> Bound<Vec<
 
 /// One page of rows; true if there are more.
 pub(super) fn read(
-    reader: &mut Reader<'_>,
-    walk: &Walk,
+    reader: &mut ScopeReader<'_>,
+    walk: &IndexWalk,
     range: &KeyRange,
     direction: Direction,
     rows_max: usize,
-) -> Result<(Vec<Entry>, bool), EngineError> {
+) -> Result<(Vec<IndexEntry>, bool), EngineError> {
     let mut entries = Vec::new();
     let head = walk.head.len();
     let more = reader.index_rows(range.clone(), direction, rows_max, &mut |key| {
@@ -235,8 +235,12 @@ pub(super) fn read(
     Ok((entries, more))
 }
 
-/// Neighbouring rows that have one value, or cannot be told apart: the value, how many, and whether it is known.
-pub(super) fn groups(walk: &Walk, entries: &[Entry]) -> Result<Vec<(Vec<u8>, usize, bool)>, EngineError> {
+/// Neighbouring rows with the same value, or with values that are not exact and equal as far as stored: the value, the
+/// number of rows, and whether it is exact.
+pub(super) fn groups(
+    walk: &IndexWalk,
+    entries: &[IndexEntry],
+) -> Result<Vec<(Vec<u8>, usize, bool)>, EngineError> {
     let mut groups: Vec<(Vec<u8>, usize, bool)> = Vec::new();
     for (value, _) in entries {
         if let Some((last, count, exact)) = groups.last_mut()
@@ -245,17 +249,17 @@ pub(super) fn groups(walk: &Walk, entries: &[Entry]) -> Result<Vec<(Vec<u8>, usi
             *count += 1;
             continue;
         }
-        let known = walk.known(value)?;
+        let known = walk.exact_length(value)?;
         let length = known.unwrap_or(value.len());
         groups.push((value[..length].to_vec(), 1, known.is_none()));
     }
     Ok(groups)
 }
 
-/// Rows before the first that does not tell its value.
-pub(super) fn count_known(walk: &Walk, entries: &[Entry]) -> Result<usize, EngineError> {
+/// The number of rows before the first whose value is not exact.
+pub(super) fn count_exact(walk: &IndexWalk, entries: &[IndexEntry]) -> Result<usize, EngineError> {
     for (nth, (value, _)) in entries.iter().enumerate() {
-        if walk.known(value)?.is_some() {
+        if walk.exact_length(value)?.is_some() {
             return Ok(nth);
         }
     }

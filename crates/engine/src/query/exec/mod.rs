@@ -1,5 +1,6 @@
-//! From the items that were found to the rows of a page.
+//! Execution: from the items that were found to the rows of a page.
 
+pub(crate) mod blocking; // queries that need all items first
 pub(crate) mod evaluate; // the query over single items
 pub(crate) mod index_walk; // an index in the order of a query
 pub(crate) mod lookahead; // items whose functions run together
@@ -8,4 +9,3 @@ pub(crate) mod output; // OFFSET, LIMIT, how far the page has come
 pub(crate) mod sort; // ORDER BY without an index
 pub(crate) mod stream; // rows of single items
 pub(crate) mod walk; // ORDER BY from an index
-pub(crate) mod whole; // queries that need all items first

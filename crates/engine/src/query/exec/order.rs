@@ -7,99 +7,103 @@ use quire_sql::SystemProperties;
 use quire_storage::Direction;
 use quire_value::{Kind, Node, Path, Segment, Value, hash, key};
 
-use super::super::continuation::{Cut, Place, order_hash};
-use super::evaluate::Evaluator;
+use super::super::continuation::{SortPosition, TruncatedKey, order_hash};
+use super::evaluate::ItemEvaluator;
 use crate::api::{EngineError, ResumeFilter, ResumeValue};
-use crate::query::reader::{Found, Next, Reader};
+use crate::query::reader::{FoundItem, ScopeReader, VisitNext};
 use crate::store::is_system_property;
 
-pub(crate) struct Order {
-    pub keys: Vec<OrderKey>,
-    /// Of paths and directions: see [`order_hash`].
+pub(crate) struct SortOrder {
+    pub keys: Vec<SortColumn>,
+    /// Hash of paths and directions: see [`order_hash`].
     pub hash: u64,
-    pub ties: Ties,
+    pub ties: TieOrder,
 }
 
-/// How items of one sort key follow each other: by child id, which falls where the first column descends. See
+/// The order of items with the same sort key: by child id, descending if the first column is. See
 /// [`Query::ties_descending`](quire_sql::Query::ties_descending).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ties {
+pub(crate) enum TieOrder {
     Rise,
     Fall,
 }
 
-impl Ties {
-    pub fn new(fall: bool) -> Ties {
-        if fall { Ties::Fall } else { Ties::Rise }
+impl TieOrder {
+    pub fn new(fall: bool) -> TieOrder {
+        if fall { TieOrder::Fall } else { TieOrder::Rise }
     }
 
-    /// In which child ids are read.
+    /// The direction in which child ids are read.
     pub fn direction(self) -> Direction {
         match self {
-            Ties::Rise => Direction::Forward,
-            Ties::Fall => Direction::Backward,
+            TieOrder::Rise => Direction::Forward,
+            TieOrder::Fall => Direction::Backward,
         }
     }
 
-    /// From child ids to numbers that rise in the order of the query, and back.
-    pub fn turn(self, rid: u64) -> u64 {
+    /// Converts a child id into a number that is ascending in the order of the query, and back.
+    pub fn rid_or_tie(self, rid: u64) -> u64 {
         match self {
-            Ties::Rise => rid,
-            Ties::Fall => !rid,
+            TieOrder::Rise => rid,
+            TieOrder::Fall => !rid,
         }
     }
 }
 
-pub(crate) struct OrderKey {
+pub(crate) struct SortColumn {
     pub path: Path,
     pub descending: bool,
-    source: Source,
+    source: ColumnSource,
 }
 
-enum Source {
+enum ColumnSource {
     Stored,
     System(String),
 }
 
 /// Where a sorted page begins.
-pub(crate) enum Start {
+pub(crate) enum SortStart {
     Beginning,
-    /// At this item, or behind it if it is gone.
+    /// At this item, or after it if it was deleted.
     At {
         key: Vec<u8>,
         tie: u64,
         row: u64,
     },
-    /// Among the items whose keys begin so, behind the first few: the item itself is gone.
+    /// Among the items whose keys have this prefix, after the first `before` of them: the item itself was deleted.
     Within {
         key: Vec<u8>,
         before: u64,
     },
 }
 
-impl Order {
-    /// The paths are of stored items: names of computed properties stand for what they are made of.
-    pub fn new(keys: &[(Path, bool)]) -> Order {
+impl SortOrder {
+    /// The paths are those of stored items: computed properties are replaced by the paths they are computed from.
+    pub fn new(keys: &[(Path, bool)]) -> SortOrder {
         let key = |(path, descending): &(Path, bool)| {
             let source = match path.0.as_slice() {
-                [Segment::Name(name)] if is_system_property(name) => Source::System(name.clone()),
-                _ => Source::Stored,
+                [Segment::Name(name)] if is_system_property(name) => ColumnSource::System(name.clone()),
+                _ => ColumnSource::Stored,
             };
-            OrderKey { path: path.clone(), descending: *descending, source }
+            SortColumn { path: path.clone(), descending: *descending, source }
         };
         let texts: Vec<String> = keys.iter().map(|(path, _)| path.to_string()).collect();
         let columns = texts.iter().zip(keys).map(|(text, (_, descending))| (text.as_str(), *descending));
-        let ties = Ties::new(keys.first().is_some_and(|(_, descending)| *descending));
-        Order { hash: order_hash(columns), keys: keys.iter().map(key).collect(), ties }
+        let ties = TieOrder::new(keys.first().is_some_and(|(_, descending)| *descending));
+        SortOrder { hash: order_hash(columns), keys: keys.iter().map(key).collect(), ties }
     }
 
-    pub fn key_of(&self, evaluator: &Evaluator<'_>, found: &Found<'_>) -> Result<Vec<u8>, EngineError> {
+    pub fn key_of(
+        &self,
+        evaluator: &ItemEvaluator<'_>,
+        found: &FoundItem<'_>,
+    ) -> Result<Vec<u8>, EngineError> {
         let mut bytes = Vec::new();
         for sort_key in &self.keys {
             let start = bytes.len();
             match &sort_key.source {
-                Source::Stored => encode_node(sort_key.path.find_in(found.row.node()?), &mut bytes),
-                Source::System(name) => {
+                ColumnSource::Stored => encode_node(sort_key.path.find_in(found.row.node()?), &mut bytes),
+                ColumnSource::System(name) => {
                     let value = evaluator.system(found).get(name).unwrap_or(Value::Undefined);
                     key::encode_sort(&value, &mut bytes);
                 }
@@ -141,24 +145,24 @@ pub(crate) fn flip(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
 }
 
-/// Remembers how many items in a row had keys that begin the same, so that a cut key still names a place.
-pub(crate) struct Trail {
+/// Counts successive items whose keys have the same prefix, so that a truncated key is still a position.
+pub(crate) struct PrefixCounter {
     bytes_max: usize,
     beginning: Vec<u8>,
     before: u64,
 }
 
-impl Trail {
-    pub fn new(bytes_max: usize, start: &Start, place: Option<&Place>) -> Trail {
-        let cut = place.and_then(|place| Some((place.key.clone(), place.cut?.before)));
+impl PrefixCounter {
+    pub fn new(bytes_max: usize, start: &SortStart, place: Option<&SortPosition>) -> PrefixCounter {
+        let cut = place.and_then(|place| Some((place.key.clone(), place.truncated?.before)));
         let (beginning, before) = match (start, cut) {
-            (Start::At { .. } | Start::Within { .. }, Some(cut)) => cut,
+            (SortStart::At { .. } | SortStart::Within { .. }, Some(cut)) => cut,
             _ => (Vec::new(), 0),
         };
-        Trail { bytes_max, beginning, before }
+        PrefixCounter { bytes_max, beginning, before }
     }
 
-    /// An item is done with.
+    /// Counts an item that was sent.
     pub fn pass(&mut self, key: &[u8]) {
         if key.len() <= self.bytes_max {
             return;
@@ -172,51 +176,55 @@ impl Trail {
         }
     }
 
-    /// The place of an item behind all that were passed.
-    pub fn place(&self, key: &[u8], rid: u64, row: u64) -> Place {
+    /// The position of an item after all that were counted.
+    pub fn place(&self, key: &[u8], rid: u64, row: u64) -> SortPosition {
         if key.len() <= self.bytes_max {
-            return Place { key: key.to_vec(), cut: None, rid, row };
+            return SortPosition { key: key.to_vec(), truncated: None, rid, row };
         }
         let beginning = &key[..self.bytes_max];
         let before = if self.beginning == beginning { self.before } else { 0 };
-        let cut = Some(Cut { hash: hash(key), before });
-        Place { key: beginning.to_vec(), cut, rid, row }
+        let cut = Some(TruncatedKey { hash: hash(key), before });
+        SortPosition { key: beginning.to_vec(), truncated: cut, rid, row }
     }
 }
 
-/// Stable: it is in tokens.
+/// Stable: tokens contain it.
 fn hash(key: &[u8]) -> u64 {
     let digest = ring::digest::digest(&ring::digest::SHA256, key);
     u64::from_be_bytes(*digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
 }
 
-impl Start {
-    /// Where a place is now. A cut key is completed by the item it came from, if that is still the same.
+impl SortStart {
+    /// The start at a position. A truncated key is completed from its item, if the item still has it.
     pub fn of(
-        place: Option<&Place>,
-        order: &Order,
-        evaluator: &Evaluator<'_>,
-        reader: &mut Reader<'_>,
-    ) -> Result<Start, EngineError> {
-        let Some(place) = place else { return Ok(Start::Beginning) };
-        let Place { key, cut, rid, row } = place.clone();
-        let tie = order.ties.turn(rid);
-        let Some(cut) = cut else { return Ok(Start::At { key, tie, row }) };
+        place: Option<&SortPosition>,
+        order: &SortOrder,
+        evaluator: &ItemEvaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+    ) -> Result<SortStart, EngineError> {
+        let Some(place) = place else { return Ok(SortStart::Beginning) };
+        let SortPosition { key, truncated: cut, rid, row } = place.clone();
+        let tie = order.ties.rid_or_tie(rid);
+        let Some(cut) = cut else { return Ok(SortStart::At { key, tie, row }) };
         let mut whole = None;
         if let Some(bytes) = reader.fetch(&[rid])?.pop().flatten() {
             reader.show(rid, &bytes, &mut |found| {
                 whole = Some(order.key_of(evaluator, found)?);
-                Ok(Next::More)
+                Ok(VisitNext::More)
             })?;
         }
         Ok(match whole.filter(|whole| whole.starts_with(&key) && hash(whole) == cut.hash) {
-            Some(key) => Start::At { key, tie, row },
-            None => Start::Within { key, before: cut.before },
+            Some(key) => SortStart::At { key, tie, row },
+            None => SortStart::Within { key, before: cut.before },
         })
     }
 
-    /// The place that a client names; its rows are those of the request's partitions.
-    pub fn named(filter: &ResumeFilter, descending: &[bool], ties: Ties) -> Result<Start, EngineError> {
+    /// The start at the position that a client names. Its rows are those of the partitions of the request.
+    pub fn named(
+        filter: &ResumeFilter,
+        descending: &[bool],
+        ties: TieOrder,
+    ) -> Result<SortStart, EngineError> {
         let columns = descending.len();
         if filter.values.len() != columns {
             let message = format!("The resumeFilter must have {columns} values, one for each of ORDER BY.");
@@ -237,58 +245,66 @@ impl Start {
         let tie = match filter.rid {
             None if filter.exclude => u64::MAX,
             None => 0,
-            Some(ResourceId::Child { kind: ChildKind::Item, child, .. }) => ties.turn(child),
+            Some(ResourceId::Child { kind: ChildKind::Item, child, .. }) => ties.rid_or_tie(child),
             Some(_) => {
                 let message = "The 'rid' of the resumeFilter is not that of an item.".to_owned();
                 return Err(EngineError::BadRequest { message });
             }
         };
-        Ok(Start::At { key: bytes, tie, row: if filter.exclude { u64::MAX } else { 0 } })
+        Ok(SortStart::At { key: bytes, tie, row: if filter.exclude { u64::MAX } else { 0 } })
     }
 
-    /// The later of two places.
-    pub fn later(self, other: Start) -> Start {
+    /// The later of two starts.
+    pub fn later(self, other: SortStart) -> SortStart {
         match (&self, &other) {
-            (_, Start::Beginning) => self,
-            (Start::Beginning, _) => other,
-            (Start::At { key, tie, row }, Start::At { key: other_key, tie: other_tie, row: other_row }) => {
-                if (key, tie, row) >= (other_key, other_tie, other_row) { self } else { other }
+            (_, SortStart::Beginning) => self,
+            (SortStart::Beginning, _) => other,
+            (
+                SortStart::At { key, tie, row },
+                SortStart::At { key: other_key, tie: other_tie, row: other_row },
+            ) => {
+                if (key, tie, row) >= (other_key, other_tie, other_row) {
+                    self
+                } else {
+                    other
+                }
             }
-            // Among items whose keys begin so: whichever key is greater, and the count where it is one of them.
-            (Start::Within { key, .. }, Start::At { key: other_key, .. })
-            | (Start::Within { key, .. }, Start::Within { key: other_key, .. }) => {
+            // Within a prefix: the greater key, and the count where the key has the prefix.
+            (SortStart::Within { key, .. }, SortStart::At { key: other_key, .. })
+            | (SortStart::Within { key, .. }, SortStart::Within { key: other_key, .. }) => {
                 if other_key.starts_with(key) || key > other_key { self } else { other }
             }
-            (Start::At { .. }, Start::Within { .. }) => other.later(self),
+            (SortStart::At { .. }, SortStart::Within { .. }) => other.later(self),
         }
     }
 
-    /// Whether an item is not before the start. Of those `Within`, the first few are.
+    /// Whether an item can be at the start or after it. `Within` a prefix the first
+    /// [`skip_count`](SortStart::skip_count) are still before it.
     pub fn admits(&self, key: &[u8], tie: u64) -> bool {
         match self {
-            Start::Beginning => true,
-            Start::At { key: from, tie: from_tie, .. } => (key, tie) >= (&from[..], *from_tie),
-            Start::Within { key: from, .. } => key >= &from[..],
+            SortStart::Beginning => true,
+            SortStart::At { key: from, tie: from_tie, .. } => (key, tie) >= (&from[..], *from_tie),
+            SortStart::Within { key: from, .. } => key >= &from[..],
         }
     }
 
     /// Rows of an item that earlier pages have sent.
     pub fn rows_done(&self, key: &[u8], tie: u64) -> u64 {
         match self {
-            Start::At { key: from, tie: from_tie, row } if tie == *from_tie && key == from => *row,
+            SortStart::At { key: from, tie: from_tie, row } if tie == *from_tie && key == from => *row,
             _ => 0,
         }
     }
 
-    /// How many items that are admitted come before the start after all.
-    pub fn surplus(&self) -> u64 {
+    /// The number of admitted items that are before the start after all.
+    pub fn skip_count(&self) -> u64 {
         match self {
-            Start::Within { before, .. } => *before,
+            SortStart::Within { before, .. } => *before,
             _ => 0,
         }
     }
 
     pub fn is_surplus(&self, key: &[u8]) -> bool {
-        matches!(self, Start::Within { key: from, .. } if key.starts_with(from))
+        matches!(self, SortStart::Within { key: from, .. } if key.starts_with(from))
     }
 }

@@ -1,61 +1,61 @@
-//! Rows on their way to the page: OFFSET, LIMIT, and how far it has come.
+//! Rows of a page with OFFSET and LIMIT, and how many were sent.
 
 use std::ops::ControlFlow;
 
 use quire_sql::Row;
 use quire_value::Value;
 
-use super::super::page::Rows;
-use super::evaluate::Evaluator;
+use super::super::page::PageRows;
+use super::evaluate::ItemEvaluator;
 use crate::api::EngineError;
 use crate::query::follow::PageLinks;
-use crate::query::reader::Found;
+use crate::query::reader::FoundItem;
 use crate::recording::note_returned;
 
-pub(crate) struct Output {
-    pub rows: Rows,
+pub(crate) struct PageOutput {
+    pub rows: PageRows,
     pub offset: u64,
     pub limit: u64,
-    /// Rows that OFFSET has taken.
+    /// Rows that OFFSET has skipped.
     pub skipped: u64,
     /// Rows of this page and those before it.
     pub sent: u64,
 }
 
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     All,
-    /// The page is full; so many rows of the item are done with.
+    /// The page is full; `row` rows of the item were sent.
     Full {
         row: u64,
     },
-    /// LIMIT is reached: nothing follows.
+    /// LIMIT is reached.
     Limit,
 }
 
-impl Output {
-    /// Sends the rows of an item behind the first `done`.
+impl PageOutput {
+    /// Sends the rows of an item after the first `done`.
     pub fn send(
         &mut self,
-        evaluator: &Evaluator<'_>,
-        found: &Found<'_>,
+        evaluator: &ItemEvaluator<'_>,
+        found: &FoundItem<'_>,
         done: u64,
-    ) -> Result<Sent, EngineError> {
+    ) -> Result<SendOutcome, EngineError> {
         evaluator.followed.start_item();
         let before = self.sent;
         let sent = self.send_each(done, evaluator.followed, |emit| evaluator.rows_of(found, emit))?;
         if self.sent > before {
-            note_returned(found.spot.rid);
+            note_returned(found.position.rid);
         }
         Ok(sent)
     }
 
-    /// The same for what an index knows of an item.
+    /// The same for the part of an item that an index row has.
     pub fn send_part(
         &mut self,
-        evaluator: &Evaluator<'_>,
+        evaluator: &ItemEvaluator<'_>,
         part: &Value,
         done: u64,
-    ) -> Result<Sent, EngineError> {
+    ) -> Result<SendOutcome, EngineError> {
         self.send_each(done, evaluator.followed, |emit| evaluator.rows_of_part(part, emit))
     }
 
@@ -64,8 +64,8 @@ impl Output {
         done: u64,
         followed: &PageLinks<'_>,
         rows: impl FnOnce(&mut dyn FnMut(&Row<'_>) -> ControlFlow<()>) -> Result<(), EngineError>,
-    ) -> Result<Sent, EngineError> {
-        let mut sent = Sent::All;
+    ) -> Result<SendOutcome, EngineError> {
+        let mut sent = SendOutcome::All;
         let mut row = 0;
         let mut checked = Ok(());
         rows(&mut |value| {
@@ -81,7 +81,7 @@ impl Output {
             self.send_row(value, followed, &mut row, &mut sent)
         })?;
         checked?;
-        Ok(if self.is_finished() { Sent::Limit } else { sent })
+        Ok(if self.is_finished() { SendOutcome::Limit } else { sent })
     }
 
     fn send_row(
@@ -89,18 +89,18 @@ impl Output {
         value: &Row<'_>,
         followed: &PageLinks<'_>,
         row: &mut u64,
-        sent: &mut Sent,
+        sent: &mut SendOutcome,
     ) -> ControlFlow<()> {
         if self.skipped < self.offset {
             self.skipped += 1;
         } else if self.is_finished() {
-            *sent = Sent::Limit;
+            *sent = SendOutcome::Limit;
             return ControlFlow::Break(());
         } else if (self.rows.count() == 0 || !followed.exceeds()) && self.rows.push_row(value) {
             self.sent += 1;
             followed.row_sent();
         } else {
-            *sent = Sent::Full { row: *row };
+            *sent = SendOutcome::Full { row: *row };
             return ControlFlow::Break(());
         }
         *row += 1;

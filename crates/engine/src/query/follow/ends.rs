@@ -11,7 +11,7 @@ use crate::items::body::Links;
 use crate::items::visibility::Moment;
 use crate::model::DatabaseModel;
 use crate::partition::deleted_keys::DeletedKeys;
-use crate::query::view::View;
+use crate::query::read_snapshot::ReadSnapshot;
 use crate::runtime::Shared;
 
 /// A container that links name, before a snapshot is taken.
@@ -45,7 +45,7 @@ impl ExpectedEnds {
         ExpectedEnds(ends.collect())
     }
 
-    pub fn in_view(&self, shared: &Shared, view: &View) -> Result<Ends, EngineError> {
+    pub fn in_view(&self, shared: &Shared, view: &ReadSnapshot) -> Result<Ends, EngineError> {
         let end = |(name, end): (&String, &Expected)| {
             let container = Arc::clone(&end.container);
             let mut moment = container.moment_in(shared, &*view.snapshot, Arc::clone(&end.deleted))?;

@@ -19,7 +19,7 @@ use crate::api::charge::FollowCost;
 use crate::api::{EngineError, FollowRequest, PageRequest};
 use crate::catalog::{Catalog, Container, RoutedKey};
 use crate::model::ContainerModel;
-use crate::query::view::View;
+use crate::query::read_snapshot::ReadSnapshot;
 use crate::runtime::Shared;
 
 /// Of one item, by REFERRERS.
@@ -150,7 +150,7 @@ impl<'a> PageLinks<'a> {
 
     /// Everything is read in the snapshot of this view. A model that has changed since the query was compiled may have lost
     /// rows that the snapshot lacks: then the request is to be sent again.
-    pub fn begin(&self, view: &View) -> Result<(), EngineError> {
+    pub fn begin(&self, view: &ReadSnapshot) -> Result<(), EngineError> {
         let (Some(expected), Some(model)) = (self.expected.get(), &self.model) else { return Ok(()) };
         let now = self.container.partitions.model();
         if !now.is_some_and(|now| Arc::ptr_eq(&now.database, &model.database)) {

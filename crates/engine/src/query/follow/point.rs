@@ -9,7 +9,7 @@ use crate::api::{Answer, Cancel, EngineError, FollowRequest, ItemRead, Position,
 use crate::catalog::{Catalog, Container, RoutedKey};
 use crate::items::body::{Links, Stamped};
 use crate::items::etag_matches;
-use crate::query::view::View;
+use crate::query::read_snapshot::ReadSnapshot;
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::Row;
 use crate::store::keys;
@@ -45,7 +45,7 @@ fn find(
     *position = Some(place.partition.position_for(read.session)?);
     let allowance = allowance::of_page(shared, &Cancel::default());
     let links = PageLinks::new(shared, Some(catalog), container, &allowance).with_request(follow)?;
-    let view = View::now(shared, container)?;
+    let view = ReadSnapshot::take(shared, container)?;
     let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
     let rid = view.snapshot.get(keys::LOOKUPS, &place.id_key(container, read.id))?;
     let rid = keys::number(&rid.ok_or_else(not_found)?).ok_or_else(|| corrupt("id row"))?;

@@ -14,7 +14,7 @@ use crate::items::body::Stamped;
 use crate::items::logical_partition::LogicalPartition;
 use crate::links::{Referrers, TargetHash, TargetRoute};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
-use crate::query::view::View;
+use crate::query::read_snapshot::ReadSnapshot;
 use crate::store::item_row::Row;
 use crate::store::keys;
 
@@ -61,7 +61,7 @@ struct Name<'a> {
 pub(crate) struct LinkReader {
     pub model: Arc<DatabaseModel>,
     pub ends: Ends,
-    pub view: View,
+    pub view: ReadSnapshot,
 }
 
 impl FollowedItem {

@@ -1,7 +1,7 @@
 //! Point reads that follow links, made of answers that are kept: without a snapshot, and mostly without the disk.
 //!
 //! All items are of one moment. A write takes what it changes out of the cache before its commit can be seen (see
-//! `memory::answers`), so an answer that is still there at the end was the newest version all the time since it was found. Every
+//! `memory::item_cache`), so an answer that is still there at the end was the newest version all the time since it was found. Every
 //! answer is compared at the end, and so are the marks of deleted keys and the model; when one has changed, or cannot be
 //! known from the cache (a target that is not there, a link that is found by its index, a reversed one), a snapshot decides.
 
@@ -18,7 +18,7 @@ use crate::api::{Answer, FollowRequest, ItemRead, ReadItem, charge};
 use crate::catalog::state::State;
 use crate::catalog::{Catalog, Container, RoutedKey};
 use crate::items::{self, etag_matches};
-use crate::memory::answers::CachedItem;
+use crate::memory::item_cache::CachedItem;
 use crate::model::{ContainerModel, DatabaseModel};
 use crate::partition::PartitionSet;
 use crate::partition::deleted_keys::DeletedKeys;
@@ -47,7 +47,7 @@ pub(crate) fn read_ready(
     follow: &FollowRequest,
     missing: Missing,
 ) -> Option<Answer<(ItemRead, u64)>> {
-    if shared.cache.is_off() {
+    if shared.item_cache.is_off() {
         return None;
     }
     container.check_open().ok()?;
@@ -144,12 +144,12 @@ impl<'a> Reading<'a> {
         place: &RoutedKey<'_>,
     ) -> Option<Option<Arc<CachedItem>>> {
         let deleted = self.deleted_keys(container);
-        let item = match (self.shared.cache.get(id_key), self.missing) {
+        let item = match (self.shared.item_cache.get(id_key), self.missing) {
             (Some(item), _) => item,
             (None, Missing::Read) => {
                 let item = items::read::find_item(self.shared, container, id, &place.key)?;
                 // Too large for the cache, or being written: it could not be compared at the end.
-                Some(item).filter(|item| self.shared.cache.has(id_key, item))?
+                Some(item).filter(|item| self.shared.item_cache.has(id_key, item))?
             }
             (None, Missing::Wait) => return None,
         };
@@ -277,7 +277,7 @@ impl<'a> Reading<'a> {
     fn is_of_one_moment(&self, container: &Container, model: &Arc<ContainerModel>) -> bool {
         let is_same_model =
             container.partitions.model().is_some_and(|now| Arc::ptr_eq(&now.database, &model.database));
-        let are_kept = || self.found.iter().all(|(key, item)| self.shared.cache.has(key, item));
+        let are_kept = || self.found.iter().all(|(key, item)| self.shared.item_cache.has(key, item));
         let has_marks = |(partitions, before): &Marks| Arc::ptr_eq(&partitions.deleted_keys(), before);
         // Something that expires meanwhile was there, and is gone, at one of both times.
         let is_same_second = || self.shared.now_seconds() == self.seconds;

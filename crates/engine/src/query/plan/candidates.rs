@@ -1,30 +1,30 @@
-//! The items a query looks at, in the order of partitions and child ids.
+//! The items that a query evaluates, in the order of partitions and child ids.
 
-use super::super::window::Spot;
-use super::rids::Rids;
+use super::super::partition_scope::ItemPosition;
+use super::rids::RidSet;
 use crate::api::EngineError;
-use crate::query::reader::{End, Reader, Visit};
+use crate::query::reader::{ItemVisitor, ScanEnd, ScopeReader};
 
 pub(crate) enum Candidates {
     /// Every item of the scope, read in place.
     All,
     /// No item can match.
     Nothing,
-    Rids(Rids),
+    Rids(RidSet),
 }
 
 impl Candidates {
-    /// Shows them from a spot on. `expected` items are enough for the visitor, as far as it knows.
+    /// Visits them from a position on. `expected`: the number of items that probably fill the page.
     pub fn visit(
         &mut self,
-        reader: &mut Reader<'_>,
-        from: Option<Spot>,
+        reader: &mut ScopeReader<'_>,
+        from: Option<ItemPosition>,
         expected: usize,
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
         match self {
             Candidates::All => reader.scan(from, visit),
-            Candidates::Nothing => Ok(End::Done),
+            Candidates::Nothing => Ok(ScanEnd::Done),
             Candidates::Rids(rids) => rids.visit(reader, from, expected, visit),
         }
     }

@@ -4,34 +4,34 @@ use quire_sql::{Condition, FullTextCondition, PathRange, Reads, SqlError, ValueR
 use quire_value::{Kind, Path};
 
 use super::candidates::Candidates;
-use super::explain::Node;
-use super::known::Known;
-use super::rids::Rids;
-use super::union::Union;
-use super::{FETCH, ITEM, Need, ROUND_FACTOR, SEEK};
+use super::explain::PlanNode;
+use super::rids::RidSet;
+use super::snapshot_indexes::SnapshotIndexes;
+use super::union::ConditionUnion;
+use super::{FETCH, ITEM, PageNeed, ROUND_FACTOR, SEEK};
 use crate::api::EngineError;
-use crate::query::exec::evaluate::Evaluator;
-use crate::query::exec::index_walk::{Missing, Walk};
-use crate::query::exec::order::Order;
+use crate::query::exec::evaluate::ItemEvaluator;
+use crate::query::exec::index_walk::{IndexWalk, MissingValues};
+use crate::query::exec::order::SortOrder;
 use crate::query::exec::walk::is_costly;
-use crate::query::reader::{Next, Reader};
-use crate::query::window::{Spot, Window};
+use crate::query::partition_scope::{ItemPosition, PartitionScope};
+use crate::query::reader::{ScopeReader, VisitNext};
 
-/// What the first round reads of every condition, and how much more the next one.
+/// Index rows that the first round reads of every condition.
 const ROUND_FIRST: u64 = 64;
 
-/// Child ids gathered at most: 32 MB.
+/// Child ids in memory at most: 32 MB.
 const GATHERED_MAX: u64 = 4 << 20;
 
-/// So many seeks are merged as they are read; more are gathered.
+/// Up to this many seeks are merged while they are read; more are collected first.
 const SEEKS_MERGED_MAX: usize = 32;
 
-/// Others are read up to so many times the rows of the best, in the hope that they leave fewer of them.
+/// Other conditions are read up to this factor of the rows of the best, to intersect with it.
 const INTERSECTION_FACTOR: u64 = 4;
 
 const INTERSECTION_MIN: usize = 16;
 
-/// Items looked at to see whether most of them match, and how many of them are enough for a page.
+/// Items evaluated to find out whether most of them match, and how many matches are enough for a page.
 const SAMPLE: u64 = 32;
 
 /// A part of a partition with more items counts as all of it.
@@ -39,37 +39,37 @@ const COUNTED_MAX: u64 = 4096;
 
 const SAMPLE_COMMON: u64 = 4;
 
-pub(crate) struct Chooser<'k, 'r, 'w> {
-    pub known: &'k Known<'k>,
-    pub reader: &'r mut Reader<'w>,
+pub(crate) struct IndexChooser<'k, 'r, 'w> {
+    pub indexes: &'k SnapshotIndexes<'k>,
+    pub reader: &'r mut ScopeReader<'w>,
     pub reads: &'k Reads,
-    pub evaluator: &'k Evaluator<'k>,
-    /// Where a scan would begin.
-    pub from: Option<Spot>,
-    pub need: Need,
-    /// Rows for items that lack the sort key would have served.
-    pub wants_missing: bool,
+    pub evaluator: &'k ItemEvaluator<'k>,
+    /// The position at which a scan would begin.
+    pub from: Option<ItemPosition>,
+    pub need: PageNeed,
+    /// Index rows for items without the sort key would have made the walk cheaper.
+    pub lacks_missing_rows: bool,
 }
 
-enum Race {
-    /// This one is read to its end, and finds the fewest.
+enum RoundsOutcome {
+    /// This condition was read to its end, and finds the fewest items.
     Won(usize),
-    /// None is, before it costs too much.
+    /// No condition was read to its end within the cost limit.
     Lost,
     /// Most items match.
     Common,
 }
 
-pub(crate) enum Sorting {
-    Walk(Walk),
+pub(crate) enum SortMethod {
+    Walk(IndexWalk),
     Sort(Candidates),
 }
 
-impl Chooser<'_, '_, '_> {
-    /// For a query that goes by child id.
-    pub fn candidates(&mut self, filter: &Condition) -> Result<(Candidates, Node), EngineError> {
+impl IndexChooser<'_, '_, '_> {
+    /// For a query in the order of child ids.
+    pub fn candidates(&mut self, filter: &Condition) -> Result<(Candidates, PlanNode), EngineError> {
         let Some(mut unions) = self.unions(filter, None) else {
-            return Ok((Candidates::Nothing, Node::new("Nothing: no item can match")));
+            return Ok((Candidates::Nothing, PlanNode::new("Nothing: no item can match")));
         };
         if unions.is_empty() {
             return Ok((Candidates::All, self.scan_node()));
@@ -79,13 +79,13 @@ impl Chooser<'_, '_, '_> {
         let limit = if self.need.is_preferred {
             f64::MAX
         } else {
-            // Where reading on costs as much as a scan, whether for a page or for all items.
+            // The point at which further reading costs as much as a scan, for a page or for all items.
             (need * items * ITEM).sqrt().min(items * ITEM)
         };
-        let best = match self.race(&mut unions, limit)? {
-            Race::Won(best) => best,
-            Race::Common => return Ok((Candidates::All, self.scan_node())),
-            Race::Lost => {
+        let best = match self.read_in_rounds(&mut unions, limit)? {
+            RoundsOutcome::Won(best) => best,
+            RoundsOutcome::Common => return Ok((Candidates::All, self.scan_node())),
+            RoundsOutcome::Lost => {
                 let merged = self.merged(unions, items);
                 return Ok(merged.unwrap_or_else(|| (Candidates::All, self.scan_node())));
             }
@@ -98,82 +98,90 @@ impl Chooser<'_, '_, '_> {
             node.text = format!("Not used, since it finds too many: {}", node.text);
             return Ok((Candidates::All, scan.with(node)));
         }
-        Ok((Candidates::Rids(Rids::sorted(rids)), Node::new("Fetch items by child id").with(node)))
+        Ok((Candidates::Rids(RidSet::sorted(rids)), PlanNode::new("Fetch items by child id").with(node)))
     }
 
-    /// For a query that goes by sort keys.
-    pub fn sorting(&mut self, filter: &Condition, order: &Order) -> Result<(Sorting, Node), EngineError> {
+    /// For a query in the order of sort keys.
+    pub fn sorting(
+        &mut self,
+        filter: &Condition,
+        order: &SortOrder,
+    ) -> Result<(SortMethod, PlanNode), EngineError> {
         if let Some((walk, _, label)) = self.walk_behind(filter, order) {
-            return Ok((Sorting::Walk(walk), Node::new(label)));
+            return Ok((SortMethod::Walk(walk), PlanNode::new(label)));
         }
         let Some((mut walk, index, label)) = self.walk(filter, order) else {
             let (candidates, node) = self.all_candidates(filter)?;
-            return Ok((Sorting::Sort(candidates), Node::new("Sort").with(node)));
+            return Ok((SortMethod::Sort(candidates), PlanNode::new("Sort").with(node)));
         };
         let own = order.keys.first().map(|key| &key.path);
         let Some(mut unions) = self.unions(filter, own) else {
-            let node = Node::new("Nothing: no item can match");
-            return Ok((Sorting::Sort(Candidates::Nothing), node));
+            let node = PlanNode::new("Nothing: no item can match");
+            return Ok((SortMethod::Sort(Candidates::Nothing), node));
         };
         let items = self.items(&mut unions)?;
         let need = (self.need.items as f64).max(1.0);
-        let in_index = self.known.rows(index.id).map_or(items, |rows| rows as f64);
-        let outside = self.known.items() as f64 / items.max(1.0); // rows of others between ours
+        let in_index = self.indexes.rows(index.id).map_or(items, |rows| rows as f64);
+        let outside = self.indexes.items() as f64 / items.max(1.0); // rows of others between ours
         let missing = match walk.missing {
-            Missing::Scan if !walk.backward => items * ITEM,
+            MissingValues::Scan if !walk.backward => items * ITEM,
             _ => 0.0,
         };
-        let walk_node = Node::new(label).with_rows(in_index as u64, None);
-        let raced =
-            if unions.is_empty() { Race::Lost } else { self.race(&mut unions, (need * items).sqrt())? };
-        let Race::Won(best) = raced else {
+        let walk_node = PlanNode::new(label).with_rows(in_index as u64, None);
+        let raced = if unions.is_empty() {
+            RoundsOutcome::Lost
+        } else {
+            self.read_in_rounds(&mut unions, (need * items).sqrt())?
+        };
+        let RoundsOutcome::Won(best) = raced else {
             let rows = in_index.min(need * outside);
             let walking = rows + need * FETCH + missing;
-            let is_whole = self.reader.windows.iter().all(Window::is_whole);
+            let is_whole = self.reader.scopes.iter().all(PartitionScope::is_whole);
             if walking <= items * ITEM || self.need.is_preferred || is_whole {
-                return Ok((Sorting::Walk(walk), walk_node));
+                return Ok((SortMethod::Walk(walk), walk_node));
             }
             if walking - missing <= items * ITEM {
                 let found =
-                    self.known.rows(index.id).map_or(0, |rows| self.known.items().saturating_sub(rows));
-                self.wants_missing = is_costly(items as u64, found);
+                    self.indexes.rows(index.id).map_or(0, |rows| self.indexes.items().saturating_sub(rows));
+                self.lacks_missing_rows = is_costly(items as u64, found);
             }
             let (candidates, node) = self.all_candidates(filter)?;
-            return Ok((Sorting::Sort(candidates), Node::new("Sort").with(node)));
+            return Ok((SortMethod::Sort(candidates), PlanNode::new("Sort").with(node)));
         };
         let (rids, node) = self.intersect(unions, best)?;
         let found = rids.len() as f64;
         let walked = in_index.min(need * outside * items / found.max(1.0));
         if found * FETCH <= walked + found.min(need) * FETCH {
-            let node = Node::new("Sort").with(Node::new("Fetch items by child id").with(node));
-            return Ok((Sorting::Sort(Candidates::Rids(Rids::sorted(rids))), node));
+            let node = PlanNode::new("Sort").with(PlanNode::new("Fetch items by child id").with(node));
+            return Ok((SortMethod::Sort(Candidates::Rids(RidSet::sorted(rids))), node));
         }
         let mut among = rids;
         among.sort_unstable();
         among.dedup();
         walk.among = Some(among);
-        Ok((Sorting::Walk(walk), walk_node.with(Node::new("Only items of").with(node))))
+        Ok((SortMethod::Walk(walk), walk_node.with(PlanNode::new("Only items of").with(node))))
     }
 
-    /// For a query that looks at all of them whatever the page takes.
-    pub fn all_candidates(&mut self, filter: &Condition) -> Result<(Candidates, Node), EngineError> {
+    /// For a query that evaluates all of them, whatever the page size.
+    pub fn all_candidates(&mut self, filter: &Condition) -> Result<(Candidates, PlanNode), EngineError> {
         let need = std::mem::replace(&mut self.need.items, u64::MAX);
         let chosen = self.candidates(filter);
         self.need.items = need;
         chosen
     }
 
-    fn scan_node(&self) -> Node {
-        let text = if self.reader.windows.iter().all(Window::is_whole) {
+    fn scan_node(&self) -> PlanNode {
+        let text = if self.reader.scopes.iter().all(PartitionScope::is_whole) {
             "Scan of all items"
         } else {
             "Scan of the items in scope"
         };
-        Node::new(text).with_rows(self.known.items(), None)
+        PlanNode::new(text).with_rows(self.indexes.items(), None)
     }
 
-    /// The conditions that must all hold and that indexes can tell, but for that on `without`; `None`: no item can match.
-    fn unions(&mut self, filter: &Condition, without: Option<&Path>) -> Option<Vec<Union>> {
+    /// The conditions that must all hold and that indexes can answer, except the one on `without`; `None`: no item can
+    /// match.
+    fn unions(&mut self, filter: &Condition, without: Option<&Path>) -> Option<Vec<ConditionUnion>> {
         let conditions = match filter {
             Condition::And(conditions) => conditions.as_slice(),
             other => std::slice::from_ref(other),
@@ -192,24 +200,24 @@ impl Chooser<'_, '_, '_> {
         Some(unions)
     }
 
-    /// Whether a condition is only that a path is there, as it is in most items, or has any string at all, as with
-    /// CONTAINS: reading its index would tell little.
+    /// Whether a condition only requires that a path exists, which most items satisfy, or that it has any string, as
+    /// with CONTAINS: its index would exclude few items.
     fn is_nearly_all(&self, range: &PathRange) -> bool {
         let any_string = !range.exact && range.ranges == [ValueRange::of_kind(Kind::String)];
         if self.need.is_preferred || !any_string && range.ranges != [ValueRange::defined()] {
             return false;
         }
-        let index = self.known.range_index(&range.path, self.reader.windows);
-        let rows = index.and_then(|index| self.known.rows(index.id));
-        rows.is_some_and(|rows| rows as f64 * FETCH > self.known.items() as f64 * ITEM)
+        let index = self.indexes.range_index(&range.path, self.reader.scopes);
+        let rows = index.and_then(|index| self.indexes.rows(index.id));
+        rows.is_some_and(|rows| rows as f64 * FETCH > self.indexes.items() as f64 * ITEM)
     }
 
-    /// Every word of every term must be there.
-    fn add_words(&self, text: &FullTextCondition, unions: &mut Vec<Union>) {
+    /// Adds a union for every word of every term.
+    fn add_words(&self, text: &FullTextCondition, unions: &mut Vec<ConditionUnion>) {
         for term in &text.terms {
-            let Some((index, words)) = self.known.words(&text.path, term) else { continue };
+            let Some((index, words)) = self.indexes.words(&text.path, term) else { continue };
             for word in words {
-                let mut union = Union::new(format!("{} has a word of {:?}", text.path, term.text));
+                let mut union = ConditionUnion::new(format!("{} has a word of {:?}", text.path, term.text));
                 union.parts.push(word);
                 union.indexes.push(index);
                 unions.push(union);
@@ -217,53 +225,53 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    fn union(&mut self, condition: &Condition) -> Option<Union> {
-        let mut union = Union::new(condition.to_string());
+    fn union(&mut self, condition: &Condition) -> Option<ConditionUnion> {
+        let mut union = ConditionUnion::new(condition.to_string());
         self.add(condition, &mut union)?;
         Some(union)
     }
 
-    fn add(&mut self, condition: &Condition, union: &mut Union) -> Option<()> {
+    fn add(&mut self, condition: &Condition, union: &mut ConditionUnion) -> Option<()> {
         match condition {
             Condition::Nothing => Some(()),
             Condition::Range(range) => {
-                let (index, parts) = self.known.parts(range, self.reader.windows)?;
+                let (index, parts) = self.indexes.parts(range, self.reader.scopes)?;
                 union.parts.extend(parts);
                 union.indexes.push(index.id);
                 Some(())
             }
             Condition::Or(any) => any.iter().try_for_each(|condition| self.add(condition, union)),
-            // One of them is enough; points are the best guess.
+            // One of them is enough; equality probably finds the fewest.
             Condition::And(all) => {
                 let mut ranges: Vec<&Condition> = all.iter().collect();
                 ranges.sort_by_key(
                     |condition| !matches!(condition, Condition::Range(range) if range.points().is_some()),
                 );
                 ranges.into_iter().find_map(|condition| {
-                    let (parts, known) = (union.parts.len(), union.indexes.len());
+                    let (parts, indexes) = (union.parts.len(), union.indexes.len());
                     let added = self.add(condition, union);
                     if added.is_none() {
                         union.parts.truncate(parts);
-                        union.indexes.truncate(known);
+                        union.indexes.truncate(indexes);
                     }
                     added
                 })
             }
             Condition::Spatial(spatial) => {
-                let (index, parts) = self.known.cells(spatial)?;
+                let (index, parts) = self.indexes.cells(spatial)?;
                 union.parts.extend(parts);
                 union.indexes.push(index);
                 Some(())
             }
             Condition::FullText(text) if text.all => text.terms.iter().find_map(|term| {
-                let (index, mut words) = self.known.words(&text.path, term)?;
+                let (index, mut words) = self.indexes.words(&text.path, term)?;
                 union.parts.extend(words.pop());
                 union.indexes.push(index);
                 Some(())
             }),
             // Of each term one word is enough.
             Condition::FullText(text) => text.terms.iter().try_for_each(|term| {
-                let (index, mut words) = self.known.words(&text.path, term)?;
+                let (index, mut words) = self.indexes.words(&text.path, term)?;
                 union.parts.extend(words.pop());
                 union.indexes.push(index);
                 Some(())
@@ -272,11 +280,11 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    /// How many items a scan would read. Those of whole partitions are counted; others are looked at while the
-    /// conditions are.
-    fn items(&mut self, unions: &mut [Union]) -> Result<f64, EngineError> {
-        let all = self.known.items();
-        if self.reader.windows.iter().all(Window::is_whole) {
+    /// The number of items that a scan would read. Whole partitions have a count; parts of them are counted while the
+    /// conditions are read.
+    fn items(&mut self, unions: &mut [ConditionUnion]) -> Result<f64, EngineError> {
+        let all = self.indexes.items();
+        if self.reader.scopes.iter().all(PartitionScope::is_whole) {
             return Ok(all as f64);
         }
         let mut limit = ROUND_FIRST;
@@ -288,7 +296,7 @@ impl Chooser<'_, '_, '_> {
             if limit >= COUNTED_MAX {
                 return Ok(all as f64);
             }
-            // An index that has found its few is better than counting on.
+            // An index that was read to its end is better than further counting.
             let mut found = false;
             for union in &mut *unions {
                 found |= union.read(self.reader, limit)?;
@@ -300,42 +308,50 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    /// Reads all conditions in turn until one is at its end. Where that is more than the query may hold, doing without an
-    /// index is not.
-    fn race(&mut self, unions: &mut [Union], limit: f64) -> Result<Race, EngineError> {
-        match self.race_rounds(unions, limit) {
+    /// Reads all conditions in turn until one is at its end. If this exceeds the memory of the query, the query does
+    /// without an index.
+    fn read_in_rounds(
+        &mut self,
+        unions: &mut [ConditionUnion],
+        limit: f64,
+    ) -> Result<RoundsOutcome, EngineError> {
+        match self.read_rounds(unions, limit) {
             Err(EngineError::Sql(SqlError::QueryMemory { .. })) => {
-                unions.iter_mut().for_each(|union| union.forget(self.reader));
-                Ok(Race::Lost)
+                unions.iter_mut().for_each(|union| union.reset(self.reader));
+                Ok(RoundsOutcome::Lost)
             }
             raced => raced,
         }
     }
 
-    fn race_rounds(&mut self, unions: &mut [Union], limit: f64) -> Result<Race, EngineError> {
+    fn read_rounds(
+        &mut self,
+        unions: &mut [ConditionUnion],
+        limit: f64,
+    ) -> Result<RoundsOutcome, EngineError> {
         let limit = (limit as u64).clamp(ROUND_FIRST, GATHERED_MAX);
         let mut round = ROUND_FIRST;
         loop {
             let mut best: Option<(usize, usize)> = None;
             for (nth, union) in unions.iter_mut().enumerate() {
-                // Whoever needs more than the best so far has lost.
+                // A condition that costs more than the best one so far cannot win.
                 let enough = best.map_or(round, |(_, rows)| round.min(rows as u64 + SEEK as u64));
                 if union.read(self.reader, enough)? && best.is_none_or(|(_, rows)| union.rids.len() < rows) {
                     best = Some((nth, union.rids.len()));
                 }
             }
             if best.is_some() || round >= limit {
-                return Ok(best.map_or(Race::Lost, |(nth, _)| Race::Won(nth)));
+                return Ok(best.map_or(RoundsOutcome::Lost, |(nth, _)| RoundsOutcome::Won(nth)));
             }
             if round == ROUND_FIRST && !self.need.is_preferred && self.is_common()? {
-                return Ok(Race::Common);
+                return Ok(RoundsOutcome::Common);
             }
             round = (ROUND_FACTOR * round).min(limit);
         }
     }
 
-    /// Whether so many of the first items match that a scan finds what it needs at once.
-    /// Not asked where that would call functions: they may take longer than any plan.
+    /// Whether so many of the first items match that a scan fills the page at once. Not for queries that call
+    /// functions: these may take longer than any plan.
     fn is_common(&mut self) -> Result<bool, EngineError> {
         if self.evaluator.calls_functions() {
             return Ok(false);
@@ -345,40 +361,44 @@ impl Chooser<'_, '_, '_> {
         let end = self.reader.scan(self.from, &mut |found| {
             seen += 1;
             matching += u64::from(evaluator.matches(found)?);
-            Ok(if seen < SAMPLE { Next::More } else { Next::Enough })
+            Ok(if seen < SAMPLE { VisitNext::More } else { VisitNext::Enough })
         });
         self.reader.meter.forget_since(&cost);
-        // A place that is gone is for the page itself to find.
+        // The page itself reports a position that no longer exists.
         let Ok(_end) = end else { return Ok(false) };
         let enough = if self.need.items == u64::MAX { SAMPLE / 2 } else { SAMPLE_COMMON };
         Ok(matching >= enough)
     }
 
-    /// The items of the best, without those that others exclude where that is cheap to tell.
-    fn intersect(&mut self, mut unions: Vec<Union>, best: usize) -> Result<(Vec<u64>, Node), EngineError> {
+    /// The items of the best condition, without those that other conditions exclude if that is cheap to find out.
+    fn intersect(
+        &mut self,
+        mut unions: Vec<ConditionUnion>,
+        best: usize,
+    ) -> Result<(Vec<u64>, PlanNode), EngineError> {
         let mut best = unions.swap_remove(best);
-        let mut node = best.node(self.known);
-        best.settle();
+        let mut node = best.node(self.indexes);
+        best.sort_and_dedup();
         let more = INTERSECTION_FACTOR * best.rids.len() as u64;
         let mut others = Vec::new();
         for mut union in unions {
             if union.is_read() || best.rids.len() > INTERSECTION_MIN && union.read(self.reader, more)? {
-                others.push(union.node(self.known));
-                union.settle();
+                others.push(union.node(self.indexes));
+                union.sort_and_dedup();
                 best.rids.retain(|rid| union.rids.binary_search(rid).is_ok());
             }
         }
         if !others.is_empty() {
             let rows = best.rids.len() as u64;
-            node = others.into_iter().fold(Node::new("Intersection").with(node), Node::with);
+            node = others.into_iter().fold(PlanNode::new("Intersection").with(node), PlanNode::with);
             node.actual = Some(rows);
         }
         Ok((best.rids, node))
     }
 
-    /// A condition that is too large to gather, but need not be: equality.
-    fn merged(&self, unions: Vec<Union>, items: f64) -> Option<(Candidates, Node)> {
-        let mut best: Option<(f64, Union, Vec<Vec<u8>>)> = None;
+    /// An equality, which need not be collected in memory because its rows are ordered by child id.
+    fn merged(&self, unions: Vec<ConditionUnion>, items: f64) -> Option<(Candidates, PlanNode)> {
+        let mut best: Option<(f64, ConditionUnion, Vec<Vec<u8>>)> = None;
         for union in unions {
             let Some(mut seeks) =
                 union.parts.iter().map(|part| part.seek.clone()).collect::<Option<Vec<_>>>()
@@ -387,7 +407,7 @@ impl Chooser<'_, '_, '_> {
             };
             seeks.sort();
             seeks.dedup();
-            let rows = union.estimate(self.known) as f64;
+            let rows = union.estimate(self.indexes) as f64;
             if seeks.len() <= SEEKS_MERGED_MAX && best.as_ref().is_none_or(|(other, ..)| rows < *other) {
                 best = Some((rows, union, seeks));
             }
@@ -399,9 +419,9 @@ impl Chooser<'_, '_, '_> {
         if cost > scan && !self.need.is_preferred {
             return None;
         }
-        let node = Node::new("Fetch items by child id").with(union.node(self.known));
-        let mut parts: Vec<Rids> = seeks.into_iter().map(Rids::seek).collect();
-        let rids = if parts.len() == 1 { parts.remove(0) } else { Rids::Union(parts) };
+        let node = PlanNode::new("Fetch items by child id").with(union.node(self.indexes));
+        let mut parts: Vec<RidSet> = seeks.into_iter().map(RidSet::seek).collect();
+        let rids = if parts.len() == 1 { parts.remove(0) } else { RidSet::Union(parts) };
         Some((Candidates::Rids(rids), node))
     }
 }

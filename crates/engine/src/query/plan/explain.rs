@@ -1,27 +1,27 @@
-//! A plan as people read it: a tree, what was expected and what was found.
+//! A plan as text: a tree with the estimated and the actual numbers of rows.
 
 use std::fmt::Write as _;
 
 use crate::api::charge::{Cost, FollowCost};
 
-pub(crate) struct Node {
+pub(crate) struct PlanNode {
     pub text: String,
     pub estimated: Option<u64>,
     pub actual: Option<u64>,
-    children: Vec<Node>,
+    children: Vec<PlanNode>,
 }
 
-impl Node {
-    pub fn new(text: impl Into<String>) -> Node {
-        Node { text: text.into(), estimated: None, actual: None, children: Vec::new() }
+impl PlanNode {
+    pub fn new(text: impl Into<String>) -> PlanNode {
+        PlanNode { text: text.into(), estimated: None, actual: None, children: Vec::new() }
     }
 
-    pub fn with(mut self, child: Node) -> Node {
+    pub fn with(mut self, child: PlanNode) -> PlanNode {
         self.children.push(child);
         self
     }
 
-    pub fn with_rows(mut self, estimated: u64, actual: Option<u64>) -> Node {
+    pub fn with_rows(mut self, estimated: u64, actual: Option<u64>) -> PlanNode {
         self.estimated = Some(estimated);
         self.actual = actual;
         self
@@ -40,8 +40,8 @@ impl Node {
     }
 }
 
-/// The tree, then what the page came to.
-pub(crate) fn text(node: &Node, cost: &Cost, rows: usize) -> String {
+/// The tree, then the cost of the page.
+pub(crate) fn text(node: &PlanNode, cost: &Cost, rows: usize) -> String {
     let mut out = String::new();
     node.write(0, &mut out);
     let Cost { partitions, items, bytes, matched, index_rows, follow, .. } = cost;

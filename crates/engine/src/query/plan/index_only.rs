@@ -1,10 +1,10 @@
-//! Queries that an index answers by itself: they read one path, and all that counts is which values there are and how
-//! many items have each.
+//! Queries that an index answers alone: they read one path, and their rows depend only on the values and on the number
+//! of items with each.
 //!
-//! Only where it is provably the same: nothing in the container expires, whole partitions are in scope, every item has
-//! its rows. A row that does not tell its value (a cut string, an array or object), or that may belong to a neighbour of
-//! the partition, is replaced by its item. Equal values are fed once, where the first of them would come, so groups
-//! leave in the same order as without the index.
+//! Only where the result is provably the same: nothing in the container expires, whole partitions are in scope, every
+//! item has its rows. A row whose value is not exact (a truncated string, an array or object), or that may belong to a
+//! neighbouring partition, is replaced by its item. Equal values are evaluated once, at the position of the first of
+//! them, so groups have the same order as without the index.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -13,55 +13,55 @@ use quire_sql::{Analysis, Condition, IndexAggregate, Item, ItemSink, Reads, Rese
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Object, Path, Segment, Value, key};
 
-use super::super::window::Window;
-use super::explain::Node;
-use super::known::{Known, RangeIndex, encoded};
+use super::super::partition_scope::PartitionScope;
+use super::explain::PlanNode;
 use super::rids::visit_rows;
+use super::snapshot_indexes::{RangeIndex, SnapshotIndexes, encoded};
 use crate::api::{EngineError, corrupt};
 use crate::indexes::{RANGE_STRING_MAX, encode_value, is_cut, is_marker, point_range};
-use crate::query::exec::evaluate::Evaluator;
-use crate::query::reader::{Found, Next, Reader, Visit};
+use crate::query::exec::evaluate::ItemEvaluator;
+use crate::query::reader::{FoundItem, ItemVisitor, ScopeReader, VisitNext};
 use crate::store::{is_system_property, keys};
 
-/// Values held at a time; a path with more of them is read from the items.
+/// Bytes of values in memory; a path with more of them is read from the items.
 const HELD_BYTES_MAX: usize = 32 << 20;
 const ENTRY_BYTES: usize = 64;
-/// Memory is taken in pieces.
+/// Memory is reserved in blocks of this size.
 const MEMORY_PIECE_BYTES: usize = 64 << 10;
-/// One item in so many may have to be fetched.
+/// At most one item in this many may have to be fetched.
 const FETCHED_SHARE: u64 = 8;
 const ROWS_MAX: usize = 4096;
-/// Shorter strings are whole in a row.
+/// Shorter strings are stored whole in a row.
 const BOUND_BYTES_MAX: usize = 90;
 const FETCH_ITEMS: usize = 64;
-/// Entries whose functions run together.
+/// Entries whose functions run in one message.
 const PREPARED_ENTRIES: usize = 256;
 
-/// What a query is fed instead of items.
-pub(crate) struct Fed {
-    /// In the order in which the query is to see them.
-    entries: Vec<Entry>,
-    /// Of the entries; some have too few to count.
+/// The input of a query, instead of items.
+pub(crate) struct IndexInput {
+    /// In the order of the query.
+    entries: Vec<IndexInputEntry>,
+    /// The memory of the entries; few entries need none.
     _memory: Option<Reservation>,
 }
 
-enum Entry {
-    /// An item with nothing but the path, and how many there are.
+enum IndexInputEntry {
+    /// An item with only the path, and the number of such items.
     Part(Value, u64),
     Fetched(u64),
 }
 
-/// Whether an index may speak for the items of the scope.
-fn is_provable(reader: &Reader<'_>) -> bool {
+/// Whether an index provably represents the items of the scope.
+fn is_provable(reader: &ScopeReader<'_>) -> bool {
     reader.container.definition.default_ttl.is_none()
         && !reader.moment.hides_keys()
         && !reader.hides_items()
-        && reader.windows.iter().all(Window::is_whole)
+        && reader.scopes.iter().all(PartitionScope::is_whole)
 }
 
-/// Whether the rows of an index over a path may stand for items, one by one.
-pub(crate) fn covers(reader: &Reader<'_>, reads: &Reads, path: &Path) -> bool {
-    let is_everything = reader.windows.len() == reader.container.partitions.all().len();
+/// Whether each row of an index over a path represents one item.
+pub(crate) fn covers(reader: &ScopeReader<'_>, reads: &Reads, path: &Path) -> bool {
+    let is_everything = reader.scopes.len() == reader.container.partitions.all().len();
     let is_read_alone = match reads {
         Reads::Paths(paths) => paths.iter().all(|read| read == path),
         Reads::Whole => false,
@@ -70,20 +70,20 @@ pub(crate) fn covers(reader: &Reader<'_>, reads: &Reads, path: &Path) -> bool {
 }
 
 pub(crate) fn feed_of(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
     analysis: &Analysis,
     accepts_multiplicity: bool,
-) -> Result<Option<(Fed, Node)>, EngineError> {
-    if let Some(fed) = key_count(reader, known, analysis)? {
+) -> Result<Option<(IndexInput, PlanNode)>, EngineError> {
+    if let Some(fed) = key_count(reader, indexes, analysis)? {
         return Ok(Some(fed));
     }
-    if !known.is_usable() || !is_provable(reader) {
+    if !indexes.is_usable() || !is_provable(reader) {
         return Ok(None);
     }
-    let is_everything = reader.windows.len() == reader.container.partitions.all().len();
+    let is_everything = reader.scopes.len() == reader.container.partitions.all().len();
     if let Some(aggregate) = analysis.aggregate.as_ref().filter(|_| is_everything)
-        && let Some(fed) = extremes(reader, known, aggregate, &analysis.filter)?
+        && let Some(fed) = extremes(reader, indexes, aggregate, &analysis.filter)?
     {
         return Ok(Some(fed));
     }
@@ -94,16 +94,16 @@ pub(crate) fn feed_of(
         },
         _ => return Ok(None),
     };
-    runs(reader, known, path, &analysis.filter)
+    runs(reader, indexes, path, &analysis.filter)
 }
 
-/// Items of one partition key are the rows that the index over its path has for the key: all that counts is how many.
+/// The index over the path of the partition key has one row for every item of a key: only their number counts.
 fn key_count(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
     analysis: &Analysis,
-) -> Result<Option<(Fed, Node)>, EngineError> {
-    let Some((path, value, keys)) = key_rows(reader, known) else { return Ok(None) };
+) -> Result<Option<(IndexInput, PlanNode)>, EngineError> {
+    let Some((path, value, keys)) = key_rows(reader, indexes) else { return Ok(None) };
     let Some(aggregate) = &analysis.aggregate else { return Ok(None) };
     if reader.container.definition.default_ttl.is_some() || reader.moment.hides_keys() {
         return Ok(None);
@@ -117,28 +117,31 @@ fn key_count(
         return Ok(None);
     }
     let rows = count(reader, &[keys])?;
-    let node = Node::new(format!("Rows of index {path} = {}, index only", value.to_json()));
-    let entries = vec![Entry::Part(part_of(path, value), rows)];
-    Ok(Some((Fed { entries, _memory: None }, node.with_rows(rows, Some(rows)))))
+    let node = PlanNode::new(format!("Rows of index {path} = {}, index only", value.to_json()));
+    let entries = vec![IndexInputEntry::Part(part_of(path, value), rows)];
+    Ok(Some((IndexInput { entries, _memory: None }, node.with_rows(rows, Some(rows)))))
 }
 
 /// The path of the partition key, the one key that is in scope, and the rows that the index over the path has for it:
 /// one for every item.
-pub(crate) fn key_rows<'w>(reader: &Reader<'w>, known: &Known<'_>) -> Option<(&'w Path, Value, KeyRange)> {
+pub(crate) fn key_rows<'w>(
+    reader: &ScopeReader<'w>,
+    indexes: &SnapshotIndexes<'_>,
+) -> Option<(&'w Path, Value, KeyRange)> {
     let container = reader.container;
-    let ([window], [path]) = (reader.windows, container.definition.partition_key.paths.as_slice()) else {
+    let ([scope], [path]) = (reader.scopes, container.definition.partition_key.paths.as_slice()) else {
         return None;
     };
-    let [filter] = window.keys.as_slice() else { return None };
+    let [filter] = scope.keys.as_slice() else { return None };
     let value = value_of_key(&filter.key).filter(|_| filter.complete)?;
-    let index = known.range_index(path, &[])?;
+    let index = indexes.range_index(path, &[])?;
     let mut encoded = Vec::new();
     encode_value(&value, RANGE_STRING_MAX, &mut encoded);
-    let (first, last) = window.rids();
+    let (first, last) = scope.rids();
     Some((path, value, point_range(container.number, index.id, &encoded, first, last)))
 }
 
-/// A key that an index row tells exactly; keys are doubles, and large integers share them.
+/// A key that an index row has exactly. Keys are doubles, and several large integers share one.
 fn value_of_key(key: &PartitionKey) -> Option<Value> {
     const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
     match key.0.as_slice() {
@@ -154,19 +157,22 @@ fn is_system(path: &Path) -> bool {
     matches!(path.0.as_slice(), [Segment::Name(name), ..] if is_system_property(name))
 }
 
-/// Numbers of items and the first and last value are all that counts.
+/// For queries that need only the number of items and the first and last value.
 fn extremes(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
     aggregate: &IndexAggregate,
     filter: &Condition,
-) -> Result<Option<(Fed, Node)>, EngineError> {
-    let items = known.items();
+) -> Result<Option<(IndexInput, PlanNode)>, EngineError> {
+    let items = indexes.items();
     let Some(path) = aggregate.path.as_ref() else {
         let count = if *filter == Condition::Nothing { 0 } else { items };
-        let node = Node::new("Count of items, kept with every write").with_rows(count, Some(count));
+        let node = PlanNode::new("Count of items, kept with every write").with_rows(count, Some(count));
         return Ok(Some((
-            Fed { entries: vec![Entry::Part(Value::Object(Object::new()), count)], _memory: None },
+            IndexInput {
+                entries: vec![IndexInputEntry::Part(Value::Object(Object::new()), count)],
+                _memory: None,
+            },
             node,
         )));
     };
@@ -179,46 +185,49 @@ fn extremes(
         Condition::Range(range) if range.path == *path => &range.ranges,
         _ => return Ok(None),
     };
-    let Some(index) = known.range_index(path, &[]) else { return Ok(None) };
+    let Some(index) = indexes.range_index(path, &[]) else { return Ok(None) };
     let keys: Vec<KeyRange> =
-        ranges.iter().map(|range| known.keys(index, &encoded(range, index.prefix))).collect();
+        ranges.iter().map(|range| indexes.keys(index, &encoded(range, index.prefix))).collect();
     let missing = if ranges.iter().any(ValueRange::has_undefined) {
-        match known.rows(index.id) {
+        match indexes.rows(index.id) {
             Some(rows) => items.saturating_sub(rows),
             None => return Ok(None),
         }
     } else {
         0
     };
-    let Some(first) = end_row(reader, known, index, &keys, Direction::Forward)? else {
-        let node = Node::new(format!("Ends of index {path}")).with_rows(0, Some(0));
+    let Some(first) = end_row(reader, indexes, index, &keys, Direction::Forward)? else {
+        let node = PlanNode::new(format!("Ends of index {path}")).with_rows(0, Some(0));
         return Ok(Some((
-            Fed { entries: vec![Entry::Part(Value::Object(Object::new()), missing)], _memory: None },
+            IndexInput {
+                entries: vec![IndexInputEntry::Part(Value::Object(Object::new()), missing)],
+                _memory: None,
+            },
             node,
         )));
     };
-    let Some(last) = end_row(reader, known, index, &keys, Direction::Backward)? else { return Ok(None) };
+    let Some(last) = end_row(reader, indexes, index, &keys, Direction::Backward)? else { return Ok(None) };
     if [&first, &last].into_iter().any(|row| is_cut(row)) || ranges.iter().any(is_long) {
         return Ok(None);
     }
     let is_all =
         ranges.iter().any(|range| *range == ValueRange::defined() || *range == ValueRange::everything());
-    let counted = if is_all { known.rows(index.id) } else { None };
+    let counted = if is_all { indexes.rows(index.id) } else { None };
     let rows = match counted {
         Some(rows) => rows,
         None => count(reader, &keys)?,
     };
     let (Some(first), Some(last)) = (value_of(&first)?, value_of(&last)?) else { return Ok(None) };
     let entries = vec![
-        Entry::Part(Value::Object(Object::new()), missing),
-        Entry::Part(part_of(path, first), rows.saturating_sub(1)),
-        Entry::Part(part_of(path, last), 1),
+        IndexInputEntry::Part(Value::Object(Object::new()), missing),
+        IndexInputEntry::Part(part_of(path, first), rows.saturating_sub(1)),
+        IndexInputEntry::Part(part_of(path, last), 1),
     ];
-    let node = Node::new(format!("Ends of index {path}, index only")).with_rows(rows, Some(rows));
-    Ok(Some((Fed { entries, _memory: None }, node)))
+    let node = PlanNode::new(format!("Ends of index {path}, index only")).with_rows(rows, Some(rows));
+    Ok(Some((IndexInput { entries, _memory: None }, node)))
 }
 
-/// A bound that rows cannot tell from longer strings.
+/// A bound that rows cannot distinguish from longer strings.
 fn is_long(range: &ValueRange) -> bool {
     let is_long = |bound: &Bound<Value>| match bound {
         Bound::Included(Value::String(text)) | Bound::Excluded(Value::String(text)) => {
@@ -231,13 +240,13 @@ fn is_long(range: &ValueRange) -> bool {
 
 /// The value of the first or last row, encoded.
 fn end_row(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
     index: RangeIndex,
     keys: &[KeyRange],
     direction: Direction,
 ) -> Result<Option<Vec<u8>>, EngineError> {
-    let head = known.head(index).len();
+    let head = indexes.head(index).len();
     let mut ranges: Vec<&KeyRange> = keys.iter().collect();
     if direction == Direction::Backward {
         ranges.reverse();
@@ -255,7 +264,7 @@ fn end_row(
     Ok(found)
 }
 
-fn count(reader: &mut Reader<'_>, keys: &[KeyRange]) -> Result<u64, EngineError> {
+fn count(reader: &mut ScopeReader<'_>, keys: &[KeyRange]) -> Result<u64, EngineError> {
     let mut rows = 0;
     for range in keys {
         each_row(reader, range, &mut |_, _| {
@@ -267,7 +276,7 @@ fn count(reader: &mut Reader<'_>, keys: &[KeyRange]) -> Result<u64, EngineError>
 }
 
 fn each_row(
-    reader: &mut Reader<'_>,
+    reader: &mut ScopeReader<'_>,
     range: &KeyRange,
     visit: &mut dyn FnMut(&[u8], u64) -> ControlFlow<()>,
 ) -> Result<(), EngineError> {
@@ -289,7 +298,7 @@ fn each_row(
     }
 }
 
-/// A decoded row; an array is like any other array here, an object like any other object.
+/// A decoded row. All arrays are equal here, and so are all objects.
 fn value_of(encoded: &[u8]) -> Result<Option<Value>, EngineError> {
     match encoded {
         [key::ARRAY] => return Ok(Some(Value::Array(Vec::new()))),
@@ -301,7 +310,7 @@ fn value_of(encoded: &[u8]) -> Result<Option<Value>, EngineError> {
     Ok(Some(value))
 }
 
-struct Run {
+struct ValueRun {
     first: u64,
     value: Vec<u8>,
     count: u64,
@@ -309,12 +318,12 @@ struct Run {
 
 /// Every value with its number of items.
 fn runs(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
     path: &Path,
     filter: &Condition,
-) -> Result<Option<(Fed, Node)>, EngineError> {
-    let Some(index) = known.range_index(path, &[]) else { return Ok(None) };
+) -> Result<Option<(IndexInput, PlanNode)>, EngineError> {
+    let Some(index) = indexes.range_index(path, &[]) else { return Ok(None) };
     let everything = [ValueRange::everything()];
     let ranges = match filter {
         Condition::Nothing => return Ok(None),
@@ -323,36 +332,35 @@ fn runs(
     };
     let missing = match ranges.iter().any(ValueRange::has_undefined) {
         false => 0,
-        true => match known.rows(index.id) {
-            Some(rows) => known.items().saturating_sub(rows),
+        true => match indexes.rows(index.id) {
+            Some(rows) => indexes.items().saturating_sub(rows),
             None => return Ok(None),
         },
     };
-    let head = known.head(index).len();
-    let fetched_max = usize::try_from(known.items() / FETCHED_SHARE).unwrap_or(usize::MAX).max(FETCH_ITEMS);
+    let head = indexes.head(index).len();
+    let fetched_max = usize::try_from(indexes.items() / FETCHED_SHARE).unwrap_or(usize::MAX).max(FETCH_ITEMS);
     let edges = edges(reader);
-    let (mut runs, mut fetched, mut held): (Vec<Run>, Vec<u64>, usize) = (Vec::new(), Vec::new(), 0);
-    let windows = reader.windows;
+    let (mut runs, mut fetched, mut held): (Vec<ValueRun>, Vec<u64>, usize) = (Vec::new(), Vec::new(), 0);
+    let scopes = reader.scopes;
     let mut memory = reader.meter.reserve()?;
     let mut is_too_much = false;
     for range in ranges {
-        let keys = known.keys(index, &encoded(range, index.prefix));
+        let keys = indexes.keys(index, &encoded(range, index.prefix));
         each_row(reader, &keys, &mut |key, rid| {
             let value = &key[head.min(key.len())..];
             let prefix = keys::rid_prefix(rid);
             if edges.contains(&prefix) || is_cut(value) || is_marker(value) {
                 fetched.push(rid);
-            } else if !windows.iter().any(|window| window.prefixes.0 <= prefix && prefix <= window.prefixes.1)
-            {
+            } else if !scopes.iter().any(|scope| scope.prefixes.0 <= prefix && prefix <= scope.prefixes.1) {
                 return ControlFlow::Continue(());
             } else if let Some(run) = runs.last_mut().filter(|run| run.value == value) {
                 run.count += 1;
             } else {
                 held += value.len() + ENTRY_BYTES;
-                runs.push(Run { first: rid, value: value.to_vec(), count: 1 });
+                runs.push(ValueRun { first: rid, value: value.to_vec(), count: 1 });
             }
-            let bytes = held + fetched.len() * size_of::<(u64, Entry)>();
-            // Once as rows and once as what the query is fed.
+            let bytes = held + fetched.len() * size_of::<(u64, IndexInputEntry)>();
+            // Once as rows and once as the input of the query.
             let fits = 2 * bytes <= memory.bytes() || memory.try_grow_to(2 * bytes + MEMORY_PIECE_BYTES);
             is_too_much = !fits || held > HELD_BYTES_MAX || fetched.len() > fetched_max;
             if is_too_much { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -362,48 +370,53 @@ fn runs(
         }
     }
     let found = runs.iter().map(|run| run.count).sum::<u64>() + fetched.len() as u64;
-    let mut entries: Vec<(u64, Entry)> = Vec::with_capacity(runs.len() + fetched.len() + 1);
+    let mut entries: Vec<(u64, IndexInputEntry)> = Vec::with_capacity(runs.len() + fetched.len() + 1);
     for run in runs {
         let Some(value) = value_of(&run.value)? else { return Ok(None) };
-        entries.push((run.first, Entry::Part(part_of(path, value), run.count)));
+        entries.push((run.first, IndexInputEntry::Part(part_of(path, value), run.count)));
     }
-    entries.extend(fetched.into_iter().map(|rid| (rid, Entry::Fetched(rid))));
+    entries.extend(fetched.into_iter().map(|rid| (rid, IndexInputEntry::Fetched(rid))));
     if missing > 0 {
-        let first = first_missing(reader, known, path)?;
-        entries.push((first, Entry::Part(Value::Object(Object::new()), missing)));
+        let first = first_missing(reader, indexes, path)?;
+        entries.push((first, IndexInputEntry::Part(Value::Object(Object::new()), missing)));
     }
     entries.sort_by_key(|(rid, _)| *rid);
-    let node = Node::new(format!("Values of index {path}, index only")).with_rows(known.items(), Some(found));
+    let node =
+        PlanNode::new(format!("Values of index {path}, index only")).with_rows(indexes.items(), Some(found));
     let entries = entries.into_iter().map(|(_, entry)| entry).collect();
-    Ok(Some((Fed { entries, _memory: Some(memory) }, node)))
+    Ok(Some((IndexInput { entries, _memory: Some(memory) }, node)))
 }
 
-/// Prefixes under which items of a neighbouring partition can lie.
-pub(crate) fn edges(reader: &Reader<'_>) -> Vec<u32> {
-    if reader.windows.len() == reader.container.partitions.all().len() {
+/// Prefixes that items of a neighbouring partition can have.
+pub(crate) fn edges(reader: &ScopeReader<'_>) -> Vec<u32> {
+    if reader.scopes.len() == reader.container.partitions.all().len() {
         return Vec::new();
     }
-    reader.windows.iter().flat_map(|window| [window.prefixes.0, window.prefixes.1]).collect()
+    reader.scopes.iter().flat_map(|scope| [scope.prefixes.0, scope.prefixes.1]).collect()
 }
 
 /// The first item without a value at the path.
-fn first_missing(reader: &mut Reader<'_>, known: &Known<'_>, path: &Path) -> Result<u64, EngineError> {
+fn first_missing(
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
+    path: &Path,
+) -> Result<u64, EngineError> {
     let mut first = u64::MAX;
-    let visit: &mut Visit<'_> = &mut |found: &Found<'_>| {
+    let visit: &mut ItemVisitor<'_> = &mut |found: &FoundItem<'_>| {
         if path.find_in(found.row.node()?).is_some() {
-            return Ok(Next::More);
+            return Ok(VisitNext::More);
         }
-        first = found.spot.rid;
-        Ok(Next::Enough)
+        first = found.position.rid;
+        Ok(VisitNext::Enough)
     };
-    match known.missing_rows(path) {
+    match indexes.missing_rows(path) {
         Some(prefix) => visit_rows(reader, &prefix, (0, Direction::Forward), 1, visit)?,
         None => reader.scan(None, visit)?,
     };
     Ok(first)
 }
 
-/// An item that has only this.
+/// An item with only this path.
 pub(crate) fn part_of(path: &Path, value: Value) -> Value {
     let mut part = value;
     for segment in path.0.iter().rev() {
@@ -416,11 +429,11 @@ pub(crate) fn part_of(path: &Path, value: Value) -> Value {
     part
 }
 
-impl Fed {
+impl IndexInput {
     pub fn feed(
         &self,
-        reader: &mut Reader<'_>,
-        evaluator: &Evaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+        evaluator: &ItemEvaluator<'_>,
         sink: &mut ItemSink<'_>,
     ) -> Result<(), EngineError> {
         let mut waiting: Vec<u64> = Vec::new();
@@ -428,13 +441,13 @@ impl Fed {
             if at % PREPARED_ENTRIES == 0 {
                 let entries = self.entries[at..].iter().take(PREPARED_ENTRIES);
                 evaluator.prepare_parts(entries.filter_map(|entry| match entry {
-                    Entry::Part(part, count) if *count > 0 => Some(part),
+                    IndexInputEntry::Part(part, count) if *count > 0 => Some(part),
                     _ => None,
                 }))?;
             }
             match entry {
-                Entry::Fetched(rid) => waiting.push(*rid),
-                Entry::Part(part, count) => {
+                IndexInputEntry::Fetched(rid) => waiting.push(*rid),
+                IndexInputEntry::Part(part, count) => {
                     let flow = fetch(reader, evaluator, &mut waiting, sink)?;
                     if flow.is_break() || *count > 0 && sink(&Item::value(part), *count).is_break() {
                         return Ok(());
@@ -451,8 +464,8 @@ impl Fed {
 }
 
 fn fetch(
-    reader: &mut Reader<'_>,
-    evaluator: &Evaluator<'_>,
+    reader: &mut ScopeReader<'_>,
+    evaluator: &ItemEvaluator<'_>,
     rids: &mut Vec<u64>,
     sink: &mut ItemSink<'_>,
 ) -> Result<ControlFlow<()>, EngineError> {
@@ -461,7 +474,7 @@ fn fetch(
         let Some(bytes) = bytes else { continue };
         reader.show(*rid, &bytes, &mut |found| {
             flow = evaluator.with_item(found, |item| sink(item, 1))?;
-            Ok(Next::More)
+            Ok(VisitNext::More)
         })?;
         if flow.is_break() {
             break;

@@ -1,67 +1,67 @@
-//! Sets of child ids in their order, as indexes tell them: read as far as they are asked for.
+//! Ordered sets of child ids from indexes, read on demand.
 //!
-//! Rows of one value lie in the order of their child ids, so a seek needs no memory. Everything else that an index
-//! finds is gathered and sorted first.
+//! Rows of one value are in the order of child ids, so a seek needs no memory. Everything else that an index finds is
+//! collected and sorted first.
 
 use std::ops::{Bound, ControlFlow};
 
 use quire_storage::{Direction, KeyRange};
 
-use super::super::window::{Spot, Window};
+use super::super::partition_scope::{ItemPosition, PartitionScope};
 use crate::api::EngineError;
-use crate::query::reader::{End, Reader, Visit, go_on};
+use crate::query::reader::{ItemVisitor, ScanEnd, ScopeReader, continue_range};
 use crate::store::keys;
 
-/// Rows of a seek read at a time: first few, since many results are short, then more.
+/// Rows per read of a seek: first few, since many results are short, then more.
 const SEEK_ROWS_FIRST: usize = 32;
 const SEEK_ROWS_MAX: usize = 1024;
-/// Items fetched at a time, and their bytes as far as they can be told.
+/// Items per fetch, and their estimated bytes.
 const FETCH_FIRST: usize = 16;
 const FETCH_MAX: usize = 256;
 const FETCH_BYTES_MAX: u64 = 8 << 20;
 
 /// Child ids, ascending.
-pub(crate) enum Rids {
-    /// Gathered and sorted.
+pub(crate) enum RidSet {
+    /// Collected and sorted.
     Sorted {
         rids: Vec<u64>,
         at: usize,
     },
     /// The rows of one value in an index.
-    Seek(Seek),
-    Union(Vec<Rids>),
+    Seek(IndexSeek),
+    Union(Vec<RidSet>),
 }
 
-pub(crate) struct Seek {
+pub(crate) struct IndexSeek {
     /// Everything in the row's key before the child id.
     prefix: Vec<u8>,
     rows: Vec<u64>,
     at: usize,
     rows_next: usize,
-    /// No rows behind those that were read.
+    /// No rows after those that were read.
     ended: bool,
 }
 
-impl Rids {
-    pub fn sorted(mut rids: Vec<u64>) -> Rids {
+impl RidSet {
+    pub fn sorted(mut rids: Vec<u64>) -> RidSet {
         rids.sort_unstable();
         rids.dedup();
-        Rids::Sorted { rids, at: 0 }
+        RidSet::Sorted { rids, at: 0 }
     }
 
-    pub fn seek(prefix: Vec<u8>) -> Rids {
-        Rids::Seek(Seek { prefix, rows: Vec::new(), at: 0, rows_next: SEEK_ROWS_FIRST, ended: false })
+    pub fn seek(prefix: Vec<u8>) -> RidSet {
+        RidSet::Seek(IndexSeek { prefix, rows: Vec::new(), at: 0, rows_next: SEEK_ROWS_FIRST, ended: false })
     }
 
-    /// The first that is not below `from`. Never goes back: `from` rises from call to call.
-    pub fn next(&mut self, reader: &mut Reader<'_>, from: u64) -> Result<Option<u64>, EngineError> {
+    /// The first id from `from` on. `from` never decreases from call to call.
+    pub fn next(&mut self, reader: &mut ScopeReader<'_>, from: u64) -> Result<Option<u64>, EngineError> {
         match self {
-            Rids::Sorted { rids, at } => {
+            RidSet::Sorted { rids, at } => {
                 *at += rids[*at..].partition_point(|&rid| rid < from);
                 Ok(rids.get(*at).copied())
             }
-            Rids::Seek(seek) => seek.next(reader, from),
-            Rids::Union(parts) => {
+            RidSet::Seek(seek) => seek.next(reader, from),
+            RidSet::Union(parts) => {
                 let mut least = None;
                 for part in parts {
                     let rid = part.next(reader, from)?;
@@ -75,46 +75,46 @@ impl Rids {
         }
     }
 
-    /// Shows the items, from a spot on. `expected` items are enough for the visitor, as far as it knows.
+    /// Visits the items from a position on. `expected`: the number of items that probably fill the page.
     pub fn visit(
         &mut self,
-        reader: &mut Reader<'_>,
-        from: Option<Spot>,
+        reader: &mut ScopeReader<'_>,
+        from: Option<ItemPosition>,
         expected: usize,
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
-        let first = reader.window_of(from)?;
-        let mut from = from.map(|spot| spot.rid);
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
+        let first = reader.scope_index(from)?;
+        let mut from = from.map(|position| position.rid);
         let mut batch = FETCH_FIRST.min(expected.saturating_add(1));
-        for window in &reader.windows[first..] {
-            reader.meter.enter(window.partition.layout.id);
-            let end = self.visit_window(reader, window, from.take(), &mut batch, visit)?;
-            if end != End::Done {
+        for scope in &reader.scopes[first..] {
+            reader.meter.enter(scope.partition.layout.id);
+            let end = self.visit_scope(reader, scope, from.take(), &mut batch, visit)?;
+            if end != ScanEnd::Done {
                 return Ok(end);
             }
         }
-        Ok(End::Done)
+        Ok(ScanEnd::Done)
     }
 
-    fn visit_window(
+    fn visit_scope(
         &mut self,
-        reader: &mut Reader<'_>,
-        window: &Window<'_>,
+        reader: &mut ScopeReader<'_>,
+        scope: &PartitionScope<'_>,
         from: Option<u64>,
         batch: &mut usize,
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
-        let (low, high) = window.rids();
+        visit: &mut ItemVisitor<'_>,
+    ) -> Result<ScanEnd, EngineError> {
+        let (low, high) = scope.rids();
         let mut from = from.map_or(low, |from| from.max(low));
-        // Two windows may share the ids at their edge, so the walk goes back a little.
+        // Two scopes may share ids at their edge, so the next scope starts at or before the last id.
         self.rewind_to(from);
         loop {
             let rids = self.take(reader, from, high, *batch)?;
-            let Some(&last) = rids.last() else { return Ok(End::Done) };
+            let Some(&last) = rids.last() else { return Ok(ScanEnd::Done) };
             for (&rid, bytes) in rids.iter().zip(reader.fetch(&rids)?) {
                 let Some(bytes) = bytes else { continue };
-                let end = reader.show_in(window, rid, &bytes, visit)?;
-                if end != End::Done {
+                let end = reader.show_in(scope, rid, &bytes, visit)?;
+                if end != ScanEnd::Done {
                     return Ok(end);
                 }
             }
@@ -125,15 +125,15 @@ impl Rids {
 
     fn rewind_to(&mut self, from: u64) {
         match self {
-            Rids::Sorted { rids, at } => *at = rids.partition_point(|&rid| rid < from),
-            Rids::Seek(seek) => {
+            RidSet::Sorted { rids, at } => *at = rids.partition_point(|&rid| rid < from),
+            RidSet::Seek(seek) => {
                 if seek.rows.first().is_none_or(|&first| first > from) {
                     seek.rows.clear();
                     seek.ended = false;
                 }
                 seek.at = 0;
             }
-            Rids::Union(parts) => {
+            RidSet::Union(parts) => {
                 parts.iter_mut().for_each(|part| part.rewind_to(from));
             }
         }
@@ -142,7 +142,7 @@ impl Rids {
     /// At most so many, up to `high`.
     fn take(
         &mut self,
-        reader: &mut Reader<'_>,
+        reader: &mut ScopeReader<'_>,
         mut from: u64,
         high: u64,
         count: usize,
@@ -159,23 +159,23 @@ impl Rids {
     }
 }
 
-/// Shows listed items in the order of the list.
+/// Visits listed items in the order of the list.
 pub(crate) fn visit_listed(
-    reader: &mut Reader<'_>,
+    reader: &mut ScopeReader<'_>,
     rids: &mut dyn Iterator<Item = u64>,
     expected: usize,
-    visit: &mut Visit<'_>,
-) -> Result<End, EngineError> {
+    visit: &mut ItemVisitor<'_>,
+) -> Result<ScanEnd, EngineError> {
     let mut batch = FETCH_FIRST.min(expected.saturating_add(1));
     loop {
         let rids: Vec<u64> = rids.take(batch).collect();
         if rids.is_empty() {
-            return Ok(End::Done);
+            return Ok(ScanEnd::Done);
         }
         for (&rid, bytes) in rids.iter().zip(reader.fetch(&rids)?) {
             let Some(bytes) = bytes else { continue };
             let end = reader.show(rid, &bytes, visit)?;
-            if end != End::Done {
+            if end != ScanEnd::Done {
                 return Ok(end);
             }
         }
@@ -183,14 +183,14 @@ pub(crate) fn visit_listed(
     }
 }
 
-/// Shows the items of the rows below a prefix, by child id in either direction.
+/// Visits the items of the rows with a prefix, by child id in either direction.
 pub(crate) fn visit_rows(
-    reader: &mut Reader<'_>,
+    reader: &mut ScopeReader<'_>,
     prefix: &[u8],
     (from, direction): (u64, Direction),
     expected: usize,
-    visit: &mut Visit<'_>,
-) -> Result<End, EngineError> {
+    visit: &mut ItemVisitor<'_>,
+) -> Result<ScanEnd, EngineError> {
     let row = |rid: u64| [prefix, &rid.to_be_bytes()].concat();
     let mut batch = FETCH_FIRST.min(expected.saturating_add(1));
     for (low, high) in reader.intervals_from(from, direction) {
@@ -204,27 +204,27 @@ pub(crate) fn visit_rows(
             for (&rid, bytes) in rids.iter().zip(reader.fetch(&rids)?) {
                 let Some(bytes) = bytes else { continue };
                 let end = reader.show(rid, &bytes, visit)?;
-                if end != End::Done {
+                if end != ScanEnd::Done {
                     return Ok(end);
                 }
             }
             let Some(&last) = rids.last().filter(|_| more) else { break };
-            go_on(&mut range, direction, Bound::Excluded(row(last)));
+            continue_range(&mut range, direction, Bound::Excluded(row(last)));
             batch = next_batch(batch, reader);
         }
     }
-    Ok(End::Done)
+    Ok(ScanEnd::Done)
 }
 
-/// As many as the last time twice, unless items are large.
-pub(crate) fn next_batch(last: usize, reader: &Reader<'_>) -> usize {
+/// Twice the last batch, unless items are large.
+pub(crate) fn next_batch(last: usize, reader: &ScopeReader<'_>) -> usize {
     let average = reader.meter.bytes / reader.meter.items.max(1);
     let fitting = usize::try_from(FETCH_BYTES_MAX / average.max(1)).unwrap_or(FETCH_MAX);
     (2 * last).min(FETCH_MAX).min(fitting).max(1)
 }
 
-impl Seek {
-    fn next(&mut self, reader: &mut Reader<'_>, from: u64) -> Result<Option<u64>, EngineError> {
+impl IndexSeek {
+    fn next(&mut self, reader: &mut ScopeReader<'_>, from: u64) -> Result<Option<u64>, EngineError> {
         self.at += self.rows[self.at..].partition_point(|&rid| rid < from);
         if self.at == self.rows.len() && !self.ended {
             self.read(reader, from)?;
@@ -232,7 +232,7 @@ impl Seek {
         Ok(self.rows.get(self.at).copied())
     }
 
-    fn read(&mut self, reader: &mut Reader<'_>, from: u64) -> Result<(), EngineError> {
+    fn read(&mut self, reader: &mut ScopeReader<'_>, from: u64) -> Result<(), EngineError> {
         let range = KeyRange {
             start: Bound::Included([&self.prefix[..], &from.to_be_bytes()].concat()),
             end: Bound::Included([&self.prefix[..], &[0xFF; 8]].concat()),

@@ -6,16 +6,20 @@ use quire_sql::{Condition, PathRange, ValueRange};
 use quire_storage::KeyRange;
 use quire_value::{Path, Value, key};
 
-use super::chooser::Chooser;
+use super::chooser::IndexChooser;
 use super::index_only::covers;
-use super::known::{RangeIndex, encoded};
+use super::snapshot_indexes::{RangeIndex, encoded};
 use crate::indexes::{COMPOSITE_STRING_MAX, EncodedRange, RANGE_STRING_MAX, encode_value};
-use crate::query::exec::index_walk::{Missing, Walk};
-use crate::query::exec::order::{Order, flip};
+use crate::query::exec::index_walk::{IndexWalk, MissingValues};
+use crate::query::exec::order::{SortOrder, flip};
 
-impl Chooser<'_, '_, '_> {
+impl IndexChooser<'_, '_, '_> {
     /// A composite index that has an equality of the filter first and then the order of a query.
-    pub fn walk_behind(&self, filter: &Condition, order: &Order) -> Option<(Walk, RangeIndex, String)> {
+    pub fn walk_behind(
+        &self,
+        filter: &Condition,
+        order: &SortOrder,
+    ) -> Option<(IndexWalk, RangeIndex, String)> {
         let [sort_key] = order.keys.as_slice() else { return None };
         let conditions = match filter {
             Condition::And(conditions) => conditions.as_slice(),
@@ -30,10 +34,10 @@ impl Chooser<'_, '_, '_> {
             };
             for descending in [false, true] {
                 let keys = [(path.clone(), descending), (sort_key.path.clone(), sort_key.descending)];
-                let Some((index, backward)) = self.known.composite_index(&keys, self.reader.windows) else {
+                let Some((index, backward)) = self.indexes.composite_index(&keys, self.reader.scopes) else {
                     continue;
                 };
-                let mut head = self.known.head(index);
+                let mut head = self.indexes.head(index);
                 let start = head.len();
                 encode_value(value, COMPOSITE_STRING_MAX, &mut head);
                 if descending != backward {
@@ -41,13 +45,13 @@ impl Chooser<'_, '_, '_> {
                 }
                 let way = if backward { "backward" } else { "forward" };
                 let label = format!("Walk composite index {path}, {} {way}, {condition}", sort_key.path);
-                let walk = Walk {
+                let walk = IndexWalk {
                     ranges: vec![KeyRange::prefix(&head)],
                     head,
                     flipped: vec![sort_key.descending != backward],
                     string_max: COMPOSITE_STRING_MAX,
                     backward,
-                    missing: Missing::None,
+                    missing: MissingValues::None,
                     among: None,
                     covers: None,
                 };
@@ -58,16 +62,16 @@ impl Chooser<'_, '_, '_> {
     }
 
     /// The index that has the order of a query.
-    pub fn walk(&self, filter: &Condition, order: &Order) -> Option<(Walk, RangeIndex, String)> {
-        let windows = self.reader.windows;
+    pub fn walk(&self, filter: &Condition, order: &SortOrder) -> Option<(IndexWalk, RangeIndex, String)> {
+        let scopes = self.reader.scopes;
         let keys: Vec<(Path, bool)> =
             order.keys.iter().map(|key| (key.path.clone(), key.descending)).collect();
         let (first, descending) = keys.first()?;
         let own = own_range(filter, first);
         let (index, backward, flipped) = match keys.as_slice() {
-            [_] => (self.known.range_index(first, windows)?, *descending, vec![false]),
+            [_] => (self.indexes.range_index(first, scopes)?, *descending, vec![false]),
             keys => {
-                let (index, reversed) = self.known.composite_index(keys, windows)?;
+                let (index, reversed) = self.indexes.composite_index(keys, scopes)?;
                 (index, reversed, keys.iter().map(|(_, descending)| *descending != reversed).collect())
             }
         };
@@ -80,7 +84,7 @@ impl Chooser<'_, '_, '_> {
             if is_single { encoded(range, index.prefix) } else { component(range, index.prefix, flipped[0]) }
         };
         let mut ranges: Vec<KeyRange> =
-            ranges.iter().map(|range| self.known.keys(index, &encode(range))).collect();
+            ranges.iter().map(|range| self.indexes.keys(index, &encode(range))).collect();
         if !is_single && flipped[0] {
             ranges.reverse();
         }
@@ -93,14 +97,14 @@ impl Chooser<'_, '_, '_> {
         let way = if backward { "backward" } else { "forward" };
         let part = own.map_or(String::new(), |own| format!(", {own}"));
         let only = if walk_covers { ", index only" } else { "" };
-        let missing = match is_single && may_miss && !self.known.has_all(index.id) {
-            true => self.known.missing_rows(first).map_or(Missing::Scan, Missing::Rows),
-            false => Missing::None,
+        let missing = match is_single && may_miss && !self.indexes.has_all(index.id) {
+            true => self.indexes.missing_rows(first).map_or(MissingValues::Scan, MissingValues::Rows),
+            false => MissingValues::None,
         };
-        let by_rows = if matches!(missing, Missing::Rows(_)) { ", missing values by rows" } else { "" };
+        let by_rows = if matches!(missing, MissingValues::Rows(_)) { ", missing values by rows" } else { "" };
         let label = format!("Walk {kind} index {} {way}{place}{part}{by_rows}{only}", names.join(", "));
-        let walk = Walk {
-            head: self.known.head(index),
+        let walk = IndexWalk {
+            head: self.indexes.head(index),
             flipped,
             string_max: if is_single { RANGE_STRING_MAX } else { COMPOSITE_STRING_MAX },
             backward,

@@ -1,37 +1,37 @@
-//! A condition that indexes can tell, read bit by bit: the child ids of any of its parts.
+//! A condition that indexes can answer, read in portions: the child ids of any of its parts.
 
 use std::ops::{Bound, ControlFlow};
 
 use quire_storage::Direction;
 
-use super::explain::Node;
-use super::known::{Known, Part};
+use super::explain::PlanNode;
+use super::snapshot_indexes::{IndexPart, SnapshotIndexes};
 use super::{ROUND_FACTOR, SEEK};
 use crate::api::EngineError;
 use crate::indexes::IndexId;
-use crate::query::reader::Reader;
+use crate::query::reader::ScopeReader;
 
 /// Rows of an index that one call of the reader gathers.
 const READ_ROWS_MAX: usize = 64 << 10;
 
-/// A condition that indexes can tell: the items of any of its parts.
-pub(super) struct Union {
+/// A condition that indexes can answer: the items of any of its parts.
+pub(super) struct ConditionUnion {
     pub label: String,
-    pub parts: Vec<Part>,
+    pub parts: Vec<IndexPart>,
     /// The part being read, and where.
     pub at: usize,
     pub from: Option<Vec<u8>>,
     pub rids: Vec<u64>,
     /// Bytes of the query's memory.
-    pub held: usize,
+    pub held_bytes: usize,
     pub cost: u64,
     pub indexes: Vec<IndexId>,
 }
 
-impl Union {
-    pub fn new(label: String) -> Union {
+impl ConditionUnion {
+    pub fn new(label: String) -> ConditionUnion {
         let (parts, rids, indexes) = (Vec::new(), Vec::new(), Vec::new());
-        Union { label, parts, at: 0, from: None, rids, held: 0, cost: 0, indexes }
+        ConditionUnion { label, parts, at: 0, from: None, rids, held_bytes: 0, cost: 0, indexes }
     }
 
     pub fn is_seek(&self) -> bool {
@@ -42,8 +42,8 @@ impl Union {
         self.at == self.parts.len()
     }
 
-    /// Goes on reading until it has cost so much; true at the end.
-    pub fn read(&mut self, reader: &mut Reader<'_>, cost_max: u64) -> Result<bool, EngineError> {
+    /// Continues reading up to this cost; true at the end.
+    pub fn read(&mut self, reader: &mut ScopeReader<'_>, cost_max: u64) -> Result<bool, EngineError> {
         while !self.is_read() && self.cost < cost_max {
             let part = &self.parts[self.at];
             let mut keys = part.keys.clone();
@@ -62,8 +62,8 @@ impl Union {
                 ControlFlow::Continue(())
             })?;
             reader.meter.keep(found.len() * size_of::<u64>())?;
-            self.held += found.len() * size_of::<u64>();
-            self.rids.extend(found.into_iter().filter(|rid| reader.can_hold(*rid)));
+            self.held_bytes += found.len() * size_of::<u64>();
+            self.rids.extend(found.into_iter().filter(|rid| reader.may_contain(*rid)));
             self.cost += rows;
             if more && rows > 0 {
                 self.from = Some(last);
@@ -74,19 +74,19 @@ impl Union {
         Ok(self.is_read())
     }
 
-    /// What was read so far.
-    pub fn forget(&mut self, reader: &Reader<'_>) {
-        reader.meter.release(std::mem::take(&mut self.held));
+    /// Drops what was read so far.
+    pub fn reset(&mut self, reader: &ScopeReader<'_>) {
+        reader.meter.release(std::mem::take(&mut self.held_bytes));
         (self.rids, self.from, self.at, self.cost) = (Vec::new(), None, 0, 0);
     }
 
-    pub fn settle(&mut self) {
+    pub fn sort_and_dedup(&mut self) {
         self.rids.sort_unstable();
         self.rids.dedup();
     }
 
-    /// Between what was seen and all there can be, in the middle of their orders of magnitude.
-    pub fn estimate(&self, known: &Known<'_>) -> u64 {
+    /// The geometric mean of what was read and the most there can be.
+    pub fn estimate(&self, snapshot_indexes: &SnapshotIndexes<'_>) -> u64 {
         let seen = self.rids.len() as u64;
         if self.is_read() {
             return seen;
@@ -94,15 +94,15 @@ impl Union {
         let mut indexes = self.indexes.clone();
         indexes.sort();
         indexes.dedup();
-        let rows = indexes.iter().map(|index| known.rows(*index).unwrap_or(u64::MAX));
+        let rows = indexes.iter().map(|index| snapshot_indexes.rows(*index).unwrap_or(u64::MAX));
         let most =
             rows.fold(0, u64::saturating_add).max(seen.saturating_mul(ROUND_FACTOR)).min(u64::from(u32::MAX));
         ((seen.max(1) as f64) * most as f64).sqrt() as u64
     }
 
-    pub fn node(&self, known: &Known<'_>) -> Node {
+    pub fn node(&self, snapshot_indexes: &SnapshotIndexes<'_>) -> PlanNode {
         let what = if self.is_seek() { "Seek" } else { "Range" };
         let actual = self.is_read().then_some(self.rids.len() as u64);
-        Node::new(format!("{what} {}", self.label)).with_rows(self.estimate(known), actual)
+        PlanNode::new(format!("{what} {}", self.label)).with_rows(self.estimate(snapshot_indexes), actual)
     }
 }

@@ -2,41 +2,41 @@
 
 use quire_sql::functions::full_text_score;
 
-use super::chosen::{Chosen, is_same_prefix};
 use super::postings::{TextPostings, lengths};
 use super::scope::TextScope;
+use super::scored_items::{ScoredItems, is_same_prefix};
 use crate::api::EngineError;
-use crate::query::exec::evaluate::Evaluator;
-use crate::query::plan::known::Known;
-use crate::query::reader::Reader;
-use crate::query::window::is_between;
+use crate::query::exec::evaluate::ItemEvaluator;
+use crate::query::partition_scope::is_in_several;
+use crate::query::plan::snapshot_indexes::SnapshotIndexes;
+use crate::query::reader::ScopeReader;
 
 /// Statistics of a score.
-pub(super) struct Statistics<'a> {
+pub(super) struct ScoreStatistics<'a> {
     pub documents: f64,
     pub total_words: f64,
     pub hits: &'a [f64],
 }
 
-/// The first by score, then those without a term in their own order, until enough of them give rows; `None`: some of the
-/// rows come from items that the index does not know.
+/// The items with the best scores, then those without a term in their own order, until enough of them give rows;
+/// `None`: some of the rows come from items that the index does not have.
 pub(super) fn best(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
-    evaluator: &Evaluator<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
+    evaluator: &ItemEvaluator<'_>,
     text: &TextPostings,
     scope: &TextScope,
-    statistics: &Statistics<'_>,
+    statistics: &ScoreStatistics<'_>,
     needed: usize,
 ) -> Result<Option<Vec<u64>>, EngineError> {
-    let Some(scored) = scored(reader, known, text, statistics)? else { return Ok(None) };
-    let mut chosen = Chosen::new(reader, evaluator, needed);
+    let Some(scored) = scored(reader, indexes, text, statistics)? else { return Ok(None) };
+    let mut chosen = ScoredItems::new(reader, evaluator, needed);
     let mut rest = scored.as_slice();
     while !rest.is_empty() && !chosen.is_enough() {
         let (batch, left) = rest.split_at(chosen.batch().min(rest.len()));
-        // Where windows share a prefix the order is theirs: equal scores of it stay together.
+        // Where scopes share a prefix, items are ordered by scope: items with equal scores stay together.
         let together = batch.last().map_or(0, |(score, last)| {
-            let is_next = |rid: u64| is_same_prefix(rid, *last) && is_between(chosen.reader.windows, rid);
+            let is_next = |rid: u64| is_same_prefix(rid, *last) && is_in_several(chosen.reader.scopes, rid);
             left.iter().take_while(|(other, rid)| other == score && is_next(*rid)).count()
         });
         let (batch, left) = rest.split_at(batch.len() + together);
@@ -49,21 +49,21 @@ pub(super) fn best(
     }
     let mut with_terms: Vec<u64> = scored.into_iter().map(|(_, rid)| rid).collect();
     with_terms.sort_unstable();
-    let is_complete = chosen.fill(known, text, scope, &with_terms)?;
+    let is_complete = chosen.fill(indexes, text, scope, &with_terms)?;
     Ok(is_complete.then(|| chosen.finish()))
 }
 
 /// Every item with a term and its score, the highest first and then by child id; `None`: some score is not above 0.
 pub(super) fn scored(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
     text: &TextPostings,
-    statistics: &Statistics<'_>,
+    statistics: &ScoreStatistics<'_>,
 ) -> Result<Option<Vec<(f64, u64)>>, EngineError> {
     let terms = text.statistics.hit_counts.len();
     let groups = || text.postings.chunk_by(|left, right| left.rid == right.rid);
     let rids: Vec<u64> = groups().map(|postings| postings[0].rid).collect();
-    let lengths = lengths(reader, known, text.index, &rids)?;
+    let lengths = lengths(reader, indexes, text.index, &rids)?;
     let mut scored = Vec::with_capacity(rids.len());
     let mut occurrences = vec![0.0; terms];
     for postings in groups() {
@@ -73,7 +73,7 @@ pub(super) fn scored(
             occurrences[posting.term as usize] = f64::from(posting.occurrences);
         }
         let Some(words) = lengths.get(&postings[0].rid) else { return Ok(None) };
-        let Statistics { documents, total_words, hits } = statistics;
+        let ScoreStatistics { documents, total_words, hits } = statistics;
         let score = full_text_score(*documents, *total_words, hits, f64::from(*words), &occurrences);
         if score.is_nan() || score <= 0.0 {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Scores of texts from a full-text index: what ORDER BY RANK needs to know of all texts, the items that come first, and
-//! the counts that clients of several partitions ask for.
+//! Scores of texts from a full-text index: the statistics that ORDER BY RANK needs of all texts, the items with the
+//! best scores, and the counts that clients of several partitions request.
 //!
 //! The index tells how many texts have a term, how often it occurs in each and how long they are, as of the page's
 //! snapshot. From that the items are chosen that can be among the rows of the page; the query is run over these, so
@@ -10,9 +10,9 @@
 //! item without any of the terms has a score of 0, and one without a text has none; they come last, in their own order.
 
 mod best; // the items with the highest scores
-mod chosen; // the items that a page looks at
 mod postings; // what an index has of the texts
 mod scope; // which rows are about items in scope
+mod scored_items; // the items that a page looks at
 
 use quire_sql::functions::{TextStatistics, full_text_score};
 use quire_sql::{
@@ -21,23 +21,23 @@ use quire_sql::{
 };
 use quire_value::{Node as ItemNode, Value};
 
-use self::best::{Statistics, best};
-use self::chosen::Chosen;
+use self::best::{ScoreStatistics, best};
 use self::postings::{TextPostings, read_texts};
 use self::scope::TextScope;
+use self::scored_items::ScoredItems;
 use super::candidates::Candidates;
-use super::explain::Node;
-use super::known::Known;
-use super::rids::Rids;
+use super::explain::PlanNode;
+use super::rids::RidSet;
+use super::snapshot_indexes::SnapshotIndexes;
 use crate::api::EngineError;
-use crate::query::exec::evaluate::Evaluator;
+use crate::query::exec::evaluate::ItemEvaluator;
 use crate::query::meter::ScanBudget;
-use crate::query::reader::{End, Reader};
+use crate::query::reader::{ScanEnd, ScopeReader};
 
 /// Items fetched at a time.
 const FETCH_ITEMS: usize = 256;
 
-/// What a page knows of the texts in its scope.
+/// The texts in the scope of a page.
 pub(crate) struct RankedTexts {
     pub statistics: RankStatistics,
     search: RankSearch,
@@ -47,28 +47,28 @@ pub(crate) struct RankedTexts {
 }
 
 impl RankedTexts {
-    /// `None`: an index does not tell.
+    /// `None`: no index has the scores.
     pub fn of(
-        reader: &mut Reader<'_>,
-        known: &Known<'_>,
-        evaluator: &Evaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
+        evaluator: &ItemEvaluator<'_>,
         search: RankSearch,
     ) -> Result<Option<RankedTexts>, EngineError> {
         if search.components.iter().all(|component| component.text.is_none()) {
             return Ok(None);
         }
-        unless_too_large(RankedTexts::read(reader, known, evaluator, search))
+        unless_too_large(RankedTexts::read(reader, indexes, evaluator, search))
     }
 
     fn read(
-        reader: &mut Reader<'_>,
-        known: &Known<'_>,
-        evaluator: &Evaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
+        evaluator: &ItemEvaluator<'_>,
         search: RankSearch,
     ) -> Result<Option<RankedTexts>, EngineError> {
         let searched: Vec<&SearchedText> =
             search.components.iter().filter_map(|component| component.text.as_ref()).collect();
-        let Some((items, read, scope)) = read_texts(reader, known, evaluator, &searched)? else {
+        let Some((items, read, scope)) = read_texts(reader, indexes, evaluator, &searched)? else {
             return Ok(None);
         };
         let statistics = RankStatistics {
@@ -84,14 +84,14 @@ impl RankedTexts {
         Ok(Some(RankedTexts { statistics, search, texts, scope }))
     }
 
-    /// The items that can be among the first `rows` rows, those that OFFSET takes not counted; `None`: any can.
+    /// The items that can be among the first `rows` rows, without those that OFFSET skips; `None`: any item can.
     pub fn candidates(
         &self,
-        reader: &mut Reader<'_>,
-        known: &Known<'_>,
-        evaluator: &Evaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
+        evaluator: &ItemEvaluator<'_>,
         rows: usize,
-    ) -> Result<Option<(Candidates, Node)>, EngineError> {
+    ) -> Result<Option<(Candidates, PlanNode)>, EngineError> {
         if self.search.distinct {
             return Ok(None);
         }
@@ -103,14 +103,14 @@ impl RankedTexts {
         let rids = unless_too_large(match self.texts.as_slice() {
             [Some(text)] if !self.search.is_fused => {
                 let hits = doubles(&text.statistics.hit_counts);
-                let statistics = Statistics {
+                let statistics = ScoreStatistics {
                     documents: self.statistics.document_count as f64,
                     total_words: text.statistics.total_word_count as f64,
                     hits: &hits,
                 };
-                best(reader, known, evaluator, text, &self.scope, &statistics, needed)
+                best(reader, indexes, evaluator, text, &self.scope, &statistics, needed)
             }
-            _ => self.fused(reader, known, evaluator, needed),
+            _ => self.fused(reader, indexes, evaluator, needed),
         });
         reader.meter.set_budget(budget);
         Ok(rids?.map(|rids| chosen_node(&self.label(), needed, rids)))
@@ -122,20 +122,20 @@ impl RankedTexts {
         paths.join(", ")
     }
 
-    /// Items with none of the terms rank behind all others by every score, so only whether there is one, and what the best
-    /// of them can come to, matters to those before it.
+    /// Items with none of the terms rank after all others by every score. Only whether there is such an item, and its
+    /// best possible score, matters to the items before it.
     fn fused(
         &self,
-        reader: &mut Reader<'_>,
-        known: &Known<'_>,
-        evaluator: &Evaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
+        evaluator: &ItemEvaluator<'_>,
         needed: usize,
     ) -> Result<Option<Vec<u64>>, EngineError> {
         let weights: Vec<f64> = self.search.components.iter().map(|component| component.weight).collect();
         let texts: Option<Vec<&TextPostings>> = self.texts.iter().map(Option::as_ref).collect();
         let searched: Option<Vec<&SearchedText>> =
             self.search.components.iter().map(|component| component.text.as_ref()).collect();
-        // By distance every item has its rank, and with a negative weight the items without a term come first.
+        // Every item has a rank by distance, and with a negative weight the items without a term come first.
         let (Some(texts), Some(searched)) = (texts, searched) else { return Ok(None) };
         if weights.iter().any(|weight| *weight < 0.0) {
             return Ok(None);
@@ -144,12 +144,12 @@ impl RankedTexts {
             texts.iter().flat_map(|text| text.postings.iter().map(|posting| posting.rid)).collect();
         with_terms.sort_unstable();
         with_terms.dedup();
-        if self.scope.is_dearer(with_terms.len(), known) {
+        if self.scope.is_dearer(with_terms.len(), indexes) {
             return Ok(None);
         }
         let mut scored: Vec<Vec<Option<f64>>> = Vec::with_capacity(with_terms.len());
         reader.meter.keep(with_terms.len() * texts.len() * size_of::<Option<f64>>())?;
-        let mut chosen = Chosen::new(reader, evaluator, needed);
+        let mut chosen = ScoredItems::new(reader, evaluator, needed);
         for rids in with_terms.chunks(FETCH_ITEMS) {
             chosen.judge_each(rids, |_, item| {
                 let score = |at: usize| self.score_of(evaluator, searched[at], at, item);
@@ -161,12 +161,12 @@ impl RankedTexts {
             let is_score = |score: fn(Option<f64>) -> bool| scored.iter().any(|scores| score(scores[at]));
             if is_score(|score| score.is_none())
                 && !is_score(|score| score == Some(0.0))
-                && !chosen.add_witness(known, text, &self.scope, &with_terms)?
+                && !chosen.add_witness(indexes, text, &self.scope, &with_terms)?
             {
                 return Ok(None);
             }
         }
-        // A witness of one text has no term of any; what it scores for the others does not come before.
+        // A witness of one text has no term of any text; its score for the others does not come before.
         let witnesses: Vec<u64> = chosen.rids[scored.len()..].to_vec();
         for rid in witnesses {
             let mut scores = None;
@@ -191,7 +191,7 @@ impl RankedTexts {
 
     fn score_of(
         &self,
-        evaluator: &Evaluator<'_>,
+        evaluator: &ItemEvaluator<'_>,
         searched: &SearchedText,
         at: usize,
         item: ItemNode<'_>,
@@ -210,21 +210,21 @@ impl RankedTexts {
 
 /// The items that can be among the first rows of a query that sorts by a score with given statistics.
 pub(crate) fn score_candidates(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
-    evaluator: &Evaluator<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
+    evaluator: &ItemEvaluator<'_>,
     order: &ScoreOrder,
     needed: usize,
-) -> Result<Option<(Candidates, Node)>, EngineError> {
+) -> Result<Option<(Candidates, PlanNode)>, EngineError> {
     let budget = reader.meter.set_budget(ScanBudget::WHOLE);
     let found = (|| {
-        let Some((_, texts, scope)) = read_texts(reader, known, evaluator, &[&order.text])? else {
+        let Some((_, texts, scope)) = read_texts(reader, indexes, evaluator, &[&order.text])? else {
             return Ok(None);
         };
         let statistics =
-            Statistics { documents: order.documents, total_words: order.total_words, hits: &order.hits };
+            ScoreStatistics { documents: order.documents, total_words: order.total_words, hits: &order.hits };
         match texts.as_slice() {
-            [text] => best(reader, known, evaluator, text, &scope, &statistics, needed),
+            [text] => best(reader, indexes, evaluator, text, &scope, &statistics, needed),
             _ => Ok(None),
         }
     })();
@@ -234,13 +234,13 @@ pub(crate) fn score_candidates(
 
 /// The aggregates of a query that is made of counts.
 pub(crate) fn counted(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
-    evaluator: &Evaluator<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
+    evaluator: &ItemEvaluator<'_>,
     search: &TextStatisticsSearch,
-) -> Result<Option<(Vec<Value>, Node)>, EngineError> {
+) -> Result<Option<(Vec<Value>, PlanNode)>, EngineError> {
     let searched: Vec<&SearchedText> = search.texts.iter().collect();
-    let found = unless_too_large(read_texts(reader, known, evaluator, &searched))?;
+    let found = unless_too_large(read_texts(reader, indexes, evaluator, &searched))?;
     let Some((items, texts, _)) = found else { return Ok(None) };
     let value = |count: &TextCount| match *count {
         TextCount::Items => Value::from(items),
@@ -248,14 +248,14 @@ pub(crate) fn counted(
         TextCount::Hits { text, term } => Value::from(texts[text].statistics.hit_counts[term]),
     };
     let paths: Vec<String> = searched.iter().map(|text| text.path.to_string()).collect();
-    let node = Node::new(format!("Counts of full-text index {}, index only", paths.join(", ")));
+    let node = PlanNode::new(format!("Counts of full-text index {}, index only", paths.join(", ")));
     Ok(Some((search.counts.iter().map(value).collect(), node)))
 }
 
-fn chosen_node(paths: &str, needed: usize, rids: Vec<u64>) -> (Candidates, Node) {
-    let node = Node::new(format!("Best of full-text index {paths}"))
+fn chosen_node(paths: &str, needed: usize, rids: Vec<u64>) -> (Candidates, PlanNode) {
+    let node = PlanNode::new(format!("Best of full-text index {paths}"))
         .with_rows(needed as u64, Some(rids.len() as u64));
-    (Candidates::Rids(Rids::sorted(rids)), Node::new("Fetch items by child id").with(node))
+    (Candidates::Rids(RidSet::sorted(rids)), PlanNode::new("Fetch items by child id").with(node))
 }
 
 fn doubles(counts: &[u64]) -> Vec<f64> {
@@ -270,9 +270,9 @@ fn unless_too_large<T>(result: Result<Option<T>, EngineError>) -> Result<Option<
     }
 }
 
-fn check(end: End) -> Result<(), EngineError> {
+fn check(end: ScanEnd) -> Result<(), EngineError> {
     match end {
-        End::Paused(_) => Err(SqlError::Budget { what: "a minute" }.into()),
-        End::Done | End::Stopped => Ok(()),
+        ScanEnd::Paused(_) => Err(SqlError::Budget { what: "a minute" }.into()),
+        ScanEnd::Done | ScanEnd::Stopped => Ok(()),
     }
 }

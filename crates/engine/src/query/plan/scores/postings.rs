@@ -10,15 +10,15 @@ use quire_storage::{Direction, KeyRange};
 use super::scope::TextScope;
 use crate::api::EngineError;
 use crate::indexes::ScoringIndex;
-use crate::query::exec::evaluate::Evaluator;
+use crate::query::exec::evaluate::ItemEvaluator;
 use crate::query::plan::SEEK;
-use crate::query::plan::known::Known;
-use crate::query::reader::Reader;
+use crate::query::plan::snapshot_indexes::SnapshotIndexes;
+use crate::query::reader::ScopeReader;
 
 /// Rows of an index that one call of the reader gathers.
 const READ_ROWS_MAX: usize = 16 << 10;
 
-/// What an occurrence weighs while it is gathered, sorted and scored.
+/// The memory of an occurrence while it is collected, sorted and scored.
 const POSTING_BYTES: usize = 64;
 
 /// A text of the items in scope, as its index has it.
@@ -38,26 +38,28 @@ pub(super) struct Posting {
     pub occurrences: u32,
 }
 
-/// The number of items in scope and what the index has of the texts; `None`: it does not tell exactly.
+/// The number of items in scope and the index's data of the texts; `None`: the index is not exact.
 pub(super) fn read_texts(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
-    evaluator: &Evaluator<'_>,
+    reader: &mut ScopeReader<'_>,
+    snapshot_indexes: &SnapshotIndexes<'_>,
+    evaluator: &ItemEvaluator<'_>,
     searched: &[&SearchedText],
 ) -> Result<Option<(u64, Vec<TextPostings>, TextScope)>, EngineError> {
     let indexes: Option<Vec<ScoringIndex>> = searched
         .iter()
-        .map(|text| known.scoring_index(&text.path).filter(|index| index.language == text.language))
+        .map(|text| {
+            snapshot_indexes.scoring_index(&text.path).filter(|index| index.language == text.language)
+        })
         .collect();
     let Some(indexes) = indexes else { return Ok(None) };
-    // Words that nearly match may be anywhere in the index.
+    // Words that match approximately may be anywhere in the index.
     if searched.iter().flat_map(|text| &text.terms).any(|term| term.distance > 0) {
         return Ok(None);
     }
-    let Some(mut scope) = TextScope::of(reader, known)? else { return Ok(None) };
+    let Some(mut scope) = TextScope::of(reader, snapshot_indexes)? else { return Ok(None) };
     let mut texts = Vec::with_capacity(searched.len());
     for (searched, index) in searched.iter().zip(indexes) {
-        let Some((words, is_in_all)) = scope.words(reader, known, index)? else { return Ok(None) };
+        let Some((words, is_in_all)) = scope.words(reader, snapshot_indexes, index)? else { return Ok(None) };
         let gone = scope.words_gone(reader, evaluator, searched)?;
         let mut text = TextPostings {
             index,
@@ -71,11 +73,13 @@ pub(super) fn read_texts(
         for (at, term) in searched.terms.iter().enumerate() {
             let found = match term.words.as_slice() {
                 [] => Vec::new(),
-                [word] => scope.occurrences(reader, known, index, word)?,
-                words => match scope.phrase(reader, known, evaluator, (index, searched, term), words)? {
-                    Some(found) => found,
-                    None => return Ok(None),
-                },
+                [word] => scope.occurrences(reader, snapshot_indexes, index, word)?,
+                words => {
+                    match scope.phrase(reader, snapshot_indexes, evaluator, (index, searched, term), words)? {
+                        Some(found) => found,
+                        None => return Ok(None),
+                    }
+                }
             };
             text.statistics.hit_counts.push(found.len() as u64);
             let posting = |(rid, occurrences)| Posting { rid, term: at as u32, occurrences };
@@ -90,27 +94,27 @@ pub(super) fn read_texts(
 
 /// The number of words in the texts of these items, which are in order.
 pub(super) fn lengths(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
     index: ScoringIndex,
     rids: &[u64],
 ) -> Result<HashMap<u64, u32>, EngineError> {
     let mut lengths = HashMap::with_capacity(rids.len());
     let (Some(first), Some(last)) = (rids.first(), rids.last()) else { return Ok(lengths) };
     reader.meter.keep(rids.len() * POSTING_BYTES)?;
-    let rows = known.rows(index.lengths).unwrap_or(u64::MAX);
+    let rows = indexes.rows(index.lengths).unwrap_or(u64::MAX);
     let mut add = |value: &[u8], rid: u64| {
         lengths.extend(value.last_chunk().map(|length| (rid, u32::from_be_bytes(*length))));
     };
     if rids.len() as f64 * SEEK < rows as f64 {
         for rid in rids {
-            each_length(reader, known, index, (*rid, *rid), &mut |value, rid| {
+            each_length(reader, indexes, index, (*rid, *rid), &mut |value, rid| {
                 add(value, rid);
                 ControlFlow::Break(())
             })?;
         }
     } else {
-        each_length(reader, known, index, (*first, *last), &mut |value, rid| {
+        each_length(reader, indexes, index, (*first, *last), &mut |value, rid| {
             if rids.binary_search(&rid).is_ok() {
                 add(value, rid);
             }
@@ -122,13 +126,13 @@ pub(super) fn lengths(
 
 /// The rows of the lengths of items from one child id to another, in their order.
 pub(super) fn each_length(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
     index: ScoringIndex,
     (first, last): (u64, u64),
     visit: &mut dyn FnMut(&[u8], u64) -> ControlFlow<()>,
 ) -> Result<(), EngineError> {
-    let mut keys = known.length_keys_in(index.lengths, (first, last));
+    let mut keys = indexes.length_keys_in(index.lengths, (first, last));
     loop {
         let (mut after, mut is_enough) = (None, false);
         let rows_max = if first == last { 1 } else { READ_ROWS_MAX };
@@ -144,9 +148,9 @@ pub(super) fn each_length(
     }
 }
 
-/// All rows of a range, which are held by the page.
+/// All rows of a range, in the memory of the page.
 pub(super) fn gather(
-    reader: &mut Reader<'_>,
+    reader: &mut ScopeReader<'_>,
     mut keys: KeyRange,
     mut take: impl FnMut(&[u8], u64),
 ) -> Result<(), EngineError> {

@@ -1,4 +1,4 @@
-//! Which rows of a full-text index are about items in scope.
+//! The rows of a full-text index that belong to items in scope.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
@@ -11,25 +11,25 @@ use super::postings::{each_length, gather};
 use super::{FETCH_ITEMS, check};
 use crate::api::EngineError;
 use crate::indexes::ScoringIndex;
-use crate::query::exec::evaluate::Evaluator;
+use crate::query::exec::evaluate::ItemEvaluator;
+use crate::query::partition_scope::PartitionScope;
 use crate::query::plan::index_only::{edges, key_rows};
-use crate::query::plan::known::{Known, encoded};
+use crate::query::plan::snapshot_indexes::{SnapshotIndexes, encoded};
 use crate::query::plan::{FETCH, ITEM};
-use crate::query::reader::{Next, Reader};
-use crate::query::window::Window;
+use crate::query::reader::{ScopeReader, VisitNext};
 use crate::store::keys;
 
 /// Items that may have expired; where there are more, every item is read.
 const EXPIRED_MAX: usize = 1024;
 
-/// Seconds by which the clock may have stood back when an item was written.
+/// The most by which the clock may have been set back when an item was written.
 const CLOCK_STEP_SECONDS: i64 = 60;
 
-/// Which of the rows of an index are about items in scope.
+/// The rows of an index that belong to items in scope.
 pub(super) struct TextScope {
     /// Expired, but not removed.
     pub gone: HashSet<u64>,
-    /// Prefixes under which items of a neighbouring partition can lie.
+    /// Prefixes that items of a neighbouring partition can have.
     pub edges: Vec<u32>,
     /// Under an edge: whether the item is in scope.
     pub judged: HashMap<u64, bool>,
@@ -40,20 +40,23 @@ pub(super) struct TextScope {
 }
 
 impl TextScope {
-    /// `None`: items are hidden in a way that the index does not know of.
-    pub fn of(reader: &mut Reader<'_>, known: &Known<'_>) -> Result<Option<TextScope>, EngineError> {
+    /// `None`: the snapshot hides items that the index still has.
+    pub fn of(
+        reader: &mut ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
+    ) -> Result<Option<TextScope>, EngineError> {
         if reader.moment.hides_keys() || reader.hides_items() {
             return Ok(None);
         }
-        let members = if reader.windows.iter().all(Window::is_whole) {
+        let members = if reader.scopes.iter().all(PartitionScope::is_whole) {
             None
         } else {
-            let Some((_, _, keys)) = key_rows(reader, known) else { return Ok(None) };
+            let Some((_, _, keys)) = key_rows(reader, indexes) else { return Ok(None) };
             let mut members = Vec::new();
             gather(reader, keys, |_, rid| members.push(rid))?;
             Some(members)
         };
-        let Some(expired) = may_be_expired(reader, known)? else { return Ok(None) };
+        let Some(expired) = may_be_expired(reader, indexes)? else { return Ok(None) };
         let mut gone = HashSet::new();
         for rids in expired.chunks(FETCH_ITEMS) {
             for (rid, bytes) in rids.iter().zip(reader.fetch(rids)?) {
@@ -66,29 +69,29 @@ impl TextScope {
         }
         let (items, edges) = match &members {
             Some(members) => (members.len() as u64, Vec::new()),
-            None => (known.items(), edges(reader)),
+            None => (indexes.items(), edges(reader)),
         };
         Ok(Some(TextScope { gone, edges, judged: HashMap::new(), members, items }))
     }
 
-    /// Whether fetching so many items costs more than reading all of them in their order.
-    pub fn is_dearer(&self, items: usize, known: &Known<'_>) -> bool {
-        !known.is_preferred() && items as f64 * FETCH > self.items as f64 * ITEM
+    /// Whether fetching this many items costs more than reading all of them in order.
+    pub fn is_dearer(&self, items: usize, indexes: &SnapshotIndexes<'_>) -> bool {
+        !indexes.is_preferred() && items as f64 * FETCH > self.items as f64 * ITEM
     }
 
     /// Words in all texts, and whether every item has one; `None`: not counted.
     pub fn words(
         &self,
-        reader: &mut Reader<'_>,
-        known: &Known<'_>,
+        reader: &mut ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
         index: ScoringIndex,
     ) -> Result<Option<(u64, bool)>, EngineError> {
         let Some(members) = &self.members else {
-            return Ok(known.rows(index.words).map(|words| (words, known.has_all(index.lengths))));
+            return Ok(indexes.rows(index.words).map(|words| (words, indexes.has_all(index.lengths))));
         };
         let (Some(first), Some(last)) = (members.first(), members.last()) else { return Ok(Some((0, true))) };
         let (mut words, mut texts) = (0, 0);
-        each_length(reader, known, index, (*first, *last), &mut |value, rid| {
+        each_length(reader, indexes, index, (*first, *last), &mut |value, rid| {
             if members.binary_search(&rid).is_ok() {
                 words += value.last_chunk().map_or(0, |words| u64::from(u32::from_be_bytes(*words)));
                 texts += 1;
@@ -101,8 +104,8 @@ impl TextScope {
     /// Words in the texts of items that are gone.
     pub fn words_gone(
         &self,
-        reader: &mut Reader<'_>,
-        evaluator: &Evaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+        evaluator: &ItemEvaluator<'_>,
         searched: &SearchedText,
     ) -> Result<u64, EngineError> {
         let rids: Vec<u64> = self.gone.iter().copied().collect();
@@ -122,17 +125,17 @@ impl TextScope {
     /// In which texts a word occurs and how often, by child id.
     pub fn occurrences(
         &mut self,
-        reader: &mut Reader<'_>,
-        known: &Known<'_>,
+        reader: &mut ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
         index: ScoringIndex,
         word: &str,
     ) -> Result<Vec<(u64, u32)>, EngineError> {
         let mut rids = Vec::new();
         let mut repeated: HashMap<u64, u32> = HashMap::new();
         for interval in reader.intervals() {
-            let keys = known.term_keys_in(index.terms, word, interval);
+            let keys = indexes.term_keys_in(index.terms, word, interval);
             gather(reader, keys, |_, rid| rids.push(rid))?;
-            let keys = known.term_keys_in(index.repeated, word, interval);
+            let keys = indexes.term_keys_in(index.repeated, word, interval);
             gather(reader, keys, |value, rid| {
                 repeated.extend(value.last_chunk().map(|count| (rid, u32::from_be_bytes(*count))));
             })?;
@@ -142,13 +145,12 @@ impl TextScope {
         Ok(rids.into_iter().map(|rid| (rid, repeated.get(&rid).copied().unwrap_or(1))).collect())
     }
 
-    /// The same for words that follow each other: where all of them are, the text says whether they do. `None`: reading
-    /// every item is cheaper.
+    /// The same for a phrase: where all its words occur, the text is read. `None`: reading every item is cheaper.
     pub fn phrase(
         &mut self,
-        reader: &mut Reader<'_>,
-        known: &Known<'_>,
-        evaluator: &Evaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+        indexes: &SnapshotIndexes<'_>,
+        evaluator: &ItemEvaluator<'_>,
         (index, searched, term): (ScoringIndex, &SearchedText, &SearchTerm),
         words: &[String],
     ) -> Result<Option<Vec<(u64, u32)>>, EngineError> {
@@ -157,7 +159,7 @@ impl TextScope {
         unique.dedup();
         let mut all: Option<Vec<u64>> = None;
         for word in unique {
-            let found = self.occurrences(reader, known, index, word)?;
+            let found = self.occurrences(reader, indexes, index, word)?;
             all = Some(match all {
                 None => found.into_iter().map(|(rid, _)| rid).collect(),
                 Some(mut all) => {
@@ -167,7 +169,7 @@ impl TextScope {
             });
         }
         let all = all.unwrap_or_default();
-        if self.is_dearer(all.len(), known) {
+        if self.is_dearer(all.len(), indexes) {
             return Ok(None);
         }
         let only = SearchedText { terms: vec![term.clone()], ..searched.clone() };
@@ -180,7 +182,7 @@ impl TextScope {
                     if let Some(text) = only.path.find_in(item.row.node()?).and_then(ItemNode::as_str) {
                         occurrences = evaluator.text_counts(&only, text)?.get(1).copied().unwrap_or(0);
                     }
-                    Ok(Next::More)
+                    Ok(VisitNext::More)
                 })?;
                 check(end)?;
                 if occurrences > 0 {
@@ -191,8 +193,8 @@ impl TextScope {
         Ok(Some(found))
     }
 
-    /// Looks at the items of which the index does not tell whether they are in scope.
-    pub fn judge_edges(&mut self, reader: &mut Reader<'_>, rids: &[u64]) -> Result<(), EngineError> {
+    /// Reads the items for which the index does not show whether they are in scope.
+    pub fn judge_edges(&mut self, reader: &mut ScopeReader<'_>, rids: &[u64]) -> Result<(), EngineError> {
         let is_open =
             |rid: &u64| self.edges.contains(&keys::rid_prefix(*rid)) && !self.judged.contains_key(rid);
         let open: Vec<u64> = rids.iter().copied().filter(is_open).collect();
@@ -202,7 +204,7 @@ impl TextScope {
                 if let Some(bytes) = bytes {
                     let end = reader.show(*rid, &bytes, &mut |_| {
                         is_in = true;
-                        Ok(Next::More)
+                        Ok(VisitNext::More)
                     })?;
                     check(end)?;
                 }
@@ -213,19 +215,19 @@ impl TextScope {
     }
 
     /// After [`TextScope::judge_edges`].
-    pub fn contains(&self, reader: &Reader<'_>, rid: u64) -> bool {
+    pub fn contains(&self, reader: &ScopeReader<'_>, rid: u64) -> bool {
         self.members
             .as_ref()
-            .map_or_else(|| reader.can_hold(rid), |members| members.binary_search(&rid).is_ok())
+            .map_or_else(|| reader.may_contain(rid), |members| members.binary_search(&rid).is_ok())
             && !self.gone.contains(&rid)
             && (self.edges.is_empty() || self.judged.get(&rid).copied().unwrap_or(true))
     }
 }
 
-/// Child ids of items of which time says that they may have expired; `None`: too many.
+/// Child ids of items that may have expired by the time; `None`: too many.
 pub(super) fn may_be_expired(
-    reader: &mut Reader<'_>,
-    known: &Known<'_>,
+    reader: &mut ScopeReader<'_>,
+    indexes: &SnapshotIndexes<'_>,
 ) -> Result<Option<Vec<u64>>, EngineError> {
     let Some(default) = reader.container.definition.default_ttl else { return Ok(Some(Vec::new())) };
     let (number, now) = (reader.container.number, reader.moment.seconds);
@@ -249,10 +251,10 @@ pub(super) fn may_be_expired(
     })?;
     if default > 0 {
         let path = Path(vec![quire_value::Segment::Name("_ts".to_owned())]);
-        let Some(index) = known.range_index(&path, &[]) else { return Ok(None) };
+        let Some(index) = indexes.range_index(&path, &[]) else { return Ok(None) };
         let latest = Value::from(now - i64::from(default) + CLOCK_STEP_SECONDS);
         let written = ValueRange { low: Bound::Unbounded, high: Bound::Included(latest) };
-        let keys = known.keys(index, &encoded(&written, None));
+        let keys = indexes.keys(index, &encoded(&written, None));
         reader.index_rows(keys, Direction::Forward, EXPIRED_MAX + 1, &mut |key| {
             rids.extend(key.last_chunk().map(|rid| u64::from_be_bytes(*rid)));
             ControlFlow::Continue(())

@@ -1,5 +1,4 @@
-//! What a snapshot knows of its indexes: which can be used, how many rows they have, which of their keys a condition
-//! means.
+//! The indexes of a snapshot: which can be used, how many rows they have, and which keys a condition selects.
 
 use std::cell::OnceCell;
 use std::ops::{Bound, RangeInclusive};
@@ -10,27 +9,27 @@ use quire_sql::{FullTextTerm, PathRange, SpatialCondition, SpatialRelation, Valu
 use quire_storage::{KeyRange, Snapshot};
 use quire_value::{Path, Value};
 
-use super::super::window::Window;
+use super::super::partition_scope::PartitionScope;
 use crate::api::{EngineError, PageRequest, corrupt};
 use crate::catalog::Container;
 use crate::indexes::{
     EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, ScoringIndex, encode_term,
     encode_value, is_cut, key_range, point_range, row_counts,
 };
-use crate::query::reader::Reader;
+use crate::query::reader::ScopeReader;
 use crate::store::keys::{self, CATALOG, Counts};
 
 /// Beyond this many parts of a scope, equality is looked up in all of the container.
 const PARTS_MAX: usize = 8;
 
-pub(crate) struct Known<'a> {
+pub(crate) struct SnapshotIndexes<'a> {
     container: &'a Container,
     indexes: Arc<Indexes>,
     snapshot: Arc<dyn Snapshot>,
     /// The partitions in scope.
     partitions: Vec<u32>,
     items: u64,
-    /// Rows per index in each of them, read when something asks; `None` if that fails.
+    /// Rows per index in each of them, read on demand; `None` if that fails.
     counts: OnceCell<Option<Vec<IndexCounts>>>,
     /// False: no index, by request or because some items have no rows.
     is_usable: bool,
@@ -39,7 +38,7 @@ pub(crate) struct Known<'a> {
 }
 
 /// A part of an index.
-pub(crate) struct Part {
+pub(crate) struct IndexPart {
     pub keys: KeyRange,
     /// Everything before the child id, when all rows have one value: they lie by child id.
     pub seek: Option<Vec<u8>>,
@@ -53,15 +52,15 @@ pub(crate) struct RangeIndex {
     pub prefix: Option<u32>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> SnapshotIndexes<'a> {
     pub fn new(
         container: &'a Container,
         indexes: Arc<Indexes>,
-        reader: &Reader<'_>,
+        reader: &ScopeReader<'_>,
         request: &PageRequest,
-    ) -> Result<Known<'a>, EngineError> {
+    ) -> Result<SnapshotIndexes<'a>, EngineError> {
         let snapshot = Arc::clone(&reader.snapshot);
-        let in_scope = reader.windows.iter().flat_map(|window| window.partitions());
+        let in_scope = reader.scopes.iter().flat_map(|scope| scope.partitions());
         let mut partitions: Vec<u32> = in_scope.map(|partition| partition.layout.id).collect();
         partitions.sort_unstable();
         partitions.dedup();
@@ -76,7 +75,16 @@ impl<'a> Known<'a> {
         }
         let is_usable = request.index_use && unindexed == 0;
         let (counts, is_preferred) = (OnceCell::new(), request.index_preferred);
-        Ok(Known { container, indexes, snapshot, partitions, items, counts, is_usable, is_preferred })
+        Ok(SnapshotIndexes {
+            container,
+            indexes,
+            snapshot,
+            partitions,
+            items,
+            counts,
+            is_usable,
+            is_preferred,
+        })
     }
 
     pub fn is_preferred(&self) -> bool {
@@ -108,11 +116,11 @@ impl<'a> Known<'a> {
     }
 
     /// A complete index over a path: one that has the only logical partition in scope first, if there is one.
-    pub fn range_index(&self, path: &Path, windows: &[Window<'_>]) -> Option<RangeIndex> {
+    pub fn range_index(&self, path: &Path, scopes: &[PartitionScope<'_>]) -> Option<RangeIndex> {
         if !self.is_usable {
             return None;
         }
-        if let Some(prefix) = only_prefix(windows)
+        if let Some(prefix) = only_prefix(scopes)
             && let Some(id) = self.indexes.range_index(path, Order::PartitionFirst)
         {
             return Some(RangeIndex { id, prefix: Some(prefix) });
@@ -125,12 +133,12 @@ impl<'a> Known<'a> {
     pub fn composite_index(
         &self,
         keys: &[(Path, bool)],
-        windows: &[Window<'_>],
+        scopes: &[PartitionScope<'_>],
     ) -> Option<(RangeIndex, bool)> {
         if !self.is_usable {
             return None;
         }
-        if let Some(prefix) = only_prefix(windows)
+        if let Some(prefix) = only_prefix(scopes)
             && let Some((id, reversed)) = self.indexes.composite_index(keys, Order::PartitionFirst)
         {
             return Some((RangeIndex { id, prefix: Some(prefix) }, reversed));
@@ -145,22 +153,26 @@ impl<'a> Known<'a> {
         Some(self.head(RangeIndex { id, prefix: None }))
     }
 
-    /// The rows that a condition means; `None` if an index does not have them.
-    pub fn parts(&self, condition: &PathRange, windows: &[Window<'_>]) -> Option<(RangeIndex, Vec<Part>)> {
-        let index = self.range_index(&condition.path, windows)?;
+    /// The rows that a condition selects; `None` if an index does not have them.
+    pub fn parts(
+        &self,
+        condition: &PathRange,
+        scopes: &[PartitionScope<'_>],
+    ) -> Option<(RangeIndex, Vec<IndexPart>)> {
+        let index = self.range_index(&condition.path, scopes)?;
         let mut parts = Vec::new();
         if condition.ranges.iter().any(ValueRange::has_undefined) {
             let seek = self.missing_rows(&condition.path)?;
-            parts.push(Part { keys: KeyRange::prefix(&seek), seek: Some(seek) });
+            parts.push(IndexPart { keys: KeyRange::prefix(&seek), seek: Some(seek) });
         }
         for range in &condition.ranges {
-            self.add_parts(index, range, windows, &mut parts);
+            self.add_parts(index, range, scopes, &mut parts);
         }
         Some((index, parts))
     }
 
     /// The cells in which geometries that satisfy a condition have rows. A region that is none has nothing near it.
-    pub fn cells(&self, condition: &SpatialCondition) -> Option<(IndexId, Vec<Part>)> {
+    pub fn cells(&self, condition: &SpatialCondition) -> Option<(IndexId, Vec<IndexPart>)> {
         let (id, grid) = self.indexes.spatial_index(&condition.path).filter(|_| self.is_usable)?;
         let kind = self.container.definition.geospatial;
         let Some(Ok(region)) = Geometry::parse(&condition.region, kind, &unlimited) else {
@@ -174,12 +186,12 @@ impl<'a> Known<'a> {
             let low = Bound::Included(cells.start().to_be_bytes().to_vec());
             let high = Bound::Included(cells.end().to_be_bytes().to_vec());
             let keys = key_range(self.container.number, id, &EncodedRange { prefix: None, low, high });
-            Part { keys, seek: None }
+            IndexPart { keys, seek: None }
         };
         Some((id, grid.search(&region, distance).into_iter().map(part).collect()))
     }
 
-    /// A complete full-text index over a path that tells scores.
+    /// A complete full-text index over a path that has the data for scores.
     pub fn scoring_index(&self, path: &Path) -> Option<ScoringIndex> {
         self.indexes.scoring_index(path).filter(|_| self.is_usable)
     }
@@ -210,8 +222,8 @@ impl<'a> Known<'a> {
         key_range(self.container.number, index, &range)
     }
 
-    /// The rows of every word of a term; `None` if an index does not tell them.
-    pub fn words(&self, path: &Path, term: &FullTextTerm) -> Option<(IndexId, Vec<Part>)> {
+    /// The rows of every word of a term; `None` if no index has them.
+    pub fn words(&self, path: &Path, term: &FullTextTerm) -> Option<(IndexId, Vec<IndexPart>)> {
         let (id, language) = self.indexes.full_text_index(path).filter(|_| self.is_usable)?;
         let mut words: Vec<String> = text::terms(language, &term.text).collect();
         words.sort();
@@ -225,7 +237,7 @@ impl<'a> Known<'a> {
                 Bound::Included(seek) => Some(seek.clone()),
                 _ => None,
             };
-            Part { keys, seek }
+            IndexPart { keys, seek }
         };
         Some((id, words.iter().map(part).collect()))
     }
@@ -234,8 +246,8 @@ impl<'a> Known<'a> {
         &self,
         index: RangeIndex,
         range: &ValueRange,
-        windows: &[Window<'_>],
-        parts: &mut Vec<Part>,
+        scopes: &[PartitionScope<'_>],
+        parts: &mut Vec<IndexPart>,
     ) {
         let number = self.container.number;
         let encoded = encoded(range, index.prefix);
@@ -244,16 +256,16 @@ impl<'a> Known<'a> {
             (Bound::Included(low), Bound::Included(high)) if low == high => Some(low),
             _ => None,
         };
-        let Some(value) = point else { return parts.push(Part { keys, seek: None }) };
-        let Bound::Included(seek) = &keys.start else { return parts.push(Part { keys, seek: None }) };
-        if index.prefix.is_some() || windows.len() > PARTS_MAX || windows.iter().all(Window::is_whole) {
+        let Some(value) = point else { return parts.push(IndexPart { keys, seek: None }) };
+        let Bound::Included(seek) = &keys.start else { return parts.push(IndexPart { keys, seek: None }) };
+        if index.prefix.is_some() || scopes.len() > PARTS_MAX || scopes.iter().all(PartitionScope::is_whole) {
             let seek = Some(seek.clone());
-            return parts.push(Part { keys, seek });
+            return parts.push(IndexPart { keys, seek });
         }
-        for window in windows {
-            let (first, last) = window.rids();
+        for scope in scopes {
+            let (first, last) = scope.rids();
             let keys = point_range(number, index.id, value, first, last);
-            parts.push(Part { keys, seek: Some(seek.clone()) });
+            parts.push(IndexPart { keys, seek: Some(seek.clone()) });
         }
     }
 
@@ -271,14 +283,14 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The rid prefix of all windows, if they have only one.
-pub(crate) fn only_prefix(windows: &[Window<'_>]) -> Option<u32> {
-    let (first, rest) = windows.split_first()?;
-    let is_same = |window: &Window<'_>| window.prefixes == first.prefixes;
+/// The rid prefix of all scopes, if they have only one.
+pub(crate) fn only_prefix(scopes: &[PartitionScope<'_>]) -> Option<u32> {
+    let (first, rest) = scopes.split_first()?;
+    let is_same = |scope: &PartitionScope<'_>| scope.prefixes == first.prefixes;
     (first.prefixes.0 == first.prefixes.1 && rest.iter().all(is_same)).then_some(first.prefixes.0)
 }
 
-/// The values of rows that can stand for a value in the range.
+/// The stored values of rows that can represent a value in the range.
 pub(crate) fn encoded(range: &ValueRange, prefix: Option<u32>) -> EncodedRange {
     let bytes = |value: &Value| {
         let mut bytes = Vec::new();
@@ -289,7 +301,7 @@ pub(crate) fn encoded(range: &ValueRange, prefix: Option<u32>) -> EncodedRange {
         Bound::Unbounded => Bound::Unbounded,
         Bound::Included(value) => Bound::Included(bytes(value)),
         Bound::Excluded(value) => match bytes(value) {
-            // A cut value stands for longer ones, too.
+            // A truncated value represents longer values, too.
             bytes if is_cut(&bytes) => Bound::Included(bytes),
             bytes => Bound::Excluded(bytes),
         },

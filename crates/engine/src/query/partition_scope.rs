@@ -1,29 +1,29 @@
-//! What of a container a request covers: parts of partitions, as ranges of child ids.
+//! The parts of a container that a request reads: partitions or parts of them, as ranges of child ids.
 //!
-//! A partition's items are one range of child ids, since the top 24 bits order like the effective partition key.
-//! Only at the two edges of the range can an item of a neighbour lie between them; and since hashes collide, a
-//! partition key asked for is compared with the item's own.
+//! A partition's items are one range of child ids, since the top 24 bits order like the effective partition key. Only
+//! at the two edges of the range can an item of a neighbour have an id in between. Hashes collide, so a partition key
+//! of the request is compared with the item's own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
 
-pub(crate) use super::continuation::Spot;
+pub(crate) use super::continuation::ItemPosition;
 use crate::api::{EngineError, Scope};
 use crate::catalog::{Container, canonical};
 use crate::partition::Partition;
 use crate::store::item_row::Row;
 use crate::store::{PartitionLayout, keys};
 
-/// The part of a scope that lies in one partition; or, to go on with what was begun before a split, in all that came
-/// from one.
-pub(crate) struct Window<'a> {
+/// The part of a scope in one partition; or, for a query that began before a split, in all partitions that came from
+/// one.
+pub(crate) struct PartitionScope<'a> {
     pub partition: &'a Partition,
-    /// Of those that came from one, the others.
+    /// The other partitions that came from the same one.
     siblings: Vec<&'a Partition>,
-    /// Under which partition spots are noted: the one, or the one that all came from.
-    place: u32,
+    /// The partition id in positions: this one, or the one that all came from.
+    position_partition: u32,
     range: EpkRange,
     /// First and last prefix of child ids.
     pub prefixes: (u32, u32),
@@ -38,8 +38,11 @@ pub(crate) struct KeyFilter {
     pub complete: bool,
 }
 
-/// What of the container a request covers. A partition id that is not there is `PartitionGone`.
-pub(crate) fn windows<'a>(container: &'a Container, scope: &Scope) -> Result<Vec<Window<'a>>, EngineError> {
+/// The partition scopes of a request. An unknown partition id is `PartitionGone`.
+pub(crate) fn partition_scopes<'a>(
+    container: &'a Container,
+    scope: &Scope,
+) -> Result<Vec<PartitionScope<'a>>, EngineError> {
     let definition = &container.definition.partition_key;
     let asked = match &scope.partition_key {
         Some(key) => Some(KeyFilter::new(definition, key)?),
@@ -54,11 +57,12 @@ pub(crate) fn windows<'a>(container: &'a Container, scope: &Scope) -> Result<Vec
         range = both;
     }
     let partitions = partitions(container, scope.partition_id.as_deref())?;
-    let window = |partition: &'a Arc<Partition>| Window::new(definition, partition, &range, asked.as_ref());
-    Ok(partitions.iter().filter_map(window).collect())
+    let part =
+        |partition: &'a Arc<Partition>| PartitionScope::new(definition, partition, &range, asked.as_ref());
+    Ok(partitions.iter().filter_map(part).collect())
 }
 
-/// By id; or those that came from the one with this id.
+/// All partitions, or the one with this id.
 fn partitions<'a>(container: &'a Container, id: Option<&str>) -> Result<&'a [Arc<Partition>], EngineError> {
     let all = container.partitions.all();
     let Some(id) = id else { return Ok(all) };
@@ -66,7 +70,7 @@ fn partitions<'a>(container: &'a Container, id: Option<&str>) -> Result<&'a [Arc
     found.map(|index| &all[index..=index]).ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })
 }
 
-/// The partition of a scope that names one, and those it came from, the youngest first.
+/// The ancestors of the partition that a scope names, the youngest first.
 pub(crate) fn ancestors(container: &Container, scope: &Scope) -> Vec<u32> {
     let found = partitions(container, scope.partition_id.as_deref()).ok();
     match found {
@@ -75,13 +79,13 @@ pub(crate) fn ancestors(container: &Container, scope: &Scope) -> Vec<u32> {
     }
 }
 
-/// What of the container a request covers that goes on with what was begun in a partition before it was split. The first
-/// of those that came from it goes on for all of them: for the others nothing is left.
-pub(crate) fn windows_of_parent<'a>(
+/// The scopes of a request that continues in a partition from before its split. The first of the partitions that came
+/// from it reads for all of them; the others have nothing to read.
+pub(crate) fn scopes_of_parent<'a>(
     container: &'a Container,
     scope: &Scope,
     parent: u32,
-) -> Result<Vec<Window<'a>>, EngineError> {
+) -> Result<Vec<PartitionScope<'a>>, EngineError> {
     let all = container.partitions.all();
     let first = all.iter().find(|partition| partition.layout.descends_from(parent));
     let goes_on = |id: &str| id == parent.to_string() || first.is_some_and(|first| first.name == id);
@@ -89,69 +93,76 @@ pub(crate) fn windows_of_parent<'a>(
         return Ok(Vec::new());
     }
     let everywhere = Scope { partition_id: None, ..scope.clone() };
-    let windows = windows(container, &everywhere)?.into_iter();
-    let windows = windows.filter(|window| window.partition.layout.descends_from(parent)).collect();
-    Ok(joined(windows, |_| parent))
+    let scopes = partition_scopes(container, &everywhere)?.into_iter();
+    let scopes = scopes.filter(|part| part.partition.layout.descends_from(parent)).collect();
+    Ok(joined(scopes, |_| parent))
 }
 
-/// Neighbours of one place become one window, in which items come by their child ids.
+/// Neighbours with the same `place` become one scope, in which items come by child id.
 pub(crate) fn joined<'a>(
-    windows: Vec<Window<'a>>,
+    scopes: Vec<PartitionScope<'a>>,
     place: impl Fn(&PartitionLayout) -> u32,
-) -> Vec<Window<'a>> {
-    let mut joined: Vec<Window<'a>> = Vec::with_capacity(windows.len());
-    for mut window in windows {
-        window.place = place(&window.partition.layout);
+) -> Vec<PartitionScope<'a>> {
+    let mut joined: Vec<PartitionScope<'a>> = Vec::with_capacity(scopes.len());
+    for mut part in scopes {
+        part.position_partition = place(&part.partition.layout);
         match joined.last_mut() {
-            Some(last) if last.place == window.place => last.join(window),
-            _ => joined.push(window),
+            Some(last) if last.position_partition == part.position_partition => last.join(part),
+            _ => joined.push(part),
         }
     }
     joined
 }
 
-/// The parts of windows in which items of these keys can lie. Windows of one partition come in the order of their
-/// prefixes, and a prefix comes once, so the order of items stays what it is.
+/// The parts of scopes that can contain items of these keys. Scopes of one partition come in the order of their
+/// prefixes, and a prefix comes once, so the order of items does not change.
 pub(crate) fn narrowed<'a>(
     container: &'a Container,
-    windows: &[Window<'a>],
+    scopes: &[PartitionScope<'a>],
     keys: Vec<KeyFilter>,
-) -> Vec<Window<'a>> {
+) -> Vec<PartitionScope<'a>> {
     let definition = &container.definition.partition_key;
     let mut narrow: BTreeMap<(usize, u32), Vec<KeyFilter>> = BTreeMap::new();
     for key in keys {
         let epk = definition.effective(&key.key);
         let prefix = epk.rid_prefix(definition.kind, definition.version);
         let under = EpkRange::of_prefix(&epk);
-        for (index, window) in windows.iter().enumerate() {
-            let inside = if key.complete {
-                window.range.contains(&epk)
-            } else {
-                window.range.intersect(&under).is_some()
-            };
+        for (index, part) in scopes.iter().enumerate() {
+            let inside =
+                if key.complete { part.range.contains(&epk) } else { part.range.intersect(&under).is_some() };
             if inside {
                 narrow.entry((index, prefix)).or_default().push(key.clone());
             }
         }
     }
-    let window = |((index, prefix), keys): ((usize, u32), Vec<KeyFilter>)| {
-        let Window { partition, siblings, place, range, .. } = &windows[index];
+    let part = |((index, prefix), keys): ((usize, u32), Vec<KeyFilter>)| {
+        let PartitionScope { partition, siblings, position_partition: place, range, .. } = &scopes[index];
         let (siblings, place, prefixes) = (siblings.clone(), *place, (prefix, prefix));
-        Window { partition, siblings, place, range: range.clone(), prefixes, keys }
+        PartitionScope {
+            partition,
+            siblings,
+            position_partition: place,
+            range: range.clone(),
+            prefixes,
+            keys,
+        }
     };
-    narrow.into_iter().map(window).collect()
+    narrow.into_iter().map(part).collect()
 }
 
-/// The windows in whose range of child ids one lies.
-pub(crate) fn under<'w, 'a>(windows: &'w [Window<'a>], rid: u64) -> impl Iterator<Item = &'w Window<'a>> {
+/// The scopes whose range of child ids contains this one.
+pub(crate) fn scopes_of_rid<'w, 'a>(
+    scopes: &'w [PartitionScope<'a>],
+    rid: u64,
+) -> impl Iterator<Item = &'w PartitionScope<'a>> {
     let prefix = keys::rid_prefix(rid);
-    let first = windows.partition_point(|window| window.prefixes.1 < prefix);
-    windows[first..].iter().take_while(move |window| window.prefixes.0 <= prefix)
+    let first = scopes.partition_point(|part| part.prefixes.1 < prefix);
+    scopes[first..].iter().take_while(move |part| part.prefixes.0 <= prefix)
 }
 
-/// Whether items with this prefix of their ids come by window first, and not by id alone.
-pub(crate) fn is_between(windows: &[Window<'_>], rid: u64) -> bool {
-    under(windows, rid).nth(1).is_some()
+/// Whether several scopes can contain items with this prefix, which are then ordered by scope and not by id alone.
+pub(crate) fn is_in_several(scopes: &[PartitionScope<'_>], rid: u64) -> bool {
+    scopes_of_rid(scopes, rid).nth(1).is_some()
 }
 
 impl KeyFilter {
@@ -173,13 +184,13 @@ impl KeyFilter {
     }
 }
 
-impl<'a> Window<'a> {
+impl<'a> PartitionScope<'a> {
     fn new(
         definition: &PartitionKeyDefinition,
         partition: &'a Partition,
         range: &EpkRange,
         asked: Option<&KeyFilter>,
-    ) -> Option<Window<'a>> {
+    ) -> Option<PartitionScope<'a>> {
         let range = partition.layout.range.intersect(range)?;
         let mut prefixes = range.rid_prefixes(definition.kind, definition.version);
         if let Some(KeyFilter { key, complete: true, .. }) = asked {
@@ -191,17 +202,17 @@ impl<'a> Window<'a> {
             prefixes = (prefix, prefix);
         }
         let (siblings, place, keys) = (Vec::new(), partition.layout.id, asked.cloned().into_iter().collect());
-        Some(Window { partition, siblings, place, range, prefixes, keys })
+        Some(PartitionScope { partition, siblings, position_partition: place, range, prefixes, keys })
     }
 
-    fn join(&mut self, next: Window<'a>) {
+    fn join(&mut self, next: PartitionScope<'a>) {
         self.siblings.push(next.partition);
         self.siblings.extend(next.siblings);
         self.range.max = next.range.max;
         self.prefixes.1 = self.prefixes.1.max(next.prefixes.1);
     }
 
-    /// All that it lies in.
+    /// All partitions of this scope.
     pub fn partitions(&self) -> impl Iterator<Item = &'a Partition> {
         std::iter::once(self.partition).chain(self.siblings.iter().copied())
     }
@@ -217,7 +228,7 @@ impl<'a> Window<'a> {
         }
         for filter in &self.keys {
             if filter.accepts(row)? {
-                // A complete key lies in the range as a whole; under a prefix the range may cut.
+                // The range contains all items of a complete key, but possibly only some below a prefix.
                 return Ok(filter.complete || self.covers(definition, rid, row)?);
             }
         }
@@ -240,16 +251,16 @@ impl<'a> Window<'a> {
         Ok(self.range.contains(&definition.effective(&row.partition_key()?)))
     }
 
-    /// Whether items at the spot or after it can be in this window.
-    pub fn reaches(&self, spot: Spot) -> bool {
-        self.place == spot.partition && keys::rid_prefix(spot.rid) <= self.prefixes.1
+    /// Whether this scope can contain items at the position or after it.
+    pub fn reaches(&self, position: ItemPosition) -> bool {
+        self.position_partition == position.partition && keys::rid_prefix(position.rid) <= self.prefixes.1
     }
 
-    pub fn spot(&self, rid: u64) -> Spot {
-        Spot { partition: self.place, rid }
+    pub fn position(&self, rid: u64) -> ItemPosition {
+        ItemPosition { partition: self.position_partition, rid }
     }
 
-    /// The child ids that items of this window can have, the last included.
+    /// The child ids that items of this part can have, the last included.
     pub fn rids(&self) -> (u64, u64) {
         (keys::rid(self.prefixes.0, 0), keys::rid(self.prefixes.1, (1 << keys::RID_COUNTER_BITS) - 1))
     }

@@ -1,11 +1,12 @@
-//! Results of queries that are held between pages, so that a query that was computed once is not run again for each.
+//! Results of queries between their pages, so that a query does not run again for each page.
 //!
-//! A held result saves work and nothing else: a continuation says all that is needed to compute the same without it, so a
-//! result may be dropped at any time, and none survives a restart. It belongs to one query (container, scope, text,
-//! parameters: see [`Owner`]) and is never shown to another.
+//! A cached result only saves work: a continuation has all that is needed to compute the same rows again. So a result
+//! may be removed at any time, and none survives a restart. A result belongs to one query (container, scope, text,
+//! parameters: see [`QueryDigest`]) and no other query reads it.
 //!
-//! Bounds: [`RESULTS_MAX`] results, each unused for at most [`IDLE_MAX`]; small ones in memory, larger ones in temporary
-//! files, of whose space and number they take a part at most. What was not used for longest goes first.
+//! Bounds: [`RESULTS_MAX`] results, each unused for at most [`IDLE_MAX`]. Small results are in memory, larger ones in
+//! temporary files, up to a share of the temporary space and of its files. The least recently used result is removed
+//! first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,64 +18,64 @@ use quire_sql::{QueryTemp, SqlError, TempFile, TempSpace};
 
 const RESULTS_MAX: usize = 64;
 const IDLE_MAX: Duration = Duration::from_secs(300);
-/// A larger one is in a file.
+/// Larger results are in files.
 const MEMORY_BYTES_MAX: usize = 256 << 10;
-/// Of the temporary space, and of the files in it, for all results together.
+/// The share of the temporary space and of its files for all results.
 const TEMP_SHARE: u64 = 4;
 const FILES_SHARE: usize = 2;
-/// Records between two that can be found at once, in a short result; twice as many whenever the index is full.
+/// Records between two index entries. Doubles whenever the index is full.
 const INDEX_INTERVAL: u64 = 64;
 const INDEX_ENTRIES_MAX: usize = 2048;
 const READ_BYTES: usize = 64 << 10;
 const LENGTH_BYTES: usize = 4;
 
-/// What a result belongs to: a digest of all that decides what its rows are, but for the data.
-pub(crate) type Owner = [u8; 32];
+/// The query of a result: a digest of all that decides its rows, except the data.
+pub(crate) type QueryDigest = [u8; 32];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ResultKey {
-    /// Rows as they were computed once; continuations name them by this number.
+    /// Rows of one execution; continuations contain this number.
     Rows(u64),
-    /// Places of items in an order, which changes of the data are added to.
-    Order(Owner),
+    /// Sort positions of items. Later changes of items are merged into them.
+    Order(QueryDigest),
 }
 
-/// Records in the order in which they were added, to be read from any of them on.
-pub(crate) struct HeldResult {
-    pub owner: Owner,
+/// Records in the order in which they were added. A reader can start at any record.
+pub(crate) struct CachedResult {
+    pub owner: QueryDigest,
     /// The number of the first record.
     pub first: u64,
     pub count: u64,
-    /// Nothing follows the last record.
+    /// The last record is the end of the result.
     pub is_complete: bool,
-    /// How far each partition was, at least, when the items were read.
+    /// A lower bound of the LSN of each partition when the items were read.
     pub positions: Vec<(u32, u64)>,
-    /// Records before this, as bytes, are not here.
-    pub beginning: Vec<u8>,
-    /// Where every so many records begin, and of those that rise the beginning of that record.
+    /// Records that compare less than this are not in the result.
+    pub first_key: Vec<u8>,
+    /// The offset of every `interval`-th record and, of sorted records, the first bytes of that record.
     index: Vec<(u64, Vec<u8>)>,
     interval: u64,
-    spool: Spool,
+    records: RecordBuffer,
 }
 
-/// Bytes of a record that the index keeps, to find it by its beginning.
+/// The first bytes of a record that the index has.
 const INDEXED_BYTES: usize = 256;
 
 /// Takes the records of a result.
 pub(crate) struct ResultWriter {
-    result: HeldResult,
+    result: CachedResult,
     temp: Option<Arc<QueryTemp>>,
     bytes_max: u64,
     is_ordered: bool,
 }
 
-/// Bytes in memory, or the first of them in a file.
-struct Spool {
+/// Bytes in memory, or a file and the bytes after it.
+struct RecordBuffer {
     file: Option<TempFile>,
     memory: Vec<u8>,
 }
 
-impl Spool {
+impl RecordBuffer {
     fn len(&self) -> u64 {
         self.file.as_ref().map_or(0, TempFile::len) + self.memory.len() as u64
     }
@@ -102,40 +103,40 @@ impl Spool {
 }
 
 impl ResultWriter {
-    /// Of records that are numbered from `first` on.
-    pub fn new(owner: Owner, first: u64, temp: Option<&Arc<QueryTemp>>) -> ResultWriter {
-        let spool = Spool { file: None, memory: Vec::new() };
-        let result = HeldResult {
+    /// For records that are numbered from `first` on.
+    pub fn new(owner: QueryDigest, first: u64, temp: Option<&Arc<QueryTemp>>) -> ResultWriter {
+        let spool = RecordBuffer { file: None, memory: Vec::new() };
+        let result = CachedResult {
             owner,
             first,
             count: 0,
             is_complete: false,
             positions: Vec::new(),
-            beginning: Vec::new(),
+            first_key: Vec::new(),
             index: Vec::new(),
             interval: INDEX_INTERVAL,
-            spool,
+            records: spool,
         };
         let bytes_max = temp.map_or(0, |temp| temp.space().bytes_max() / TEMP_SHARE);
         ResultWriter { result, temp: temp.cloned(), bytes_max, is_ordered: false }
     }
 
-    /// Of records that rise as bytes do and stand for items: those from `beginning` on, as far as partitions were then.
+    /// For sorted records that represent items: those from `beginning` on, with the LSNs of partitions at that time.
     pub fn ordered(
-        owner: Owner,
+        owner: QueryDigest,
         beginning: Vec<u8>,
         positions: Vec<(u32, u64)>,
         temp: Option<&Arc<QueryTemp>>,
     ) -> ResultWriter {
         let mut writer = ResultWriter::new(owner, 0, temp);
-        (writer.result.beginning, writer.result.positions) = (beginning, positions);
+        (writer.result.first_key, writer.result.positions) = (beginning, positions);
         writer.is_ordered = true;
         writer
     }
 
-    /// False: there is no room for it, and the result is of no use.
+    /// False: the record does not fit, and the result is not usable.
     pub fn push(&mut self, parts: [&[u8]; 2]) -> Result<bool, SqlError> {
-        let HeldResult { count, index, interval, spool, .. } = &mut self.result;
+        let CachedResult { count, index, interval, records: spool, .. } = &mut self.result;
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let (Ok(length), at) = (u32::try_from(bytes), spool.len()) else { return Ok(false) };
         if spool.memory.len() + LENGTH_BYTES + bytes > MEMORY_BYTES_MAX {
@@ -166,9 +167,9 @@ impl ResultWriter {
         Ok(true)
     }
 
-    pub fn finish(mut self, is_complete: bool) -> Result<HeldResult, SqlError> {
-        self.result.spool.flush()?;
-        self.result.spool.memory.shrink_to_fit();
+    pub fn finish(mut self, is_complete: bool) -> Result<CachedResult, SqlError> {
+        self.result.records.flush()?;
+        self.result.records.memory.shrink_to_fit();
         self.result.is_complete = is_complete;
         Ok(self.result)
     }
@@ -176,7 +177,7 @@ impl ResultWriter {
 
 /// Reads the records of a result one by one.
 pub(crate) struct ResultReader<'r> {
-    result: &'r HeldResult,
+    result: &'r CachedResult,
     /// Of the next record.
     pub number: u64,
     chunk: Vec<u8>,
@@ -186,8 +187,8 @@ pub(crate) struct ResultReader<'r> {
     record: Vec<u8>,
 }
 
-impl HeldResult {
-    /// From a record on; `None` where it is not here.
+impl CachedResult {
+    /// A reader from a record on; `None`: the result does not have it.
     pub fn read_record(&self, number: u64) -> Result<Option<ResultReader<'_>>, SqlError> {
         let Some(nth) = number.checked_sub(self.first).filter(|nth| *nth < self.count) else {
             return Ok(None);
@@ -200,28 +201,28 @@ impl HeldResult {
         Ok(Some(reader))
     }
 
-    /// From a record on that is not behind the first whose beginning is at least this.
+    /// A reader from a record on that is at or before the first one with this beginning or a greater one.
     pub fn read_from(&self, beginning: &[u8]) -> ResultReader<'_> {
-        // What is the same as far as it is known may be before it or behind.
+        // An index entry that is equal as far as it is stored may be before the record or after it.
         let beginning = &beginning[..beginning.len().min(INDEXED_BYTES)];
         let before = self.index.partition_point(|(_, known)| &known[..] < beginning);
         self.reader_at(before.saturating_sub(1) as u64)
     }
 
     fn reader_at(&self, interval: u64) -> ResultReader<'_> {
-        let at = self.index.get(interval as usize).map_or(self.spool.len(), |(at, _)| *at);
+        let at = self.index.get(interval as usize).map_or(self.records.len(), |(at, _)| *at);
         let number = self.first + interval * self.interval;
         ResultReader { result: self, number, chunk: Vec::new(), at: 0, next: at, record: Vec::new() }
     }
 
     fn file_bytes(&self) -> u64 {
-        self.spool.file.as_ref().map_or(0, TempFile::len)
+        self.records.file.as_ref().map_or(0, TempFile::len)
     }
 }
 
 impl ResultReader<'_> {
     pub fn next(&mut self) -> Result<Option<&[u8]>, SqlError> {
-        let end = self.result.spool.len();
+        let end = self.result.records.len();
         if self.at == self.chunk.len() && self.next == end {
             return Ok(None);
         }
@@ -238,13 +239,13 @@ impl ResultReader<'_> {
     fn take(&mut self, mut into: &mut [u8]) -> Result<(), SqlError> {
         while !into.is_empty() {
             if self.at == self.chunk.len() {
-                let left = self.result.spool.len() - self.next;
+                let left = self.result.records.len() - self.next;
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(READ_BYTES);
                 if count == 0 {
                     return Err(not_a_record());
                 }
                 self.chunk.resize(count, 0);
-                self.result.spool.read_at(self.next, &mut self.chunk)?;
+                self.result.records.read_at(self.next, &mut self.chunk)?;
                 (self.next, self.at) = (self.next + count as u64, 0);
             }
             let count = into.len().min(self.chunk.len() - self.at);
@@ -262,22 +263,22 @@ fn not_a_record() -> SqlError {
 }
 
 /// The results of all queries.
-pub(crate) struct HeldResults {
-    results: Mutex<HashMap<ResultKey, Entry>>,
+pub(crate) struct ResultCache {
+    results: Mutex<HashMap<ResultKey, CacheEntry>>,
     file_bytes_max: u64,
     files_max: usize,
     pages: AtomicU64,
     dropped: AtomicU64,
 }
 
-struct Entry {
-    result: Arc<HeldResult>,
+struct CacheEntry {
+    result: Arc<CachedResult>,
     used: Instant,
 }
 
-impl HeldResults {
-    pub fn new(space: Option<&Arc<TempSpace>>) -> HeldResults {
-        HeldResults {
+impl ResultCache {
+    pub fn new(space: Option<&Arc<TempSpace>>) -> ResultCache {
+        ResultCache {
             results: Mutex::default(),
             file_bytes_max: space.map_or(0, |space| space.bytes_max() / TEMP_SHARE),
             files_max: space.map_or(0, |space| space.files_max() / FILES_SHARE),
@@ -286,8 +287,8 @@ impl HeldResults {
         }
     }
 
-    /// A result, if it is still here and belongs to this query.
-    pub fn find(&self, key: ResultKey, owner: &Owner) -> Option<Arc<HeldResult>> {
+    /// A result, if it is cached and belongs to this query.
+    pub fn find(&self, key: ResultKey, owner: &QueryDigest) -> Option<Arc<CachedResult>> {
         let mut results = self.results.lock();
         let entry = results.get_mut(&key).filter(|entry| entry.result.owner == *owner)?;
         entry.used = Instant::now();
@@ -295,17 +296,17 @@ impl HeldResults {
         Some(Arc::clone(&entry.result))
     }
 
-    pub fn hold(&self, key: ResultKey, result: Arc<HeldResult>) {
+    pub fn insert(&self, key: ResultKey, result: Arc<CachedResult>) {
         let now = Instant::now();
         let file_bytes = result.file_bytes();
         if file_bytes > self.file_bytes_max {
             return;
         }
         let mut results = self.results.lock();
-        let mut dropped: Vec<Entry> = results.remove(&key).into_iter().collect();
-        let is_idle = |entry: &Entry| now.duration_since(entry.used) > IDLE_MAX;
+        let mut dropped: Vec<CacheEntry> = results.remove(&key).into_iter().collect();
+        let is_idle = |entry: &CacheEntry| now.duration_since(entry.used) > IDLE_MAX;
         dropped.extend(results.extract_if(|_, entry| is_idle(entry)).map(|(_, entry)| entry));
-        let is_file = |result: &HeldResult| usize::from(result.file_bytes() > 0);
+        let is_file = |result: &CachedResult| usize::from(result.file_bytes() > 0);
         loop {
             let bytes: u64 = results.values().map(|entry| entry.result.file_bytes()).sum();
             let files: usize = results.values().map(|entry| is_file(&entry.result)).sum();
@@ -316,26 +317,26 @@ impl HeldResults {
             let Some(oldest) = oldest.filter(|_| is_full) else { break };
             dropped.extend(results.remove(&oldest));
         }
-        results.insert(key, Entry { result, used: now });
+        results.insert(key, CacheEntry { result, used: now });
         drop(results);
         self.dropped.fetch_add(dropped.len() as u64, Ordering::Relaxed);
     }
 
-    /// Drops what nobody has asked for in a while.
-    pub fn drop_idle(&self) {
-        self.drop_idle_at(Instant::now());
+    /// Removes results that were not used for a while.
+    pub fn remove_idle(&self) {
+        self.remove_idle_at(Instant::now());
     }
 
-    fn drop_idle_at(&self, now: Instant) {
+    fn remove_idle_at(&self, now: Instant) {
         let mut results = self.results.lock();
-        let is_idle = |entry: &Entry| now.saturating_duration_since(entry.used) > IDLE_MAX;
-        let dropped: Vec<Entry> =
+        let is_idle = |entry: &CacheEntry| now.saturating_duration_since(entry.used) > IDLE_MAX;
+        let dropped: Vec<CacheEntry> =
             results.extract_if(|_, entry| is_idle(entry)).map(|(_, entry)| entry).collect();
         drop(results);
         self.dropped.fetch_add(dropped.len() as u64, Ordering::Relaxed);
     }
 
-    /// Drops all of them.
+    /// Removes all results.
     pub fn clear(&self) {
         let dropped = std::mem::take(&mut *self.results.lock());
         drop(dropped);
@@ -343,7 +344,7 @@ impl HeldResults {
 
     pub fn statistics(&self) -> [(&'static str, u64); 4] {
         let results = self.results.lock();
-        let bytes = results.values().map(|entry| entry.result.spool.len()).sum();
+        let bytes = results.values().map(|entry| entry.result.records.len()).sum();
         [
             ("held_results", results.len() as u64),
             ("held_result_bytes", bytes),
@@ -357,7 +358,7 @@ impl HeldResults {
 mod tests {
     use super::*;
 
-    const OWNER: Owner = [7; 32];
+    const OWNER: QueryDigest = [7; 32];
 
     fn space() -> (tempfile::TempDir, Arc<TempSpace>) {
         let directory = tempfile::tempdir().expect("a directory");
@@ -365,7 +366,7 @@ mod tests {
         (directory, space)
     }
 
-    fn result(space: &Arc<TempSpace>, first: u64, records: u64, bytes: usize) -> Arc<HeldResult> {
+    fn result(space: &Arc<TempSpace>, first: u64, records: u64, bytes: usize) -> Arc<CachedResult> {
         let temp = space.query();
         let mut writer = ResultWriter::new(OWNER, first, Some(&temp));
         writer.is_ordered = true;
@@ -404,21 +405,21 @@ mod tests {
     #[test]
     fn results_belong_to_one_query_and_are_bounded() {
         let (_directory, space) = space();
-        let results = HeldResults::new(Some(&space));
+        let results = ResultCache::new(Some(&space));
         for id in 0..100 {
-            results.hold(ResultKey::Rows(id), result(&space, 0, 10, 10));
+            results.insert(ResultKey::Rows(id), result(&space, 0, 10, 10));
         }
         assert_eq!(results.results.lock().len(), RESULTS_MAX);
         assert!(results.find(ResultKey::Rows(99), &OWNER).is_some());
         assert!(results.find(ResultKey::Rows(99), &[8; 32]).is_none(), "of another query");
         assert!(results.find(ResultKey::Rows(0), &OWNER).is_none(), "the oldest is gone");
         for id in 0..6 {
-            results.hold(ResultKey::Rows(1_000 + id), result(&space, 0, 10_000, 200));
+            results.insert(ResultKey::Rows(1_000 + id), result(&space, 0, 10_000, 200));
         }
         assert_eq!(space.usage().files, 4, "half of the files");
-        results.hold(ResultKey::Rows(7), result(&space, 0, 80_000, 150));
+        results.insert(ResultKey::Rows(7), result(&space, 0, 80_000, 150));
         assert!(space.usage().used_bytes <= (64 << 20) / TEMP_SHARE);
-        results.drop_idle_at(Instant::now() + IDLE_MAX + Duration::from_secs(1));
+        results.remove_idle_at(Instant::now() + IDLE_MAX + Duration::from_secs(1));
         assert_eq!((results.results.lock().len(), space.usage().used_bytes, space.usage().files), (0, 0, 0));
     }
 

@@ -1,8 +1,8 @@
 //! ORDER BY VectorDistance from a vector index.
 //!
-//! The index tells which items can be among the first rows; the query is run over these, so distances and the order are
-//! always those of the items. An exact index leaves out no item that belongs there. An approximate one may, and a page
-//! runs the query again: rows come once as long as nothing is written between pages.
+//! The index finds the items that can be among the first rows. The query runs over these items, so distances and order
+//! are always those of the items. An exact index leaves out no item that belongs there. An approximate one may. Each
+//! page runs the query again: a row comes once as long as nothing is written between pages.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -11,56 +11,57 @@ use quire_resource::VectorIndexKind;
 use quire_sql::{Analysis, Condition, SqlError, ValueRange, VectorOrder};
 
 use super::candidates::Candidates;
-use super::explain::Node;
-use super::rids::Rids;
+use super::explain::PlanNode;
+use super::rids::RidSet;
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::indexes::vectors::{
     APPROXIMATE_MIN, Hits, Search, State, Target, VectorIndexKey, changed_behind, index_in, search,
 };
-use crate::query::exec::evaluate::Evaluator;
+use crate::query::exec::evaluate::ItemEvaluator;
 use crate::query::meter::ScanBudget;
-use crate::query::plan::Chooser;
-use crate::query::reader::{End, Next, Reader};
+use crate::query::plan::IndexChooser;
+use crate::query::reader::{ScanEnd, ScopeReader, VisitNext};
 use crate::store::keys::VectorKeys;
 
 const FETCH_ITEMS: usize = 256;
 const DIMENSIONS_PER_STEP: u64 = 64;
-/// More vectors than rows are asked for when a filter leaves some out, and so many times more in every further round.
+/// The search asks for more vectors than rows when a filter leaves some out, and for this factor more in each further
+/// round.
 const ROUND_FACTOR: usize = 4;
-/// A search that wants more than this part of all vectors reads the items instead.
+/// A search for more than this part of all vectors reads the items instead.
 const PART_MAX: usize = 4;
-/// Items that were written since and are looked at themselves: so many, or this part of what the index has.
+/// Changed items are read themselves: up to this number, or up to this part of what the index has.
 const CHANGED_MIN: u64 = 1000;
 const CHANGED_PART: u64 = 8;
 
-/// What a page knows of vectors.
-pub(crate) struct Nearest<'a> {
+/// Search in the vector indexes of a container.
+pub(crate) struct VectorSearch<'a> {
     pub container: &'a Container,
 }
 
-/// What became of an index.
-enum Tried {
+/// The result of a search in an index.
+enum VectorSearchOutcome {
     Found { rids: Vec<u64>, is_approximate: bool },
     Not(&'static str),
 }
 
 /// An index in the snapshot of a page.
-struct OpenIndex<'a> {
+struct OpenVectorIndex<'a> {
     key: &'a VectorIndexKey,
     keys: VectorKeys,
     state: State,
-    /// Items that the index does not know as they are.
+    /// Items that were written since the index was updated.
     changed: HashSet<u64>,
 }
 
-impl Nearest<'_> {
+impl VectorSearch<'_> {
     /// The items of a query that is not sorted by plain paths.
     pub fn candidates(
         &self,
-        chooser: &mut Chooser<'_, '_, '_>,
+        chooser: &mut IndexChooser<'_, '_, '_>,
         analysis: &Analysis,
-    ) -> Result<(Candidates, Node), EngineError> {
+    ) -> Result<(Candidates, PlanNode), EngineError> {
         let (candidates, node) = chooser.all_candidates(&analysis.filter)?;
         let evaluator = chooser.evaluator;
         // A filter whose items an index finds leaves few of them.
@@ -80,41 +81,43 @@ impl Nearest<'_> {
         }
         let name = format!("{} vector index {}", kind_name(key.kind), key.identity.path);
         let is_filtered = leaves_out(&analysis.filter);
-        let wanted = Wanted { order: &order, target: &target, rows, is_filtered, is_preferred };
+        let wanted = VectorQuery { order: &order, target: &target, rows, is_filtered, is_preferred };
         match self.search(chooser.reader, evaluator, &key, &wanted)? {
-            Tried::Found { rids, is_approximate } => {
+            VectorSearchOutcome::Found { rids, is_approximate } => {
                 let how = if is_approximate { "approximate" } else { "exact" };
-                let node = Node::new(format!("Nearest in {name}, {how}"))
+                let node = PlanNode::new(format!("Nearest in {name}, {how}"))
                     .with_rows(order.rows, Some(rids.len() as u64));
-                let node = Node::new("Fetch items by child id").with(node);
-                Ok((Candidates::Rids(Rids::sorted(rids)), node))
+                let node = PlanNode::new("Fetch items by child id").with(node);
+                Ok((Candidates::Rids(RidSet::sorted(rids)), node))
             }
-            Tried::Not(reason) => {
-                Ok((candidates, node.with(Node::new(format!("Not used, since {reason}: {name}")))))
+            VectorSearchOutcome::Not(reason) => {
+                Ok((candidates, node.with(PlanNode::new(format!("Not used, since {reason}: {name}")))))
             }
         }
     }
 
-    fn index_for(&self, evaluator: &Evaluator<'_>) -> Option<(VectorOrder, VectorIndexKey)> {
+    fn index_for(&self, evaluator: &ItemEvaluator<'_>) -> Option<(VectorOrder, VectorIndexKey)> {
         let order = evaluator.query.vector_order().filter(|order| order.rows > 0)?;
         let key = VectorIndexKey::find(&self.container.definition, &order.path)?;
         (order.vector.len() == key.identity.dimensions as usize).then_some((order, key))
     }
 
     /// Few items are read as quickly.
-    fn is_worth_it(&self, reader: &mut Reader<'_>, rows: usize) -> Result<bool, EngineError> {
+    fn is_worth_it(&self, reader: &mut ScopeReader<'_>, rows: usize) -> Result<bool, EngineError> {
         let needed = (rows.saturating_mul(PART_MAX) as u64).max(APPROXIMATE_MIN);
         Ok(reader.count_items(needed)?.0 >= needed)
     }
 
     fn search(
         &self,
-        reader: &mut Reader<'_>,
-        evaluator: &Evaluator<'_>,
+        reader: &mut ScopeReader<'_>,
+        evaluator: &ItemEvaluator<'_>,
         key: &VectorIndexKey,
-        wanted: &Wanted<'_>,
-    ) -> Result<Tried, EngineError> {
-        let Some(index) = self.open(reader, key)? else { return Ok(Tried::Not("it is being built")) };
+        wanted: &VectorQuery<'_>,
+    ) -> Result<VectorSearchOutcome, EngineError> {
+        let Some(index) = self.open(reader, key)? else {
+            return Ok(VectorSearchOutcome::Not("it is being built"));
+        };
         reader.meter.set_budget(ScanBudget::WHOLE);
         let held = Cell::new(0);
         let tried = self.find(reader, evaluator, &index, wanted, &held);
@@ -125,12 +128,12 @@ impl Nearest<'_> {
     /// `None` while it is too far behind.
     fn open<'k>(
         &self,
-        reader: &Reader<'_>,
+        reader: &ScopeReader<'_>,
         key: &'k VectorIndexKey,
-    ) -> Result<Option<OpenIndex<'k>>, EngineError> {
+    ) -> Result<Option<OpenVectorIndex<'k>>, EngineError> {
         let number = self.container.number;
         let found = index_in(&*reader.snapshot, number, &key.identity)?;
-        // Nothing is known of one without a row, as of one that has had no item.
+        // An index without a state row is not used, and neither is one without items.
         let (index, state) = found.unwrap_or_else(|| (0, State::new(key.identity.clone())));
         let changed_max = CHANGED_MIN.max(state.items / CHANGED_PART);
         let mut changed = HashSet::new();
@@ -145,18 +148,18 @@ impl Nearest<'_> {
                 return Ok(None);
             }
         }
-        Ok(Some(OpenIndex { key, keys: VectorKeys { container: number, index }, state, changed }))
+        Ok(Some(OpenVectorIndex { key, keys: VectorKeys { container: number, index }, state, changed }))
     }
 
-    /// Asks for more and more until enough of them give rows.
+    /// Asks for more vectors in each round until enough of them give rows.
     fn find(
         &self,
-        reader: &mut Reader<'_>,
-        evaluator: &Evaluator<'_>,
-        index: &OpenIndex<'_>,
-        wanted: &Wanted<'_>,
+        reader: &mut ScopeReader<'_>,
+        evaluator: &ItemEvaluator<'_>,
+        index: &OpenVectorIndex<'_>,
+        wanted: &VectorQuery<'_>,
         held: &Cell<usize>,
-    ) -> Result<Tried, EngineError> {
+    ) -> Result<VectorSearchOutcome, EngineError> {
         let all = usize::try_from(index.state.items).unwrap_or(usize::MAX);
         let mut judged: HashMap<u64, bool> = HashMap::new();
         let mut count =
@@ -164,41 +167,41 @@ impl Nearest<'_> {
         loop {
             let hits = self.hits(reader, index, wanted, count, held)?;
             if hits.is_refused {
-                return Ok(Tried::Not("many items have no vector"));
+                return Ok(VectorSearchOutcome::Not("many items have no vector"));
             }
             judge(reader, evaluator, hits.rids.iter().map(|(rid, _)| *rid), &mut judged)?;
             let gives_rows = |rid: &u64| judged.get(rid).copied().unwrap_or(false);
             let counted = hits.rids.iter().filter(|(rid, counts)| *counts && gives_rows(rid)).count();
             if counted >= wanted.rows {
                 let rids = hits.rids.iter().map(|(rid, _)| *rid).filter(gives_rows).collect();
-                return Ok(Tried::Found { rids, is_approximate: hits.is_approximate });
+                return Ok(VectorSearchOutcome::Found { rids, is_approximate: hits.is_approximate });
             }
             if hits.is_all {
-                return Ok(Tried::Not("too few items that match have a vector"));
+                return Ok(VectorSearchOutcome::Not("too few items that match have a vector"));
             }
             count = count.saturating_mul(ROUND_FACTOR);
             if count > all / PART_MAX && !wanted.is_preferred {
-                return Ok(Tried::Not("the filter leaves too few items"));
+                return Ok(VectorSearchOutcome::Not("the filter leaves too few items"));
             }
         }
     }
 
-    /// What the index says, and the items that are to be looked at anyway.
+    /// The vectors that the index finds, and the items that changed since.
     fn hits(
         &self,
-        reader: &Reader<'_>,
-        index: &OpenIndex<'_>,
-        wanted: &Wanted<'_>,
+        reader: &ScopeReader<'_>,
+        index: &OpenVectorIndex<'_>,
+        wanted: &VectorQuery<'_>,
         count: usize,
         held: &Cell<usize>,
     ) -> Result<Hits, EngineError> {
         let vector_steps = 1 + u64::from(index.key.identity.dimensions) / DIMENSIONS_PER_STEP;
         let order = wanted.order;
-        let is_whole = reader.windows.iter().all(crate::query::Window::is_whole);
-        let (windows, partitions) = (reader.windows.len(), self.container.partitions.all().len());
-        let is_part = !is_whole || windows < partitions;
+        let is_whole = reader.scopes.iter().all(crate::query::PartitionScope::is_whole);
+        let (scopes, partitions) = (reader.scopes.len(), self.container.partitions.all().len());
+        let is_part = !is_whole || scopes < partitions;
         let changed = &index.changed;
-        let accepts = |rid: u64| (!is_part || reader.can_hold(rid)) && !changed.contains(&rid);
+        let accepts = |rid: u64| (!is_part || reader.may_contain(rid)) && !changed.contains(&rid);
         let mut hits = search(
             &*reader.snapshot,
             index.keys,
@@ -210,7 +213,7 @@ impl Nearest<'_> {
                 count,
                 // A part of a partition is not what the tree was made for.
                 is_exact: order.brute_force || index.key.kind == VectorIndexKind::DiskAnn && !is_whole,
-                part: windows as f64 / partitions.max(1) as f64,
+                part: scopes as f64 / partitions.max(1) as f64,
                 search_list_size_multiplier: order.search_list_size_multiplier,
                 quantized_vector_list_multiplier: order.quantized_vector_list_multiplier,
                 accepts: &accepts,
@@ -222,13 +225,13 @@ impl Nearest<'_> {
                 },
             },
         )?;
-        hits.rids.extend(changed.iter().filter(|&&rid| reader.can_hold(rid)).map(|&rid| (rid, false)));
+        hits.rids.extend(changed.iter().filter(|&&rid| reader.may_contain(rid)).map(|&rid| (rid, false)));
         Ok(hits)
     }
 }
 
-/// What a query asks of an index.
-struct Wanted<'a> {
+/// A query as an index evaluates it.
+struct VectorQuery<'a> {
     order: &'a VectorOrder,
     target: &'a Target,
     rows: usize,
@@ -236,10 +239,10 @@ struct Wanted<'a> {
     is_preferred: bool,
 }
 
-/// Notes of items whether they give rows; none if they are gone or not in scope.
+/// Evaluates whether items give rows. Items that are deleted or out of scope give none.
 fn judge(
-    reader: &mut Reader<'_>,
-    evaluator: &Evaluator<'_>,
+    reader: &mut ScopeReader<'_>,
+    evaluator: &ItemEvaluator<'_>,
     rids: impl Iterator<Item = u64>,
     judged: &mut HashMap<u64, bool>,
 ) -> Result<(), EngineError> {
@@ -251,9 +254,9 @@ fn judge(
             let Some(bytes) = bytes else { continue };
             let end = reader.show(rid, &bytes, &mut |found| {
                 gives_rows = evaluator.has_rows(found)?;
-                Ok(Next::More)
+                Ok(VisitNext::More)
             })?;
-            if let End::Paused(_) = end {
+            if let ScanEnd::Paused(_) = end {
                 return Err(SqlError::Budget { what: "a minute" }.into());
             }
             judged.insert(rid, gives_rows);

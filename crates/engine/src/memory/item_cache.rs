@@ -1,12 +1,11 @@
-//! Ready answers of point reads, bounded by bytes.
+//! Cache of items as point reads return them, bounded by bytes.
 //!
-//! Invariant: a hit never answers with a version older than one that any read has already seen. A write therefore
-//! removes its item **before** its commit can become visible, and until it is through nobody may put the item back:
-//! the shard of the key counts the writes under way and those that are done, a reader notes both before it takes its
-//! snapshot, and [`ItemCache::insert`] compares them under the shard's mutex. A hit touches none of this.
+//! Invariant: a hit never returns a version older than one that any read has already returned. A write removes its item
+//! **before** its commit can become visible. Nobody inserts the item again until the write has ended: [`ItemCache::insert`] compares
+//! the [`WriteSlot`] of the key with the clock as it was before the snapshot, under the slot's mutex. A hit reads none of this.
 //!
-//! Keys are the keys of id rows: container, effective partition key, id. Keys of two partition keys with one hash
-//! are one key, so the reader compares the partition key of what it finds.
+//! Keys are the keys of id rows: container, effective partition key, id. Two partition keys with the same hash have the same
+//! cache key, so the reader compares the partition key of the cached item.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -16,23 +15,24 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use quire_resource::{ItemTtl, PartitionKey};
 
+use crate::memory::write_clock::{WriteClock, WriteSlot, WriteTime};
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 use crate::sync::{Mutex, RandomState, shards};
 
-const SHARDS: usize = shards(1024);
-/// What an entry costs besides its body and key.
+const SLOTS: usize = shards(1024);
+/// The memory of an entry besides its body and key.
 const ENTRY_BYTES: usize = 256;
-/// A larger item would push out too many others.
+/// An item that takes more than this part of the cache is not inserted.
 const SHARE_MAX: usize = 16;
 
-/// An item ready to be sent.
+/// An item as a point read returns it.
 #[derive(Debug)]
 pub(crate) struct CachedItem {
     pub body: Bytes,
     pub etag: Arc<str>,
     pub lsn: u64,
-    /// By the clock.
+    /// Seconds, by the clock.
     pub written: i64,
     pub ttl: ItemTtl,
     pub json_bytes: u32,
@@ -43,22 +43,9 @@ pub(crate) struct CachedItem {
 pub(crate) struct ItemCache {
     entries: Option<Cache<Box<[u8]>, Arc<CachedItem>, ByBytes>>,
     entry_bytes_max: usize,
-    shards: Vec<Mutex<Shard>>,
+    clock: Arc<WriteClock>,
+    slots: Vec<Mutex<WriteSlot>>,
     hasher: RandomState,
-}
-
-/// What a reader saw before its snapshot.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    shard: usize,
-    done: u64,
-    quiet: bool,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Shard {
-    under_way: u32,
-    done: u64,
 }
 
 #[derive(Clone)]
@@ -72,12 +59,13 @@ impl Weighter<Box<[u8]>, Arc<CachedItem>> for ByBytes {
 
 impl ItemCache {
     /// `bytes_max` of 0 switches it off.
-    pub fn new(bytes_max: usize) -> ItemCache {
+    pub fn new(bytes_max: usize, clock: Arc<WriteClock>) -> ItemCache {
         let items_expected = bytes_max / (1024 + ENTRY_BYTES);
         let entries =
             (bytes_max > 0).then(|| Cache::with_weighter(items_expected, bytes_max as u64, ByBytes));
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        ItemCache { entries, entry_bytes_max: bytes_max / SHARE_MAX, shards, hasher: RandomState::default() }
+        let slots = (0..SLOTS).map(|_| Mutex::default()).collect();
+        let entry_bytes_max = bytes_max / SHARE_MAX;
+        ItemCache { entries, entry_bytes_max, clock, slots, hasher: RandomState::default() }
     }
 
     pub fn is_off(&self) -> bool {
@@ -88,39 +76,32 @@ impl ItemCache {
         self.entries.as_ref()?.get(key)
     }
 
-    /// Whether this very answer is there: no write of the item has become visible since it was put there.
+    /// Whether the cache still has this very entry: no write of the item has become visible since it was inserted.
     pub fn has(&self, key: &[u8], item: &Arc<CachedItem>) -> bool {
-        let kept = self.entries.as_ref().and_then(|entries| entries.peek(key));
-        kept.is_some_and(|kept| Arc::ptr_eq(&kept, item))
+        let cached = self.entries.as_ref().and_then(|entries| entries.peek(key));
+        cached.is_some_and(|cached| Arc::ptr_eq(&cached, item))
     }
 
-    /// To be called before the snapshot whose result is to be inserted.
-    pub fn look(&self, key: &[u8]) -> Seen {
-        let shard = self.shard_of(key);
-        let Shard { under_way, done } = *self.shards[shard].lock();
-        Seen { shard, done, quiet: under_way == 0 }
-    }
-
-    /// Keeps what a snapshot showed, unless a write of the shard came in between.
-    pub fn insert(&self, key: &[u8], item: Arc<CachedItem>, seen: Seen) {
+    /// Inserts what a snapshot showed, unless the item may have changed since. `read_at`: the clock before the snapshot.
+    pub fn insert(&self, key: &[u8], item: Arc<CachedItem>, read_at: WriteTime) {
         let Some(entries) = &self.entries else { return };
         #[cfg(feature = "schedules")]
         if is_put_back(Race::AnswerKeptUnchecked) {
             return entries.insert(key.into(), item);
         }
-        if !seen.quiet || item.body.len() > self.entry_bytes_max {
+        if item.body.len() > self.entry_bytes_max {
             return;
         }
-        let shard = self.shards[seen.shard].lock();
-        if shard.under_way == 0 && shard.done == seen.done {
+        let slot = self.slot(key).lock();
+        if slot.is_unchanged_since(read_at) {
             entries.insert(key.into(), item);
         }
     }
 
-    /// To be called before a write of the item can become visible.
+    /// Call it before a write of the item can become visible.
     pub fn begin_write(&self, key: &[u8]) {
-        let mut shard = self.shards[self.shard_of(key)].lock();
-        shard.under_way += 1;
+        let mut slot = self.slot(key).lock();
+        slot.begin_write();
         #[cfg(feature = "schedules")]
         if is_put_back(Race::AnswerDroppedLate) {
             return;
@@ -130,15 +111,14 @@ impl ItemCache {
         }
     }
 
-    /// To be called when the outcome of that write is certain, and before anyone is told of it.
+    /// Call it when the outcome of that write is certain, and before it is reported.
     pub fn end_write(&self, key: &[u8]) {
-        let mut shard = self.shards[self.shard_of(key)].lock();
-        shard.under_way -= 1;
+        let mut slot = self.slot(key).lock();
         #[cfg(feature = "schedules")]
         if let (true, Some(entries)) = (is_put_back(Race::AnswerDroppedLate), &self.entries) {
             entries.remove(key);
         }
-        shard.done += 1;
+        slot.end_write(self.clock.advance());
     }
 
     /// Hits, misses, bytes, entries.
@@ -149,14 +129,18 @@ impl ItemCache {
         }
     }
 
-    fn shard_of(&self, key: &[u8]) -> usize {
-        self.hasher.hash_one(key) as usize % SHARDS
+    fn slot(&self, key: &[u8]) -> &Mutex<WriteSlot> {
+        &self.slots[self.hasher.hash_one(key) as usize % SLOTS]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn cache(bytes_max: usize) -> ItemCache {
+        ItemCache::new(bytes_max, Arc::default())
+    }
 
     fn item(lsn: u64) -> Arc<CachedItem> {
         Arc::new(CachedItem {
@@ -173,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_read_fills_it_and_a_write_empties_it() {
-        let cache = ItemCache::new(1 << 20);
-        cache.insert(b"k", item(1), cache.look(b"k"));
+        let cache = cache(1 << 20);
+        cache.insert(b"k", item(1), cache.clock.now());
         assert_eq!(cache.get(b"k").map(|item| item.lsn), Some(1));
         cache.begin_write(b"k");
         cache.end_write(b"k");
@@ -183,10 +167,10 @@ mod tests {
 
     #[test]
     fn nothing_read_before_or_during_a_write_gets_in() {
-        let cache = ItemCache::new(1 << 20);
-        let before = cache.look(b"k");
+        let cache = cache(1 << 20);
+        let before = cache.clock.now();
         cache.begin_write(b"k");
-        let during = cache.look(b"k");
+        let during = cache.clock.now();
         cache.insert(b"k", item(1), before);
         cache.insert(b"k", item(1), during);
         assert!(cache.get(b"k").is_none());
@@ -194,14 +178,14 @@ mod tests {
         cache.insert(b"k", item(1), before);
         cache.insert(b"k", item(1), during);
         assert!(cache.get(b"k").is_none());
-        cache.insert(b"k", item(2), cache.look(b"k"));
+        cache.insert(b"k", item(2), cache.clock.now());
         assert_eq!(cache.get(b"k").map(|item| item.lsn), Some(2));
     }
 
     #[test]
     fn no_bytes_means_no_cache() {
-        let cache = ItemCache::new(0);
-        cache.insert(b"k", item(1), cache.look(b"k"));
+        let cache = cache(0);
+        cache.insert(b"k", item(1), cache.clock.now());
         assert!(cache.get(b"k").is_none());
         assert_eq!(cache.statistics(), [0; 4]);
     }

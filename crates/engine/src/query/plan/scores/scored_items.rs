@@ -1,4 +1,4 @@
-//! The items that a page looks at, and how many rows they are known to give.
+//! The items that a page evaluates, and the number of rows that they give.
 
 use std::ops::ControlFlow;
 
@@ -8,41 +8,41 @@ use super::postings::{TextPostings, each_length};
 use super::scope::TextScope;
 use super::{FETCH_ITEMS, check};
 use crate::api::EngineError;
-use crate::query::exec::evaluate::Evaluator;
-use crate::query::plan::known::Known;
-use crate::query::reader::{Next, Reader};
-use crate::query::window::is_between;
+use crate::query::exec::evaluate::ItemEvaluator;
+use crate::query::partition_scope::is_in_several;
+use crate::query::plan::snapshot_indexes::SnapshotIndexes;
+use crate::query::reader::{ScopeReader, VisitNext};
 use crate::store::keys;
 
-/// The items that a page looks at, and how many rows they are known to give.
-pub(super) struct Chosen<'c, 'e, 'w> {
-    pub reader: &'c mut Reader<'w>,
-    pub evaluator: &'c Evaluator<'e>,
+/// The items that a page evaluates, and the number of rows that they give.
+pub(super) struct ScoredItems<'c, 'e, 'w> {
+    pub reader: &'c mut ScopeReader<'w>,
+    pub evaluator: &'c ItemEvaluator<'e>,
     pub rids: Vec<u64>,
     pub needed: usize,
     /// Items that gave no row, and their bytes.
     pub rejected: (u64, u64),
 }
 
-impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
+impl<'c, 'e, 'w> ScoredItems<'c, 'e, 'w> {
     pub fn new(
-        reader: &'c mut Reader<'w>,
-        evaluator: &'c Evaluator<'e>,
+        reader: &'c mut ScopeReader<'w>,
+        evaluator: &'c ItemEvaluator<'e>,
         needed: usize,
-    ) -> Chosen<'c, 'e, 'w> {
-        Chosen { reader, evaluator, rids: Vec::new(), needed, rejected: (0, 0) }
+    ) -> ScoredItems<'c, 'e, 'w> {
+        ScoredItems { reader, evaluator, rids: Vec::new(), needed, rejected: (0, 0) }
     }
 
     pub fn is_enough(&self) -> bool {
         self.rids.len() >= self.needed
     }
 
-    /// Items to look at next.
+    /// The number of items to evaluate next.
     pub fn batch(&self) -> usize {
         self.needed.saturating_sub(self.rids.len()).clamp(1, FETCH_ITEMS)
     }
 
-    /// Takes those that give a row.
+    /// Adds the items that give a row.
     pub fn judge(&mut self, rids: &[u64]) -> Result<(), EngineError> {
         self.judge_each(rids, |_, _| Ok(()))
     }
@@ -61,11 +61,11 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
                 if produces_row {
                     taken(*rid, found.row.node()?)?;
                 }
-                Ok(Next::More)
+                Ok(VisitNext::More)
             })?;
             check(end)?;
             if produces_row {
-                // It is read once more by the query.
+                // The query reads it once more.
                 self.reader.meter.forget_since(&before);
                 self.rids.push(*rid);
             } else {
@@ -84,24 +84,24 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
         for bytes in self.reader.fetch(&[rid])?.into_iter().flatten() {
             let end = self.reader.show(rid, &bytes, &mut |found| {
                 look(found.row.node()?)?;
-                Ok(Next::More)
+                Ok(VisitNext::More)
             })?;
             check(end)?;
         }
         Ok(())
     }
 
-    /// Goes on with texts that have none of the terms, in the order of the items. False: items without a text would follow,
-    /// or so many give no row that reading all items is cheaper.
+    /// Continues with texts that have none of the terms, in the order of the items. False: items without a text would
+    /// follow, or so many give no row that reading all items is cheaper.
     pub fn fill(
         &mut self,
-        known: &Known<'_>,
+        indexes: &SnapshotIndexes<'_>,
         text: &TextPostings,
         scope: &TextScope,
         with_terms: &[u64],
     ) -> Result<bool, EngineError> {
         let is_exhausted =
-            self.each_without_term(known, text, scope, with_terms, |chosen| chosen.is_enough())?;
+            self.each_without_term(indexes, text, scope, with_terms, |chosen| chosen.is_enough())?;
         match is_exhausted {
             None => Ok(false),
             Some(false) => Ok(true),
@@ -110,39 +110,41 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
         }
     }
 
-    /// One item without any of the terms that gives a row, if there is one. False: it was not found in time.
+    /// Adds one item without any of the terms that gives a row, if there is one. False: it was not found within the
+    /// limit.
     pub fn add_witness(
         &mut self,
-        known: &Known<'_>,
+        indexes: &SnapshotIndexes<'_>,
         text: &TextPostings,
         scope: &TextScope,
         with_terms: &[u64],
     ) -> Result<bool, EngineError> {
         let before = self.rids.len();
         let found =
-            self.each_without_term(known, text, scope, with_terms, |chosen| chosen.rids.len() > before)?;
+            self.each_without_term(indexes, text, scope, with_terms, |chosen| chosen.rids.len() > before)?;
         Ok(found.is_some())
     }
 
-    /// Judges items with a text and none of the terms until it is enough; true: these were all. `None`: too many.
+    /// Evaluates items with a text and none of the terms until there are enough; true: these were all. `None`: too
+    /// many.
     pub fn each_without_term(
         &mut self,
-        known: &Known<'_>,
+        indexes: &SnapshotIndexes<'_>,
         text: &TextPostings,
         scope: &TextScope,
         with_terms: &[u64],
-        is_enough: impl Fn(&Chosen<'_, '_, '_>) -> bool,
+        is_enough: impl Fn(&ScoredItems<'_, '_, '_>) -> bool,
     ) -> Result<Option<bool>, EngineError> {
         let mut fetched = 0;
         for (low, high) in self.reader.intervals() {
             let mut from = low;
             loop {
                 let (mut rids, wanted): (Vec<u64>, usize) = (Vec::new(), self.batch());
-                let windows = self.reader.windows;
-                each_length(self.reader, known, text.index, (from, high), &mut |_, rid| {
+                let scopes = self.reader.scopes;
+                each_length(self.reader, indexes, text.index, (from, high), &mut |_, rid| {
                     let is_next = rids.len() < wanted
                         || rids.last().is_some_and(|last| is_same_prefix(*last, rid))
-                            && is_between(windows, rid);
+                            && is_in_several(scopes, rid);
                     if is_next && with_terms.binary_search(&rid).is_err() && !scope.gone.contains(&rid) {
                         rids.push(rid);
                     }
@@ -150,7 +152,7 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
                 })?;
                 let Some(last) = rids.last().copied() else { break };
                 fetched += rids.len();
-                if scope.is_dearer(fetched, known) {
+                if scope.is_dearer(fetched, indexes) {
                     return Ok(None);
                 }
                 for rids in rids.chunks(FETCH_ITEMS) {
@@ -166,7 +168,7 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
         Ok(Some(true))
     }
 
-    /// What was looked at in vain stays counted.
+    /// Items without rows stay counted.
     pub fn finish(self) -> Vec<u64> {
         self.rids
     }
