@@ -49,10 +49,12 @@ pub use maintenance::backup::BackupReport;
 pub use maintenance::restore::{RestoreReport, restore};
 pub use maintenance::verify::{VerifyReport, verify, verify_backup};
 pub use partition::watch::ChangeWatch;
-pub use recording::{AnsweredRequest, Observed};
+pub use recording::{AnsweredRequest, ObservedRequest};
 pub use runtime::scripting::serve_scripts;
 pub use scripts::is_system_procedure;
-pub use transactions::batch::{BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome};
+pub use transactions::batch::{
+    BatchOperation, BatchVerb, Bulk, OperationDone, OperationOutcome, OperationResult,
+};
 pub use transactions::{
     TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
     TransactionVerb,

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use quire_engine::{Container, Engine, JobState, JobStatus, Precondition, ProfileOrder, WriteKind};
+use quire_engine::{Container, Engine, JobState, JobStatus, Precondition, ProfileRequest, WriteKind};
 use quire_resource::PartitionKey;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{KeyRange, Scan, Space, Storage};
@@ -23,7 +23,7 @@ const AUTHORS: u64 = 400;
 const PUBLISHERS: u64 = 400;
 const BOOKS: u64 = 1_500;
 /// A profile that is built anew.
-const ANEW: ProfileOrder = ProfileOrder { containers: None, scan_max: Some(1_000_000) };
+const ANEW: ProfileRequest = ProfileRequest { containers: None, scan_max: Some(1_000_000) };
 
 struct Library {
     engine: Engine,
@@ -88,7 +88,7 @@ impl Library {
         }
     }
 
-    fn refresh(&self, order: ProfileOrder) -> JobStatus {
+    fn refresh(&self, order: ProfileRequest) -> JobStatus {
         let job = self.engine.build_profile("d", order).unwrap();
         let status = || self.engine.job(&job.id).unwrap();
         wait_until("the profile is there", || status().state.is_finished());
@@ -146,7 +146,7 @@ fn a_refresh_after_few_changes_costs_few_reads() {
     let storage = Hooked::new(Arc::new(MemoryStorage::new()));
     let calls = storage.calls();
     let library = Library::new(open_on(Arc::new(storage)));
-    let whole = library.refresh(ProfileOrder::default()).progress.done;
+    let whole = library.refresh(ProfileRequest::default()).progress.done;
     assert!(whole >= 2 * BOOKS, "{whole}");
     let counts = (Arc::clone(&gets), Arc::clone(&walks));
     calls.set_hook(move |call| match call {
@@ -154,18 +154,18 @@ fn a_refresh_after_few_changes_costs_few_reads() {
         Call::Visit(Scan { space: ITEMS, .. }) => drop(counts.1.fetch_add(1, Ordering::Relaxed)),
         _ => {}
     });
-    let reads = |what: &str, order: ProfileOrder| {
+    let reads = |what: &str, order: ProfileRequest| {
         let before = gets.load(Ordering::Relaxed);
         let done = library.refresh(order).progress.done;
         let reads = gets.load(Ordering::Relaxed) - before;
         println!("{what}: {done} items, {reads} reads");
         (done, reads)
     };
-    assert_eq!(reads("no change", ProfileOrder::default()), (0, 0));
+    assert_eq!(reads("no change", ProfileRequest::default()), (0, 0));
     (0..4).for_each(|number| library.author(number, 1));
     (0..4).for_each(|number| library.book(number, number + 7, 1));
     (0..4).for_each(|number| library.publisher(number, 1));
-    let (done, followed) = reads("12 changes", ProfileOrder::default());
+    let (done, followed) = reads("12 changes", ProfileRequest::default());
     assert_eq!(done, 12);
     assert!(followed <= 150, "{followed} reads");
     assert_eq!(walks.load(Ordering::Relaxed), 0, "walks over items");
@@ -179,11 +179,11 @@ fn a_refresh_after_few_changes_costs_few_reads() {
 fn a_followed_profile_is_that_of_a_new_scan() {
     let mut random = Random(seed());
     let library = Library::new(open(&MemoryStorage::new()));
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     for _ in 0..4 {
         for _ in 0..2 {
             (0..25).for_each(|_| library.change(&mut random));
-            library.refresh(ProfileOrder::default());
+            library.refresh(ProfileRequest::default());
             assert!(library.changes("books").is_some(), "it was built anew");
         }
         let (followed, publishers) = (library.exact(), library.reference("/publisherId"));
@@ -200,7 +200,7 @@ fn a_followed_profile_is_that_of_a_new_scan() {
 #[test]
 fn writers_are_followed() {
     let library = Arc::new(Library::new(open(&MemoryStorage::new())));
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     let (seed, is_over, wanted) = (seed(), AtomicBool::new(false), AtomicI64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..2 {
@@ -218,12 +218,12 @@ fn writers_are_followed() {
         // A few changes beside each refresh, so that all of them follow.
         for _ in 0..12 {
             wanted.store(6, Ordering::Relaxed);
-            library.refresh(ProfileOrder::default());
+            library.refresh(ProfileRequest::default());
             wait_until("they are done", || wanted.load(Ordering::Relaxed) <= 0);
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     assert!(library.changes("books").is_some_and(|changes| changes > 10));
     let followed = library.exact();
     library.refresh(ANEW);
@@ -235,25 +235,25 @@ fn what_is_built_anew() {
     let storage = MemoryStorage::new();
     let library = Library::new(open(&storage));
     let is_followed = |what: &str, wanted: bool| {
-        library.refresh(ProfileOrder::default());
+        library.refresh(ProfileRequest::default());
         library.author(1, 1);
-        library.refresh(ProfileOrder::default());
+        library.refresh(ProfileRequest::default());
         assert_eq!(library.changes("authors").is_some(), wanted, "{what}");
     };
     is_followed("one change", true);
     // Changes are counted from the last scan.
     (0..AUTHORS / 12).for_each(|number| library.author(number, 2));
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     assert!(library.changes("authors").is_some_and(|changes| changes >= AUTHORS / 12));
     (0..AUTHORS / 12).for_each(|number| library.author(number, 3));
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     assert_eq!(library.changes("authors"), None, "a tenth of the items");
     let policy = r#"{"id":"authors","partitionKey":{"paths":["/id"],"kind":"Hash","version":2},
         "indexingPolicy":{"indexingMode":"consistent","includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/name/?"}]}}"#;
     library.author(2, 1);
     let any = Precondition { if_match: None };
     library.engine.catalog().replace_container("d", "authors", &json(policy), &any).unwrap();
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     assert_eq!(library.changes("authors"), None, "another policy");
     let profile = library.profile("authors");
     let paths = profile.get("paths").and_then(Value::as_array).unwrap();
@@ -263,25 +263,25 @@ fn what_is_built_anew() {
     let key = PartitionKey::from_header(r#"["c1"]"#).unwrap();
     let publishers = library.engine.catalog().container("d", "publishers").unwrap();
     library.engine.delete_partition_key(&publishers, key).result.unwrap();
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     let count = |library: &Library| library.profile("publishers").get("items")?.get("count")?.as_u64();
     assert_eq!(count(&library), Some((0..PUBLISHERS).filter(|number| number % 7 != 1).count() as u64));
     // After a restart.
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     library.engine.close().unwrap();
     let engine = open(&storage);
     let container = |id: &str| engine.catalog().container("d", id).unwrap();
     let (books, authors, publishers) = (container("books"), container("authors"), container("publishers"));
     let library = Library { engine, books, authors, publishers };
     library.author(1, 4);
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     assert_eq!(library.changes("authors"), None, "a restart");
 }
 
 #[test]
 fn a_split_is_followed() {
     let mut library = Library::new(open(&MemoryStorage::new()));
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     library.book(1, 5, 1);
     let partition = library.books.partitions()[0].id.clone();
     library.engine.split_partition(&library.books, &partition).unwrap();
@@ -289,7 +289,7 @@ fn a_split_is_followed() {
     assert_eq!(library.books.partitions().len(), 2);
     library.book(2, 5, 1);
     (BOOKS..BOOKS + 20).for_each(|number| library.book(number, number, 0));
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     assert_eq!(library.changes("books"), Some(22));
     let followed = library.exact();
     library.refresh(ANEW);
@@ -302,7 +302,7 @@ fn a_container_that_goes_while_it_is_followed() {
     let hooked = Hooked::new(Arc::new(storage.reopen()));
     let calls = hooked.calls();
     let library = Library::new(open_on(Arc::new(hooked)));
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     library.book(1, 5, 1);
     let ((asked, is_asked), (goes, go_on)) = (channel(), channel());
     let (asked, go_on) = (Mutex::new(Some(asked)), Mutex::new(go_on));
@@ -314,7 +314,7 @@ fn a_container_that_goes_while_it_is_followed() {
             go_on.lock().recv().unwrap();
         }
     });
-    let job = library.engine.build_profile("d", ProfileOrder::default()).unwrap();
+    let job = library.engine.build_profile("d", ProfileRequest::default()).unwrap();
     is_asked.recv().unwrap();
     library.engine.catalog().delete_container("d", "publishers", &Precondition { if_match: None }).unwrap();
     goes.send(()).unwrap();
@@ -322,7 +322,7 @@ fn a_container_that_goes_while_it_is_followed() {
     wait_until("the job has ended", || status().state.is_finished());
     assert_eq!(status().state, JobState::Done);
     assert_eq!(library.engine.profiles("d").unwrap().len(), 2);
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     let references = library.profile("books").get("references").unwrap().to_json();
     assert!(references.contains("authors") && !references.contains("publishers"), "{references}");
     wait_until_idle(&library.engine);
@@ -369,7 +369,7 @@ fn containers_that_go_or_change_while_a_profile_is_built() {
     assert_eq!(status.state, JobState::Done, "{status:?}");
     assert_eq!(library.engine.profiles("d").unwrap().len(), 2);
     // The next one is of the containers as they are now.
-    library.refresh(ProfileOrder::default());
+    library.refresh(ProfileRequest::default());
     let profile = library.profile("authors");
     let paths = profile.get("paths").and_then(Value::as_array).unwrap();
     assert!(
@@ -392,7 +392,7 @@ fn a_clock_that_jumps() {
     let write = |number: u64| drop(fixture.upsert(&format!(r#"{{"id":"i{number}","pk":"p"}}"#)).unwrap());
     (0..100).for_each(write);
     let refresh = || {
-        let job = fixture.engine.build_profile("db", ProfileOrder::default()).unwrap();
+        let job = fixture.engine.build_profile("db", ProfileRequest::default()).unwrap();
         wait_until("the profile is there", || fixture.engine.job(&job.id).unwrap().state.is_finished());
         let profile = json(&fixture.engine.profile("db", "c").unwrap());
         let changes = profile.get("followed").and_then(|followed| followed.get("changes")?.as_u64());
@@ -413,7 +413,7 @@ fn no_value_is_stored() {
     let library = Library::new(open(&storage));
     for version in 0..2 {
         (0..20).for_each(|number| library.author(number, version));
-        library.refresh(ProfileOrder::default());
+        library.refresh(ProfileRequest::default());
     }
     assert!(library.changes("authors").is_some());
     library.engine.evaluate_advice("d", Value::Object(Object::new())).unwrap();

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use parking_lot::Mutex;
 use quire_engine::{
-    AdviceInput, Advisor, AnsweredRequest, Container, Engine, EngineError, Precondition, ProfileOrder,
+    AdviceInput, Advisor, AnsweredRequest, Container, Engine, EngineError, Precondition, ProfileRequest,
 };
 use quire_profile::{ActionSource, Operation};
 use quire_storage::Storage;
@@ -138,7 +138,7 @@ fn a_database_that_is_deleted_while_it_is_advised_on_leaves_nothing() {
     engine.set_advisor(Arc::new(Held { asked: Mutex::new(asked), go_on: Mutex::new(go_on) }));
     let container = container(&engine);
     upsert(&engine, &container, "x", 1).unwrap();
-    engine.build_profile("d", ProfileOrder::default()).unwrap();
+    engine.build_profile("d", ProfileRequest::default()).unwrap();
     engine.evaluate_advice("d", Value::Object(Object::new())).unwrap();
     is_asked.recv().unwrap();
     engine.catalog().delete_database("d", &ANY).unwrap();

@@ -31,7 +31,7 @@ pub struct AdviceInput<'a> {
 
 /// What a profile is built of.
 #[derive(Clone, Debug, Default)]
-pub struct ProfileOrder {
+pub struct ProfileRequest {
     /// Containers whose profiles are stored; `None`: all. References are looked for in all of them.
     pub containers: Option<Vec<String>>,
     /// Items of a container that are scanned; of a larger one it is a uniform sample.

@@ -11,12 +11,12 @@ use super::EngineError;
 #[derive(Clone, Default)]
 pub struct Cancel {
     cancelled: Arc<AtomicBool>,
-    ask: Option<Arc<Question>>,
+    ask: Option<Arc<DisconnectCheck>>,
     deadline: Option<Instant>,
 }
 
 /// Whether nobody waits any more: asked now and then, because it may be a system call.
-struct Question {
+struct DisconnectCheck {
     is_gone: Box<dyn Fn() -> bool + Send + Sync>,
     began: Instant,
     /// When to ask again, in microseconds since it began.
@@ -30,14 +30,14 @@ impl Cancel {
     /// Also asks, on the thread that works and now and then, whether nobody waits any more.
     pub fn asking(is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
         let is_gone = Box::new(is_gone);
-        let question = Question { is_gone, began: Instant::now(), ask_at_micros: AtomicU64::new(0) };
+        let question = DisconnectCheck { is_gone, began: Instant::now(), ask_at_micros: AtomicU64::new(0) };
         Cancel { ask: Some(Arc::new(question)), ..Cancel::default() }
     }
 
     /// A part of this work, which also ends when its time comes.
     pub(crate) fn until(&self, deadline: Instant) -> Cancel {
         let whole = self.clone();
-        let part = Cancel::asking(move || whole.look());
+        let part = Cancel::asking(move || whole.check_disconnect());
         Cancel { deadline: Some(deadline), ..part }
     }
 
@@ -50,7 +50,7 @@ impl Cancel {
     }
 
     /// Whether to end; asks when it is time to.
-    pub(crate) fn look(&self) -> bool {
+    pub(crate) fn check_disconnect(&self) -> bool {
         let is_over = || self.deadline.is_some_and(|at| Instant::now() >= at);
         if !self.is_cancelled() && (self.ask.as_ref().is_some_and(|ask| ask.is_gone()) || is_over()) {
             self.cancel();
@@ -60,11 +60,11 @@ impl Cancel {
 
     /// The same for work that ends with an error.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
-        if self.look() { Err(EngineError::Cancelled) } else { Ok(()) }
+        if self.check_disconnect() { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 }
 
-impl Question {
+impl DisconnectCheck {
     fn is_gone(&self) -> bool {
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         if micros < self.ask_at_micros.load(Ordering::Relaxed) {

@@ -49,7 +49,7 @@ pub(crate) struct FollowCost {
 
 /// What a page read, for metrics and charge.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cost {
+pub(crate) struct PageCost {
     pub partitions: usize,
     pub items: u64,
     pub bytes: u64,
@@ -79,7 +79,7 @@ pub(crate) fn replace(json_bytes: usize, indexed_values: usize) -> f64 {
     rounded(REPLACE_FACTOR * write(json_bytes, indexed_values))
 }
 
-pub(crate) fn page(cost: &Cost, returned: usize, bytes_returned: usize) -> f64 {
+pub(crate) fn page(cost: &PageCost, returned: usize, bytes_returned: usize) -> f64 {
     let megabytes = bytes_returned as f64 / f64::from(1 << 20);
     let read = loaded(cost.items) + PAGE_PER_INDEX_ROW * cost.index_rows as f64;
     let partitions = partitions(cost.partitions);
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(write(100, 5), 6.75);
         assert_eq!(write(100 * 1024, 0), 50.05);
         assert_eq!(replace(100, 0), 10.0);
-        let cost = |items| Cost { partitions: 1, items, ..Cost::default() };
+        let cost = |items| PageCost { partitions: 1, items, ..PageCost::default() };
         assert_eq!(page(&cost(100), 100, 10_000).round(), 19.0);
         assert_eq!(page(&cost(0), 0, 2), 2.5);
         assert!((page(&cost(60_951), 7, 50_000) - 3_965.0).abs() < 2.0);

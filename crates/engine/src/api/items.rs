@@ -21,7 +21,7 @@ pub struct PartitionInfo {
 
 /// Where the serving partition stands, for session token, lsn headers and the range id header.
 #[derive(Clone, Debug)]
-pub struct Position {
+pub struct SessionPosition {
     pub partition_id: String,
     pub session_version: i64,
     pub lsn: u64,
@@ -30,7 +30,7 @@ pub struct Position {
 /// Every item operation says what it cost and where the partition stands, also when it failed.
 pub struct Answer<T> {
     pub charge: f64,
-    pub position: Option<Position>,
+    pub position: Option<SessionPosition>,
     pub result: Result<T, EngineError>,
 }
 

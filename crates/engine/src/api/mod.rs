@@ -15,14 +15,15 @@ mod refactorings; // what is wrong with a request for a refactoring
 mod resource; // catalog resources as clients see them
 mod scripts; // runs of stored procedures
 
-pub use advice::{AdviceInput, Advisor, DemoFill, ProfileOrder};
+pub use advice::{AdviceInput, Advisor, DemoFill, ProfileRequest};
 pub use cancel::Cancel;
 pub use error::EngineError;
 pub(crate) use error::corrupt;
 pub use feed::{Changes, ChangesRequest, FeedMode, FeedStart};
 pub use follow::{FollowRequest, FollowStep};
 pub use items::{
-    Answer, IndexingDirective, ItemRead, ItemWritten, PartitionInfo, Position, ReadItem, WriteItem, WriteKind,
+    Answer, IndexingDirective, ItemRead, ItemWritten, PartitionInfo, ReadItem, SessionPosition, WriteItem,
+    WriteKind,
 };
 pub use model::{
     BuildProgress, CheckModel, DeclarationStatus, DryRunEstimates, LastCheck, ModelCondition, ModelDryRun,

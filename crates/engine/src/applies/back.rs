@@ -13,7 +13,7 @@ use crate::catalog::Container;
 use crate::integrity::key_json;
 use crate::jobs::JobId;
 use crate::maintain::journal::{self, PlaceChange, PutBack};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, ITEMS};
 use crate::store::scan;
 use crate::transactions::batch::{BatchOperation, BatchVerb, Bulk, bulk};
@@ -174,8 +174,8 @@ impl Run<'_> {
         let rid = keys::rid_of_journal_key(key).ok_or_else(|| corrupt("key of a journal"))?;
         let snapshot = self.applies.shared.storage.snapshot()?;
         let Some(bytes) = snapshot.get(ITEMS, &keys::item(container.number, rid))? else { return Ok(None) };
-        let row = Row::parse(&bytes)?;
-        if container.is_gone(&row, &container.moment(&self.applies.shared)) {
+        let row = ItemRow::parse(&bytes)?;
+        if container.is_gone(&row, &container.visibility_point(&self.applies.shared)) {
             return Ok(None);
         }
         let mut item = row.node()?.to_value();

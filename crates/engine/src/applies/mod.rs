@@ -21,7 +21,7 @@ pub(crate) use self::order::{AppliedChange, ApplyOrder};
 pub(crate) use self::state::{ApplyState, Stage};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
-use crate::jobs::{JobId, JobStatus, Owner};
+use crate::jobs::{JobId, JobOwner, JobStatus};
 use crate::maintain::journal::journal_of_job;
 use crate::profiles::Profiles;
 use crate::refactorings::Refactorings;
@@ -66,14 +66,14 @@ pub(crate) enum Progress {
 /// One job of a database.
 struct Run<'a> {
     applies: &'a Applies,
-    database: &'a Owner,
+    database: &'a JobOwner,
 }
 
 impl Applies {
     /// A job that applies a finding, or goes on to take back what it did.
     pub fn step(
         &self,
-        database: &Owner,
+        database: &JobOwner,
         (job, order): (JobId, &ApplyOrder),
         state: ApplyState,
     ) -> Result<Progress, EngineError> {
@@ -92,7 +92,7 @@ impl Applies {
     }
 
     /// A job that undoes another one.
-    pub fn step_back(&self, database: &Owner, state: ApplyState) -> Result<Progress, EngineError> {
+    pub fn step_back(&self, database: &JobOwner, state: ApplyState) -> Result<Progress, EngineError> {
         let run = Run { applies: self, database };
         let before = state.clone();
         match run.step_back(state) {

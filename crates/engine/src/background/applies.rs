@@ -7,7 +7,7 @@ use quire_value::{Limits, Object, Value, text};
 
 use crate::api::{EngineError, corrupt};
 use crate::applies::{APPLY, Applies, ApplyOrder, ApplyState, JOURNAL_MS, Progress, Stage};
-use crate::jobs::{Claim, JobId, JobKind, JobState, JobStatus, NewJob, Owner, Step};
+use crate::jobs::{JobClaim, JobId, JobKind, JobOwner, JobState, JobStatus, JobStep, NewJob};
 
 /// Between two looks at what it waits for.
 const WAIT: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ impl ApplyJobs {
         ApplyJobs { applies: Arc::downgrade(applies) }
     }
 
-    pub fn job(order: &ApplyOrder, database: Owner) -> NewJob {
+    pub fn job(order: &ApplyOrder, database: JobOwner) -> NewJob {
         let about = Object::from_iter([("finding", order.finding.as_str())]);
         new_job(database, about, order.encode())
     }
@@ -34,7 +34,7 @@ impl ApplyJobs {
     }
 }
 
-fn new_job(database: Owner, about: Object, payload: Vec<u8>) -> NewJob {
+fn new_job(database: JobOwner, about: Object, payload: Vec<u8>) -> NewJob {
     NewJob { kind: APPLY, unit: "items", database: Some(database), container: None, about, payload }
 }
 
@@ -48,11 +48,11 @@ impl JobKind for ApplyJobs {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let applies = self.applies()?;
         let database = claim.body.database.clone().ok_or_else(|| corrupt("a job without a database"))?;
         if applies.catalog.state().database(database.number).is_none() {
-            return Ok(Step::Cancelled);
+            return Ok(JobStep::Cancelled);
         }
         let state = ApplyState::decode(claim.position())?;
         let progress = match undone_job(&claim.body.payload) {
@@ -62,7 +62,7 @@ impl JobKind for ApplyJobs {
         };
         match progress {
             Ok(progress) => go_on(claim, progress),
-            Err(EngineError::ResourceNotFound { kind: "database", .. }) => Ok(Step::Cancelled),
+            Err(EngineError::ResourceNotFound { kind: "database", .. }) => Ok(JobStep::Cancelled),
             Err(error) => Err(error),
         }
     }
@@ -93,39 +93,39 @@ impl JobKind for ApplyJobs {
 }
 
 /// What the other job did. One that is not finished is ended: jobs of a database run one at a time, so nobody is in it.
-fn load(applies: &Applies, claim: &mut Claim<'_>, job: JobId) -> Result<Step, EngineError> {
+fn load(applies: &Applies, claim: &mut JobClaim<'_>, job: JobId) -> Result<JobStep, EngineError> {
     let jobs = &applies.shared.jobs;
     let state = match jobs.unfinished_position(job) {
         Some(position) => Some(ApplyState::decode(&position)?),
         None => jobs.status(job)?.and_then(|status| ApplyState::read(&status.result)),
     };
-    let Some(state) = state else { return Ok(Step::Cancelled) };
+    let Some(state) = state else { return Ok(JobStep::Cancelled) };
     let state = ApplyState { items: 0, conflicts: Vec::new(), conflict_count: 0, ..state };
     let state = state.at(Stage::TakeDefinition);
     claim.commit(claim.advance(state.encode(), 0, None), Vec::new())?;
     jobs.end_unfinished(job)?;
-    Ok(Step::More)
+    Ok(JobStep::More)
 }
 
-fn go_on(claim: &mut Claim<'_>, progress: Progress) -> Result<Step, EngineError> {
+fn go_on(claim: &mut JobClaim<'_>, progress: Progress) -> Result<JobStep, EngineError> {
     match progress {
         Progress::Next(state) => {
             claim.commit(claim.advance(state.encode(), state.items, None), Vec::new())?;
-            Ok(Step::More)
+            Ok(JobStep::More)
         }
         Progress::Wait { done, total } => {
             if done > claim.done() {
                 let position = claim.position().to_vec();
                 claim.commit(claim.advance(position, done, total), Vec::new())?;
             }
-            Ok(Step::Rest(WAIT))
+            Ok(JobStep::Rest(WAIT))
         }
         Progress::Done(result) => {
             claim.complete(claim.done());
-            Ok(Step::Done(result))
+            Ok(JobStep::Done(result))
         }
-        Progress::Failed { error, result } => Ok(Step::Failed { error, result }),
-        Progress::Blocked { error, result } => Ok(Step::Blocked { error, result }),
+        Progress::Failed { error, result } => Ok(JobStep::Failed { error, result }),
+        Progress::Blocked { error, result } => Ok(JobStep::Blocked { error, result }),
     }
 }
 
@@ -138,8 +138,8 @@ fn is_undone(jobs: &[JobStatus], job: JobId) -> bool {
     jobs.iter().any(|own| own.about.get(UNDOES) == Some(&id) && own.state != JobState::Failed)
 }
 
-fn owner(applies: &Applies, status: &JobStatus) -> Option<Owner> {
+fn owner(applies: &Applies, status: &JobStatus) -> Option<JobOwner> {
     let state = applies.catalog.state();
     let database = state.databases.find(status.database.as_deref()?)?;
-    Some(Owner { number: database.number(), name: database.resource.id.clone() })
+    Some(JobOwner { number: database.number(), name: database.resource.id.clone() })
 }

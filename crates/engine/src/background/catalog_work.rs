@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{Drops, IndexBuilds, Interrupted, KeyDeletes, Next, Turn, Work, Worker};
+use super::{Drops, IndexBuilds, Interrupted, KeyDeletes, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::{Jobs, NewJob};
@@ -17,7 +17,7 @@ use crate::runtime::signals::Signal;
 const CATALOG_PART: u64 = 1 << 32;
 
 /// Work that marks in rows say is to be done.
-pub(crate) trait Marked: Send + Sync {
+pub(crate) trait MarkedWork: Send + Sync {
     const KIND: &'static str;
 
     /// A job for every mark. No two marks have the same payload.
@@ -44,12 +44,12 @@ impl CatalogWork {
 
     /// Paths that queries asked for become part of the container.
     fn record_wanted(&self, container: &Container) -> Result<(), EngineError> {
-        let wanted = container.partitions.missing_wanted();
+        let wanted = container.partitions.requested_missing();
         if wanted.is_empty() {
             return Ok(());
         }
         match self.catalog.keep_missing(container, &wanted) {
-            Ok(()) => container.partitions.forget_wanted(&wanted),
+            Ok(()) => container.partitions.remove_requested(&wanted),
             // Deleted or split in the meantime.
             Err(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved) => {}
             Err(error) => return Err(error),
@@ -58,7 +58,7 @@ impl CatalogWork {
     }
 
     /// The jobs are looked at first: one that ends meanwhile takes its mark away before.
-    fn make_jobs<M: Marked>(&self, marked: &M) -> Result<(), EngineError> {
+    fn make_jobs<M: MarkedWork>(&self, marked: &M) -> Result<(), EngineError> {
         self.jobs.refresh()?;
         let known = self.jobs.unfinished(M::KIND);
         for new in marked.marked().into_iter().filter(|new| !known.contains(&new.payload)) {
@@ -68,17 +68,17 @@ impl CatalogWork {
     }
 }
 
-impl Work for CatalogWork {
+impl WorkerTask for CatalogWork {
     const NAME: &'static str = "catalog";
     type Memory = ();
 
-    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+    fn round(&self, turn: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
         turn.part(CATALOG_PART, || Ok(self.catalog.settle_unresolved()?))?;
         let state = self.catalog.state();
         turn.retain_parts(|part| {
             part == CATALOG_PART || state.containers().any(|other| u64::from(other.number) == part)
         });
-        for container in state.containers().filter(|container| container.partitions.wants_missing()) {
+        for container in state.containers().filter(|container| container.partitions.has_requested_rows()) {
             turn.part(u64::from(container.number), || Ok(self.record_wanted(container)?))?;
         }
         // It has containers that may be dropped by now, and there may be many jobs to make.
@@ -86,6 +86,6 @@ impl Work for CatalogWork {
         self.make_jobs(&*self.drops)?;
         self.make_jobs(&*self.index_builds)?;
         self.make_jobs(&*self.key_deletes)?;
-        Ok(Next::Woken)
+        Ok(NextRound::Woken)
     }
 }

@@ -12,8 +12,8 @@ use quire_value::{Limits, Object, Value, text};
 
 use crate::api::{CheckModel, EngineError, corrupt};
 use crate::catalog::Catalog;
-use crate::integrity::{Subject, Survey, SurveyOptions};
-use crate::jobs::{Claim, JobId, JobKind, NewJob, Owner, Step};
+use crate::integrity::{Survey, SurveyOptions, SurveySubject};
+use crate::jobs::{JobClaim, JobId, JobKind, JobOwner, JobStep, NewJob};
 use crate::runtime::Shared;
 
 pub(crate) const CHECK: &str = "check";
@@ -26,17 +26,17 @@ const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
 pub(crate) struct Checks {
     shared: Weak<Shared>,
     catalog: Weak<Catalog>,
-    under_way: Mutex<HashMap<JobId, UnderWay>>,
+    running: Mutex<HashMap<JobId, RunningCheck>>,
 }
 
-struct UnderWay {
+struct RunningCheck {
     survey: Survey,
     shown: Instant,
 }
 
 /// What a job is to check, as its payload has it.
 #[derive(Clone, Debug)]
-pub(crate) struct CheckOrder {
+pub(crate) struct CheckPayload {
     pub check: CheckModel,
     /// The estimates of a model that is not put.
     pub is_dry_run: bool,
@@ -45,18 +45,18 @@ pub(crate) struct CheckOrder {
 impl Checks {
     pub fn new(shared: &Arc<Shared>, catalog: &Arc<Catalog>) -> Checks {
         let under_way = Mutex::default();
-        Checks { shared: Arc::downgrade(shared), catalog: Arc::downgrade(catalog), under_way }
+        Checks { shared: Arc::downgrade(shared), catalog: Arc::downgrade(catalog), running: under_way }
     }
 
-    fn start(&self, claim: &Claim<'_>) -> Result<UnderWay, EngineError> {
+    fn start(&self, claim: &JobClaim<'_>) -> Result<RunningCheck, EngineError> {
         let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
         let shared = self.shared.upgrade().ok_or_else(closed)?;
         let catalog = self.catalog.upgrade().ok_or_else(closed)?;
-        let order = CheckOrder::decode(&claim.body.payload)?;
+        let order = CheckPayload::decode(&claim.body.payload)?;
         let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);
         let subject = subject(&catalog, database, order.check.model.as_ref())?;
         let survey = Survey::start(&shared, subject, &order.options())?;
-        Ok(UnderWay { survey, shown: Instant::now() })
+        Ok(RunningCheck { survey, shown: Instant::now() })
     }
 }
 
@@ -65,8 +65,8 @@ impl JobKind for Checks {
         CHECK
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
-        let under_way = self.under_way.lock().remove(&claim.id);
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
+        let under_way = self.running.lock().remove(&claim.id);
         let started = match under_way {
             Some(under_way) => Ok(under_way),
             None => self.start(claim),
@@ -77,9 +77,9 @@ impl JobKind for Checks {
             Err(error) => return Err(error),
         };
         if under_way.survey.step(STEP_ITEMS)? {
-            let order = CheckOrder::decode(&claim.body.payload)?;
+            let order = CheckPayload::decode(&claim.body.payload)?;
             let report = under_way.survey.into_report();
-            return Ok(Step::Done(match order.is_dry_run {
+            return Ok(JobStep::Done(match order.is_dry_run {
                 true => Value::Object(Object::from_iter([("estimates", report.estimates())])),
                 false => report.to_json(),
             }));
@@ -89,17 +89,17 @@ impl JobKind for Checks {
             claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
             under_way.shown = Instant::now();
         }
-        self.under_way.lock().insert(claim.id, under_way);
-        Ok(Step::More)
+        self.running.lock().insert(claim.id, under_way);
+        Ok(JobStep::More)
     }
 
-    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+    fn cancel(&self, claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         self.release(claim.id);
         Ok(())
     }
 
     fn release(&self, job: JobId) {
-        self.under_way.lock().remove(&job);
+        self.running.lock().remove(&job);
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn subject(
     catalog: &Catalog,
     database: u32,
     model: Option<&Value>,
-) -> Result<Subject, EngineError> {
+) -> Result<SurveySubject, EngineError> {
     let not_found = || EngineError::ResourceNotFound { kind: "database", id: database.to_string() };
     let state = catalog.state();
     let database = state.database(database).ok_or_else(not_found)?;
@@ -124,7 +124,7 @@ pub(crate) fn subject(
             .ok_or_else(|| EngineError::ResourceNotFound { kind: "container", id: name.to_owned() })?;
         containers.insert(name.to_owned(), Arc::clone(container));
     }
-    Ok(Subject { rules, containers, declared })
+    Ok(SurveySubject { rules, containers, declared })
 }
 
 fn empty_model() -> Value {
@@ -139,18 +139,18 @@ fn is_final(error: &EngineError) -> bool {
     )
 }
 
-fn failed(error: &EngineError) -> Step {
-    Step::Failed { error: error.to_string(), result: Value::Null }
+fn failed(error: &EngineError) -> JobStep {
+    JobStep::Failed { error: error.to_string(), result: Value::Null }
 }
 
-impl CheckOrder {
+impl CheckPayload {
     pub fn options(&self) -> SurveyOptions {
         let CheckModel { declarations, examples_max, .. } = self.check.clone();
         SurveyOptions { declarations, examples_max }
     }
 
     /// A job for a database.
-    pub fn job(&self, kind: &'static str, database: Owner, revision: u64) -> NewJob {
+    pub fn job(&self, kind: &'static str, database: JobOwner, revision: u64) -> NewJob {
         let mut about = Object::new();
         match &self.check.model {
             None => about.set("revision", revision as i64),
@@ -181,7 +181,7 @@ impl CheckOrder {
         Value::Object(json).to_json().into_bytes()
     }
 
-    pub fn decode(payload: &[u8]) -> Result<CheckOrder, EngineError> {
+    pub fn decode(payload: &[u8]) -> Result<CheckPayload, EngineError> {
         let json = text::parse(payload, PAYLOAD_LIMITS).map_err(|_| corrupt("payload of a check"))?;
         let is = |member: &str| json.get(member).and_then(Value::as_bool) == Some(true);
         let names = json.get("declarations").and_then(Value::as_array);
@@ -193,6 +193,6 @@ impl CheckOrder {
             model: json.get("model").cloned(),
             remove_dangling: is("removeDangling"),
         };
-        Ok(CheckOrder { check, is_dry_run: is("dryRun") })
+        Ok(CheckPayload { check, is_dry_run: is("dryRun") })
     }
 }

@@ -10,7 +10,7 @@ use quire_value::{Object, Value};
 
 use crate::api::{DemoFill, EngineError, Precondition, corrupt};
 use crate::catalog::Catalog;
-use crate::jobs::{Claim, JobKind, NewJob, Owner, Step};
+use crate::jobs::{JobClaim, JobKind, JobOwner, JobStep, NewJob};
 
 pub(crate) const DEMO: &str = "demo";
 /// Until the program around the engine has said what fills it.
@@ -34,7 +34,7 @@ impl DemoJobs {
         let _known = self.fill.set(fill);
     }
 
-    pub fn job(database: Owner) -> NewJob {
+    pub fn job(database: JobOwner) -> NewJob {
         let (about, payload) = (Object::new(), Vec::new());
         NewJob { kind: DEMO, unit: "items", database: Some(database), container: None, about, payload }
     }
@@ -50,13 +50,13 @@ impl JobKind for DemoJobs {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
         let catalog = self.catalog.upgrade().ok_or_else(closed)?;
-        let Some(fill) = self.fill.get() else { return Ok(Step::Rest(FILL_WAIT)) };
+        let Some(fill) = self.fill.get() else { return Ok(JobStep::Rest(FILL_WAIT)) };
         let database = claim.body.database.clone().ok_or_else(|| corrupt("a job without a database"))?;
         if catalog.state().database(database.number).is_none() {
-            return Ok(Step::Cancelled);
+            return Ok(JobStep::Cancelled);
         }
         if claim.position() == STARTED {
             empty(&catalog, &database.name)?;
@@ -65,13 +65,13 @@ impl JobKind for DemoJobs {
         match fill(&database.name) {
             Ok(filled) => {
                 claim.complete(items(&filled));
-                Ok(Step::Done(filled))
+                Ok(JobStep::Done(filled))
             }
             Err(error @ (EngineError::Storage(_) | EngineError::Unresolved)) => Err(error),
-            Err(EngineError::ResourceNotFound { .. }) => Ok(Step::Cancelled),
+            Err(EngineError::ResourceNotFound { .. }) => Ok(JobStep::Cancelled),
             Err(error) => {
                 catalog.delete_database(&database.name, &ANY)?;
-                Ok(Step::Failed { error: error.to_string(), result: Value::Null })
+                Ok(JobStep::Failed { error: error.to_string(), result: Value::Null })
             }
         }
     }

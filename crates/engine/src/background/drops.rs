@@ -19,17 +19,17 @@ use quire_storage::{KeyRange, Op, Position, Removal, Scan, Space};
 use quire_value::{Object, Value};
 use tracing::debug;
 
-use super::catalog_work::Marked;
+use super::catalog_work::MarkedWork;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Catalog;
 use crate::catalog::keys::{self as catalog_keys, RowId};
-use crate::catalog::state::Job;
+use crate::catalog::state::DropJob;
 use crate::indexes::IndexId;
-use crate::jobs::{Claim, JobKind, NewJob, Step};
+use crate::jobs::{JobClaim, JobKind, JobStep, NewJob};
 use crate::runtime::Shared;
 use crate::store::keys::{self, CATALOG};
-use crate::store::watched::Watched;
-use crate::store::{Sent, for_each_row, guarded_commit, scan, send};
+use crate::store::watched::WatchedStorage;
+use crate::store::{CommitOutcome, for_each_row, guarded_commit, scan, send};
 
 const KIND: &str = "drop";
 const UNIT: &str = "ranges";
@@ -43,15 +43,15 @@ const BACKUP_WAIT: Duration = Duration::from_millis(500);
 pub(crate) struct Drops {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
-    watched: Arc<Watched>,
+    watched: Arc<WatchedStorage>,
     /// What is being removed.
-    plans: Mutex<HashMap<Job, Plan>>,
+    plans: Mutex<HashMap<DropJob, DropPlan>>,
     reclaimed_containers: AtomicU64,
 }
 
 /// What is to be removed, in this order.
 #[derive(Clone)]
-struct Plan {
+struct DropPlan {
     ranges: Arc<[DroppedRange]>,
     /// Those before it are empty.
     next: usize,
@@ -69,7 +69,7 @@ enum DroppedRange {
 }
 
 impl Drops {
-    pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>, watched: Arc<Watched>) -> Drops {
+    pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>, watched: Arc<WatchedStorage>) -> Drops {
         let (plans, reclaimed_containers) = Default::default();
         Drops { shared, catalog, watched, plans, reclaimed_containers }
     }
@@ -82,17 +82,17 @@ impl Drops {
     }
 
     /// Nothing comes to life in these ranges any more.
-    fn plan(&self, job: Job) -> Result<Plan, EngineError> {
+    fn plan(&self, job: DropJob) -> Result<DropPlan, EngineError> {
         if let Some(plan) = self.plans.lock().get(&job) {
             return Ok(plan.clone());
         }
         let (mut ranges, mut containers) = (Vec::new(), 0);
         match job {
-            Job::Container { container } => {
+            DropJob::Container { container } => {
                 self.add_container(container, &mut ranges)?;
                 containers = 1;
             }
-            Job::Database { database } => {
+            DropJob::Database { database } => {
                 for container in self.containers_of(database)? {
                     self.add_container(container, &mut ranges)?;
                     containers += 1;
@@ -105,15 +105,15 @@ impl Drops {
                 let observed = observed.map(|prefix| prefix(database));
                 ranges.extend(observed.map(|prefix| DroppedRange::Catalog { prefix }));
             }
-            Job::User { database, user } => {
+            DropJob::User { database, user } => {
                 let prefix = catalog_keys::permissions_prefix(database, user);
                 ranges.push(DroppedRange::Catalog { prefix });
             }
-            Job::Declaration { container, declaration } => {
+            DropJob::Declaration { container, declaration } => {
                 self.add_declaration(container, declaration, &mut ranges)?;
             }
         }
-        let plan = Plan { ranges: ranges.into(), next: 0, containers };
+        let plan = DropPlan { ranges: ranges.into(), next: 0, containers };
         self.plans.lock().insert(job, plan.clone());
         Ok(plan)
     }
@@ -233,15 +233,15 @@ impl Drops {
         let ops = rows.into_iter().map(|key| Op::Delete { space: CATALOG, key }).collect();
         let commit = guarded_commit(sequence, position, position.lsn + 1, ops)?;
         match send(storage, &commit) {
-            Sent::Done => Ok(()),
-            Sent::Failed(error) => Err(error),
+            CommitOutcome::Done => Ok(()),
+            CommitOutcome::Failed(error) => Err(error),
             // Done or not, the next step removes what is there.
-            Sent::Unknown => Err(EngineError::Unresolved),
+            CommitOutcome::Unknown => Err(EngineError::Unresolved),
         }
     }
 
     /// Some work of a step: `None` when everything is removed.
-    fn remove_next(&self, job: Job, plan: &mut Plan) -> Result<Option<Duration>, EngineError> {
+    fn remove_next(&self, job: DropJob, plan: &mut DropPlan) -> Result<Option<Duration>, EngineError> {
         while let Some(range) = plan.ranges.get(plan.next) {
             let started = Instant::now();
             if !self.remove_some(range)? {
@@ -268,14 +268,14 @@ impl JobKind for Drops {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let job = catalog_keys::parse_job_key(&claim.body.payload).ok_or_else(|| corrupt("a drop"))?;
         if !self.catalog.state().jobs.contains(&job) {
-            return Ok(Step::Done(Value::Null));
+            return Ok(JobStep::Done(Value::Null));
         }
         // What is dropped now is not seen by a backup that begins now.
         if self.watched.is_backup_running() {
-            return Ok(Step::Rest(BACKUP_WAIT));
+            return Ok(JobStep::Rest(BACKUP_WAIT));
         }
         let mut plan = self.plan(job)?;
         let total = plan.ranges.len() as u64;
@@ -284,28 +284,28 @@ impl JobKind for Drops {
             if done > claim.done() {
                 claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
             }
-            return Ok(Step::Rest(rest));
+            return Ok(JobStep::Rest(rest));
         }
         self.catalog.finish_job(job)?;
         self.plans.lock().remove(&job);
         self.reclaimed_containers.fetch_add(plan.containers, Ordering::Relaxed);
         debug!(?job, "reclaimed");
         claim.complete(total);
-        Ok(Step::Done(Value::Null))
+        Ok(JobStep::Done(Value::Null))
     }
 }
 
-impl Marked for Drops {
+impl MarkedWork for Drops {
     const KIND: &'static str = KIND;
 
     fn marked(&self) -> Vec<NewJob> {
-        let job = |job: &Job| {
+        let job = |job: &DropJob| {
             let [database, container] = self.catalog.dropped_owners(*job);
             let what = match job {
-                Job::Container { .. } => "container",
-                Job::Database { .. } => "database",
-                Job::User { .. } => "user",
-                Job::Declaration { .. } => "declaration",
+                DropJob::Container { .. } => "container",
+                DropJob::Database { .. } => "database",
+                DropJob::User { .. } => "user",
+                DropJob::Declaration { .. } => "declaration",
             };
             let about = Object::from_iter([("dropped", what)]);
             NewJob {

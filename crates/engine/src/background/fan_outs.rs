@@ -13,7 +13,7 @@ use quire_value::{Limits, Object, Value, text};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
-use crate::jobs::{Claim, JobKind, Outcome, Step};
+use crate::jobs::{JobClaim, JobKind, JobOutcome, JobStep};
 use crate::links::{Referrer, Referrers, TargetHash};
 use crate::maintain::fan_out::{FAN_OUT, FanOutPayload, FanOutRow};
 use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, lock_target, visit_items};
@@ -34,7 +34,7 @@ pub(crate) struct FanOuts {
 }
 
 /// One job, in one step.
-struct Walk<'a> {
+struct FanOutWalk<'a> {
     shared: &'a Shared,
     model: Arc<DatabaseModel>,
     /// Number of the link in the model.
@@ -46,7 +46,7 @@ struct Walk<'a> {
 
 /// Where a job is.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct FanOutPlace {
+struct FanOutPosition {
     /// Of the target, when the walk began; 0 before the first.
     rounds: u64,
     /// Behind which referrer the walk goes on.
@@ -70,21 +70,25 @@ impl JobKind for FanOuts {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
         let (shared, catalog) =
             (self.shared.upgrade().ok_or_else(closed)?, self.catalog.upgrade().ok_or_else(closed)?);
-        let place = FanOutPlace::decode(claim.position())?;
+        let place = FanOutPosition::decode(claim.position())?;
         // Without the declaration there is nothing to keep right.
-        match Walk::of(&shared, &catalog, claim)? {
+        match FanOutWalk::of(&shared, &catalog, claim)? {
             Some(walk) => walk.step(claim, place),
-            None => Ok(Step::Cancelled),
+            None => Ok(JobStep::Cancelled),
         }
     }
 }
 
-impl<'a> Walk<'a> {
-    fn of(shared: &'a Shared, catalog: &Catalog, claim: &Claim<'_>) -> Result<Option<Walk<'a>>, EngineError> {
+impl<'a> FanOutWalk<'a> {
+    fn of(
+        shared: &'a Shared,
+        catalog: &Catalog,
+        claim: &JobClaim<'_>,
+    ) -> Result<Option<FanOutWalk<'a>>, EngineError> {
         let payload = FanOutPayload::decode(&claim.body.payload)?;
         let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);
         let Some(model) = catalog.database_model(database) else { return Ok(None) };
@@ -100,43 +104,43 @@ impl<'a> Walk<'a> {
         let rules = &model.rules.links[link].link;
         let (from, to) = (container(&rules.from.container), container(&rules.to.container));
         let (Some(referrers), Some(targets)) = (from, to) else { return Ok(None) };
-        Ok(Some(Walk { shared, model, link, payload, referrers, targets }))
+        Ok(Some(FanOutWalk { shared, model, link, payload, referrers, targets }))
     }
 
-    fn step(&self, claim: &mut Claim<'_>, place: FanOutPlace) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>, place: FanOutPosition) -> Result<JobStep, EngineError> {
         if place.rounds == 0 {
             return self.begin(claim, place);
         }
-        let moment = self.referrers.moment(self.shared);
+        let moment = self.referrers.visibility_point(self.shared);
         let snapshot = self.referrers.snapshot(self.shared)?;
         let page = self.index().page(&*snapshot, place.after.as_deref(), chunk(CHUNK), &moment)?;
         drop(snapshot);
         let Some(last) = page.referrers.last() else { return self.end(claim, place) };
-        let next = FanOutPlace { after: Some(last.place.clone()), ..place };
+        let next = FanOutPosition { after: Some(last.place.clone()), ..place };
         let live: Vec<&Referrer> = page.referrers.iter().filter(|referrer| !referrer.is_gone).collect();
         let rids: Vec<u64> = live.iter().map(|referrer| referrer.stored.rid).collect();
         if self.visit(claim, &rids, &next)?.is_none() {
-            return Ok(Step::More);
+            return Ok(JobStep::More);
         }
         self.one_by_one(claim, &live, next)
     }
 
     /// A walk begins: what the target says then, or later, is written.
-    fn begin(&self, claim: &mut Claim<'_>, place: FanOutPlace) -> Result<Step, EngineError> {
-        let Some(row) = self.row()? else { return Ok(Step::Done(result(&place))) };
+    fn begin(&self, claim: &mut JobClaim<'_>, place: FanOutPosition) -> Result<JobStep, EngineError> {
+        let Some(row) = self.row()? else { return Ok(JobStep::Done(result(&place))) };
         let snapshot = self.referrers.snapshot(self.shared)?;
         let total = claim.done() + self.index().rows_up_to(&*snapshot, usize::MAX)? as u64;
-        let begun = FanOutPlace { rounds: row.rounds, after: None, ..place };
+        let begun = FanOutPosition { rounds: row.rounds, after: None, ..place };
         claim.commit(claim.advance(begun.encode(), claim.done(), Some(total)), Vec::new())?;
-        Ok(Step::More)
+        Ok(JobStep::More)
     }
 
     /// Writes some referrers and moves behind them. The error of one that cannot be written.
     fn visit(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         rids: &[u64],
-        next: &FanOutPlace,
+        next: &FanOutPosition,
     ) -> Result<Option<String>, EngineError> {
         let advance = RefCell::new(None);
         let done = claim.done() + rids.len() as u64;
@@ -165,10 +169,10 @@ impl<'a> Walk<'a> {
     /// One of them cannot be written: the others are.
     fn one_by_one(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         referrers: &[&Referrer],
-        mut next: FanOutPlace,
-    ) -> Result<Step, EngineError> {
+        mut next: FanOutPosition,
+    ) -> Result<JobStep, EngineError> {
         for referrer in referrers {
             next.after = Some(referrer.place.clone());
             let Some(error) = self.visit(claim, &[referrer.stored.rid], &next)? else { continue };
@@ -180,33 +184,33 @@ impl<'a> Walk<'a> {
             let done = claim.done() + 1;
             claim.commit(claim.advance(next.encode(), done, None), Vec::new())?;
         }
-        Ok(Step::More)
+        Ok(JobStep::More)
     }
 
     /// All referrers were visited: the job ends, unless the target has changed since the walk began.
-    fn end(&self, claim: &mut Claim<'_>, place: FanOutPlace) -> Result<Step, EngineError> {
+    fn end(&self, claim: &mut JobClaim<'_>, place: FanOutPosition) -> Result<JobStep, EngineError> {
         let _held = lock_target(self.shared, &self.model, self.link, &self.targets, &self.payload.target)?;
         // A change of the target that is in doubt has another round.
         self.targets.partitions.commit_queue().settle()?;
         self.targets.partitions.settle_doubts()?;
         let row = self.row()?;
         if row.is_some_and(|row| row.rounds > place.rounds) {
-            let again = FanOutPlace { rounds: 0, after: None, ..place };
+            let again = FanOutPosition { rounds: 0, after: None, ..place };
             claim.commit(claim.advance(again.encode(), claim.done(), None), Vec::new())?;
-            return Ok(Step::More);
+            return Ok(JobStep::More);
         }
         let outcome = match place.failed.is_empty() {
-            true => Outcome::Done(result(&place)),
+            true => JobOutcome::Done(result(&place)),
             false => {
                 let error = format!("{} referrers could not be written.", place.failed.len());
-                Outcome::Failed { error, result: result(&place) }
+                JobOutcome::Failed { error, result: result(&place) }
             }
         };
         let mut ops = claim.finish_ops(&outcome);
         ops.push(Op::Delete { space: LOOKUPS, key: self.row_key() });
         claim.commit_end(ops)?;
         claim.finished(&outcome);
-        Ok(Step::Committed)
+        Ok(JobStep::Committed)
     }
 
     fn index(&self) -> Referrers<'_> {
@@ -225,11 +229,11 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn result(place: &FanOutPlace) -> Value {
+fn result(place: &FanOutPosition) -> Value {
     Value::Object(Object::from_iter([("failed", Value::Array(place.failed.clone()))]))
 }
 
-impl FanOutPlace {
+impl FanOutPosition {
     fn encode(&self) -> Vec<u8> {
         let mut json = Object::new();
         json.set("rounds", self.rounds as i64);
@@ -239,14 +243,14 @@ impl FanOutPlace {
         Value::Object(json).to_json().into_bytes()
     }
 
-    fn decode(position: &[u8]) -> Result<FanOutPlace, EngineError> {
+    fn decode(position: &[u8]) -> Result<FanOutPosition, EngineError> {
         if position.is_empty() {
-            return Ok(FanOutPlace::default());
+            return Ok(FanOutPosition::default());
         }
-        FanOutPlace::read(position).ok_or_else(|| corrupt("position of a fan-out"))
+        FanOutPosition::read(position).ok_or_else(|| corrupt("position of a fan-out"))
     }
 
-    fn read(position: &[u8]) -> Option<FanOutPlace> {
+    fn read(position: &[u8]) -> Option<FanOutPosition> {
         let json = text::parse(position, LIMITS).ok()?;
         let after = match json.get("after")? {
             Value::String(hex) => {
@@ -255,7 +259,7 @@ impl FanOutPlace {
             }
             _ => None,
         };
-        Some(FanOutPlace {
+        Some(FanOutPosition {
             rounds: json.get("rounds")?.as_u64()?,
             after,
             failed: json.get("failed")?.as_array()?.to_vec(),
@@ -270,10 +274,10 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         for after in [None, Some(vec![0, 255, 7])] {
-            let place = FanOutPlace { rounds: 3, after, failed: vec![Value::from("x")] };
-            assert_eq!(FanOutPlace::decode(&place.encode()).unwrap(), place);
+            let place = FanOutPosition { rounds: 3, after, failed: vec![Value::from("x")] };
+            assert_eq!(FanOutPosition::decode(&place.encode()).unwrap(), place);
         }
-        assert_eq!(FanOutPlace::decode(&[]).unwrap(), FanOutPlace::default());
-        assert!(FanOutPlace::decode(b"{}").is_err());
+        assert_eq!(FanOutPosition::decode(&[]).unwrap(), FanOutPosition::default());
+        assert!(FanOutPosition::decode(b"{}").is_err());
     }
 }

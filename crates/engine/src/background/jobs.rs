@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Interrupted, Next, Turn, Work, Worker};
+use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::EngineError;
-use crate::jobs::{Claimed, JobId, JobKind, Jobs, NoneDue};
+use crate::jobs::{ClaimedJob, JobId, JobKind, Jobs, NoJobDue};
 use crate::runtime::signals::Signal;
 
 /// Threads that run jobs.
@@ -33,8 +33,8 @@ impl JobRunner {
     }
 
     /// Runs the job whose turn it is for a while, if there is one.
-    fn run_slice(&self, turn: &Turn<'_>) -> Result<Result<(), NoneDue>, Interrupted> {
-        let Claimed { mut claim, kind, has_more } = match self.jobs.claim(|id| !turn.is_waiting(id.0)) {
+    fn run_slice(&self, turn: &WorkerRound<'_>) -> Result<Result<(), NoJobDue>, Interrupted> {
+        let ClaimedJob { mut claim, kind, has_more } = match self.jobs.claim(|id| !turn.is_waiting(id.0)) {
             Ok(claimed) => claimed,
             Err(none) => return Ok(Err(none)),
         };
@@ -54,21 +54,21 @@ impl JobRunner {
     }
 }
 
-impl Work for JobRunner {
+impl WorkerTask for JobRunner {
     const NAME: &'static str = "jobs";
     type Memory = ();
 
-    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+    fn round(&self, turn: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
         self.jobs.refresh()?;
         turn.retain_parts(|part| self.jobs.is_pending(JobId(part)));
         for _ in 0..SLICES_MAX {
             turn.check()?;
-            if let Err(NoneDue { next }) = self.run_slice(turn)? {
+            if let Err(NoJobDue { next }) = self.run_slice(turn)? {
                 let rest = next.map(|time| time.saturating_duration_since(Instant::now()));
-                return Ok(rest.map_or(Next::Woken, Next::After));
+                return Ok(rest.map_or(NextRound::Woken, NextRound::After));
             }
         }
-        Ok(Next::Now)
+        Ok(NextRound::Now)
     }
 }
 

@@ -13,13 +13,13 @@ use quire_storage::Op;
 use quire_value::{Limits, Object, Value, text};
 use tracing::warn;
 
-use super::catalog_work::Marked;
+use super::catalog_work::MarkedWork;
 use super::sweep::{remove_items, rest_after};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
-use crate::items::key_delete::{DeletedKey, Found};
-use crate::jobs::{Claim, JobKind, NewJob, Step};
-use crate::partition::sequencer::Prepared;
+use crate::items::key_delete::{DeletedKey, DeletedKeyItems};
+use crate::jobs::{JobClaim, JobKind, JobStep, NewJob};
+use crate::partition::sequencer::PreparedWrite;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::keys;
@@ -45,7 +45,7 @@ pub(crate) struct KeyDeletes {
 
 /// How far the items of a key were looked through.
 #[derive(Clone, Copy, Default)]
-struct Looked {
+struct ScannedItems {
     next_rid: u64,
     /// Items of this look that are still there.
     left: u64,
@@ -69,10 +69,10 @@ impl KeyDeletes {
 
     /// One look at all deleted keys of a container, which remembers nothing. What it cannot do is left for another one.
     #[cfg(feature = "schedules")]
-    pub fn look_once(&self, container: &Container) {
+    pub fn scan_once(&self, container: &Container) {
         for (key, lsn) in container.partitions.deleted_keys().iter() {
             let _left = DeletedKey::new(container, key, lsn).and_then(|deleted| {
-                let mut looked = Looked::default();
+                let mut looked = ScannedItems::default();
                 let (_, is_over) = self.remove_some(container, &deleted, &mut looked)?;
                 if is_over && looked.left == 0 {
                     self.forget(container, (key, lsn), &deleted)
@@ -88,10 +88,11 @@ impl KeyDeletes {
         &self,
         container: &Container,
         deleted: &DeletedKey<'_>,
-        looked: &mut Looked,
+        looked: &mut ScannedItems,
     ) -> Result<(usize, bool), EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
-        let Found { rids, next_rid, unreadable } = deleted.items(&*snapshot, looked.next_rid, STEP_ITEMS)?;
+        let DeletedKeyItems { rids, next_rid, unreadable } =
+            deleted.items(&*snapshot, looked.next_rid, STEP_ITEMS)?;
         drop(snapshot);
         let removal = remove_items(&self.shared, container, &rids)?;
         self.removed.fetch_add(removal.removed as u64, Ordering::Relaxed);
@@ -117,7 +118,7 @@ impl KeyDeletes {
         let generation = partition.sequencer.generation();
         let marks = deleted.marks(&*self.shared.storage.snapshot()?)?.into_iter();
         let ops = marks.map(|key| Op::Delete { space: keys::CATALOG, key }).collect();
-        let is_done = partition.sequencer.submit(Prepared::upkeep(generation, ops)).is_ok();
+        let is_done = partition.sequencer.submit(PreparedWrite::index_maintenance(generation, ops)).is_ok();
         if is_done {
             container.partitions.change_deleted_keys(|keys| keys.remove(key, lsn));
         }
@@ -126,33 +127,33 @@ impl KeyDeletes {
 
     fn remove(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         container: &Container,
         (key, lsn): (&[u8], u64),
-    ) -> Result<Step, EngineError> {
+    ) -> Result<JobStep, EngineError> {
         let started = Instant::now();
         let deleted = DeletedKey::new(container, key, lsn)?;
-        let mut looked = Looked::decode(claim.position());
+        let mut looked = ScannedItems::decode(claim.position());
         let (removed, is_over) = self.remove_some(container, &deleted, &mut looked)?;
         let done = claim.done() + removed as u64;
         if is_over && looked.left == 0 {
             if !self.forget(container, (key, lsn), &deleted)? {
-                return Ok(Step::Rest(WAIT));
+                return Ok(JobStep::Rest(WAIT));
             }
             claim.complete(done);
-            return Ok(Step::Done(Value::Null));
+            return Ok(JobStep::Done(Value::Null));
         }
         let rest = match (is_over, looked.unreadable) {
             (false, _) => rest_after(started.elapsed(), self.age_seconds(claim)),
             (true, 0) => AGAIN,
             (true, _) => AGAIN_UNREADABLE,
         };
-        let next = if is_over { Looked::default() } else { looked };
+        let next = if is_over { ScannedItems::default() } else { looked };
         claim.commit(claim.advance(next.encode(), done, None), Vec::new())?;
-        Ok(Step::Rest(rest))
+        Ok(JobStep::Rest(rest))
     }
 
-    fn age_seconds(&self, claim: &Claim<'_>) -> i64 {
+    fn age_seconds(&self, claim: &JobClaim<'_>) -> i64 {
         self.shared.now_seconds() - claim.body.created_ms / 1000
     }
 }
@@ -171,16 +172,16 @@ impl JobKind for KeyDeletes {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         if self.sweep.is_interrupted() {
-            return Ok(Step::Rest(WAIT));
+            return Ok(JobStep::Rest(WAIT));
         }
         let body = Arc::clone(&claim.body);
         let (number, lsn, key) = decode(&body.payload).ok_or_else(|| corrupt("a delete of a key"))?;
         let state = self.catalog.state();
-        let Some(container) = state.container(number) else { return Ok(Step::Cancelled) };
+        let Some(container) = state.container(number) else { return Ok(JobStep::Cancelled) };
         if !container.partitions.deleted_keys().covers(key, lsn) {
-            return Ok(Step::Done(Value::Null));
+            return Ok(JobStep::Done(Value::Null));
         }
         match self.remove(claim, container, (key, lsn)) {
             // Deleted or split in the meantime, or its writers are many.
@@ -189,14 +190,14 @@ impl JobKind for KeyDeletes {
                 | EngineError::PartitionMoved
                 | EngineError::Contended
                 | EngineError::Overloaded,
-            ) => Ok(Step::Rest(WAIT)),
-            Err(_) if container.partitions.is_retired() => Ok(Step::Rest(WAIT)),
+            ) => Ok(JobStep::Rest(WAIT)),
+            Err(_) if container.partitions.is_retired() => Ok(JobStep::Rest(WAIT)),
             step => step,
         }
     }
 }
 
-impl Marked for KeyDeletes {
+impl MarkedWork for KeyDeletes {
     const KIND: &'static str = KIND;
 
     fn marked(&self) -> Vec<NewJob> {
@@ -213,15 +214,15 @@ impl Marked for KeyDeletes {
     }
 }
 
-impl Looked {
+impl ScannedItems {
     fn encode(self) -> Vec<u8> {
         [self.next_rid, self.left, self.unreadable].map(u64::to_be_bytes).concat()
     }
 
     /// The beginning, where nothing was written.
-    fn decode(bytes: &[u8]) -> Looked {
+    fn decode(bytes: &[u8]) -> ScannedItems {
         let number = |at: usize| bytes.get(at..at + 8).and_then(keys::number).unwrap_or(0);
-        Looked { next_rid: number(0), left: number(8), unreadable: number(16) }
+        ScannedItems { next_rid: number(0), left: number(8), unreadable: number(16) }
     }
 }
 

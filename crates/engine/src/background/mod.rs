@@ -37,5 +37,5 @@ pub(crate) use repairs::Repairs;
 pub(crate) use sweep::Sweep;
 pub(crate) use vector_indexes::{VectorBuilds, VectorIndexes};
 pub(crate) use what_ifs::WhatIfs;
-pub(crate) use worker::{Interrupted, Next, Turn, Work, Worker};
+pub(crate) use worker::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 pub use worker::{WorkerState, WorkerStatus};

@@ -14,11 +14,11 @@ use quire_profile::Workload;
 use quire_value::{Limits, Object, Value, text};
 
 use super::checks::subject;
-use crate::api::{EngineError, ProfileOrder, corrupt};
+use crate::api::{EngineError, ProfileRequest, corrupt};
 use crate::catalog::{Catalog, Container};
-use crate::jobs::{Claim, JobId, JobKind, NewJob, Owner, Step};
+use crate::jobs::{JobClaim, JobId, JobKind, JobOwner, JobStep, NewJob};
 use crate::profiles::{
-    BuildOptions, BuiltProfile, ProfileBuild, ProfileFollow, Profiles, Retained, SCAN_MAX_DEFAULT,
+    BuildOptions, BuiltProfile, ProfileBuild, ProfileFollow, Profiles, RetainedScans, SCAN_MAX_DEFAULT,
 };
 use crate::recording::DatabaseRecord;
 use crate::runtime::Shared;
@@ -38,10 +38,10 @@ pub(crate) struct ProfileJobs {
     shared: Weak<Shared>,
     catalog: Weak<Catalog>,
     profiles: Weak<Profiles>,
-    under_way: Mutex<HashMap<JobId, UnderWay>>,
+    running: Mutex<HashMap<JobId, RunningProfile>>,
 }
 
-struct UnderWay {
+struct RunningProfile {
     refresh: Refresh,
     shown: Instant,
 }
@@ -52,18 +52,18 @@ enum Refresh {
 }
 
 /// What a job needs while it runs.
-struct Context {
+struct ProfileContext {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
     profiles: Arc<Profiles>,
-    database: Owner,
-    order: JobOrder,
+    database: JobOwner,
+    order: ProfilePayload,
 }
 
 /// What a job is to do, as its payload has it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct JobOrder {
-    pub profile: ProfileOrder,
+pub(crate) struct ProfilePayload {
+    pub profile: ProfileRequest,
     /// The body of a request for advice.
     pub advice: Value,
 }
@@ -76,31 +76,31 @@ impl ProfileJobs {
             shared: Arc::downgrade(shared),
             catalog: Arc::downgrade(catalog),
             profiles: Arc::downgrade(profiles),
-            under_way: Mutex::default(),
+            running: Mutex::default(),
         })
     }
 
-    fn context(&self, claim: &Claim<'_>) -> Result<Context, EngineError> {
+    fn context(&self, claim: &JobClaim<'_>) -> Result<ProfileContext, EngineError> {
         let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
-        Ok(Context {
+        Ok(ProfileContext {
             shared: self.shared.upgrade().ok_or_else(closed)?,
             catalog: self.catalog.upgrade().ok_or_else(closed)?,
             profiles: self.profiles.upgrade().ok_or_else(closed)?,
             database: claim.body.database.clone().ok_or_else(|| corrupt("a job without a database"))?,
-            order: JobOrder::decode(&claim.body.payload)?,
+            order: ProfilePayload::decode(&claim.body.payload)?,
         })
     }
 
-    fn begin(&self, context: &Context) -> Result<UnderWay, EngineError> {
+    fn begin(&self, context: &ProfileContext) -> Result<RunningProfile, EngineError> {
         let refresh = match context.follow()? {
             Some(follow) => Refresh::Follow(Box::new(follow)),
             None => Refresh::Build(Box::new(context.build()?)),
         };
-        Ok(UnderWay { refresh, shown: Instant::now() })
+        Ok(RunningProfile { refresh, shown: Instant::now() })
     }
 
-    fn run(&self, claim: &mut Claim<'_>, context: &Context) -> Result<Step, EngineError> {
-        let under_way = self.under_way.lock().remove(&claim.id);
+    fn run(&self, claim: &mut JobClaim<'_>, context: &ProfileContext) -> Result<JobStep, EngineError> {
+        let under_way = self.running.lock().remove(&claim.id);
         let mut under_way = match under_way {
             Some(under_way) => under_way,
             None if self.kind == ADVICE => match context.current()? {
@@ -118,8 +118,8 @@ impl ProfileJobs {
             claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
             under_way.shown = Instant::now();
         }
-        self.under_way.lock().insert(claim.id, under_way);
-        Ok(Step::More)
+        self.running.lock().insert(claim.id, under_way);
+        Ok(JobStep::More)
     }
 }
 
@@ -128,27 +128,27 @@ impl JobKind for ProfileJobs {
         self.kind
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let context = self.context(claim)?;
         if self.kind == ADVICE && context.profiles.advisor().is_none() {
-            return Ok(Step::Rest(ADVISOR_WAIT));
+            return Ok(JobStep::Rest(ADVISOR_WAIT));
         }
         match self.run(claim, &context) {
-            Err(EngineError::ResourceNotFound { .. }) => Ok(Step::Cancelled),
+            Err(EngineError::ResourceNotFound { .. }) => Ok(JobStep::Cancelled),
             Err(error @ (EngineError::BadRequest { .. } | EngineError::NotSupported { .. })) => {
-                Ok(Step::Failed { error: error.to_string(), result: Value::Null })
+                Ok(JobStep::Failed { error: error.to_string(), result: Value::Null })
             }
             step => step,
         }
     }
 
-    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+    fn cancel(&self, claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         self.release(claim.id);
         Ok(())
     }
 
     fn release(&self, job: JobId) {
-        self.under_way.lock().remove(&job);
+        self.running.lock().remove(&job);
     }
 }
 
@@ -167,7 +167,7 @@ impl Refresh {
         }
     }
 
-    fn finish(self, model: &Model) -> Result<(BuiltProfile, Option<Retained>), EngineError> {
+    fn finish(self, model: &Model) -> Result<(BuiltProfile, Option<RetainedScans>), EngineError> {
         match self {
             Refresh::Build(build) => build.finish(Some(model)),
             Refresh::Follow(follow) => Ok(follow.finish(Some(model))),
@@ -175,12 +175,12 @@ impl Refresh {
     }
 }
 
-impl Context {
+impl ProfileContext {
     /// `None` where all is built anew.
     fn follow(&self) -> Result<Option<ProfileFollow>, EngineError> {
         let retained = self.profiles.take_retained(self.database.number);
         let is_usual = self.order.profile.scan_max.is_none();
-        let usual = |retained: &Retained| is_usual && retained.scan_max == SCAN_MAX_DEFAULT;
+        let usual = |retained: &RetainedScans| is_usual && retained.scan_max == SCAN_MAX_DEFAULT;
         let Some(retained) = retained.filter(usual) else { return Ok(None) };
         ProfileFollow::start(&self.shared, &self.database.name, self.containers()?, retained)
     }
@@ -214,24 +214,24 @@ impl Context {
         self.shared.recorder.current(&*self.shared.storage, self.database.number)
     }
 
-    fn finish(&self, refresh: Refresh, kind: &str) -> Result<Step, EngineError> {
+    fn finish(&self, refresh: Refresh, kind: &str) -> Result<JobStep, EngineError> {
         let (rules, only) = (self.model()?, self.order.profile.containers.as_deref());
         let built = refresh.finish(&rules.model)?;
         let recorded = self.recorded()?;
         let workload = &mut recorded.lock().workload;
-        let (built, stored) = self.profiles.keep(self.database.number, built, only, workload)?;
+        let (built, stored) = self.profiles.store(self.database.number, built, only, workload)?;
         match kind {
             ADVICE => self.advise_on(&built, workload),
-            _ => Ok(Step::Done(Value::Object(Object::from_iter([("containers", Value::Array(stored))])))),
+            _ => Ok(JobStep::Done(Value::Object(Object::from_iter([("containers", Value::Array(stored))])))),
         }
     }
 
-    fn advise(&self, built: &BuiltProfile) -> Result<Step, EngineError> {
+    fn advise(&self, built: &BuiltProfile) -> Result<JobStep, EngineError> {
         let recorded = self.recorded()?;
         self.advise_on(built, &mut recorded.lock().workload)
     }
 
-    fn advise_on(&self, built: &BuiltProfile, workload: &mut Workload) -> Result<Step, EngineError> {
+    fn advise_on(&self, built: &BuiltProfile, workload: &mut Workload) -> Result<JobStep, EngineError> {
         let rules = self.model()?;
         let model: (u32, &Model) = (self.database.number, &rules.model);
         let containers = self.containers()?;
@@ -241,7 +241,7 @@ impl Context {
         result.set("revision", list.get("revision").cloned().unwrap_or(Value::Null));
         result.set("findings", count("findings") as u64);
         result.set("notEnough", count("notEnough") as u64);
-        Ok(Step::Done(Value::Object(result)))
+        Ok(JobStep::Done(Value::Object(result)))
     }
 }
 
@@ -253,9 +253,9 @@ pub(crate) fn profiled<'a>(containers: impl Iterator<Item = &'a Arc<Container>>)
     own
 }
 
-impl JobOrder {
+impl ProfilePayload {
     /// A job for a database.
-    pub fn job(&self, kind: &'static str, database: Owner) -> NewJob {
+    pub fn job(&self, kind: &'static str, database: JobOwner) -> NewJob {
         let mut about = Object::new();
         if let Some(names) = &self.profile.containers {
             about.set("containers", names.iter().map(|name| Value::from(name.as_str())).collect::<Value>());
@@ -276,13 +276,13 @@ impl JobOrder {
         Value::Object(json).to_json().into_bytes()
     }
 
-    fn decode(payload: &[u8]) -> Result<JobOrder, EngineError> {
+    fn decode(payload: &[u8]) -> Result<ProfilePayload, EngineError> {
         let json = text::parse(payload, PAYLOAD_LIMITS).map_err(|_| corrupt("payload of a profile"))?;
         let names = json.get("containers").and_then(Value::as_array);
         let containers =
             names.map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
         let scan_max = json.get("scanMax").and_then(Value::as_u64);
         let advice = json.get("advice").cloned().unwrap_or(Value::Null);
-        Ok(JobOrder { profile: ProfileOrder { containers, scan_max }, advice })
+        Ok(ProfilePayload { profile: ProfileRequest { containers, scan_max }, advice })
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use super::{Interrupted, Next, Turn, Work, Worker};
+use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::EngineError;
 use crate::catalog::Catalog;
 use crate::runtime::Shared;
@@ -40,18 +40,18 @@ impl Recording {
     }
 }
 
-impl Work for Recording {
+impl WorkerTask for Recording {
     const NAME: &'static str = "recording";
     const DELAY: Duration = TAKEN_IN_EVERY;
     /// When it was last stored.
     type Memory = Option<Instant>;
 
-    fn round(&self, _turn: &Turn<'_>, stored: &mut Option<Instant>) -> Result<Next, Interrupted> {
+    fn round(&self, _turn: &WorkerRound<'_>, stored: &mut Option<Instant>) -> Result<NextRound, Interrupted> {
         self.shared.recorder.drain(&*self.shared.storage)?;
         if stored.get_or_insert_with(Instant::now).elapsed() >= STORED_EVERY {
             self.store()?;
             *stored = Some(Instant::now());
         }
-        Ok(Next::After(TAKEN_IN_EVERY))
+        Ok(NextRound::After(TAKEN_IN_EVERY))
     }
 }

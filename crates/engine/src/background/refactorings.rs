@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use quire_value::{Limits, Object, Value, text};
 
 use super::rekey::Rekeys;
-use super::{Interrupted, Next, Turn, Work, Worker};
+use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
-use crate::jobs::{Claim, JobId, JobKind, NewJob, Step};
+use crate::jobs::{JobClaim, JobId, JobKind, JobStep, NewJob};
 use crate::refactorings::{DryRun, JobProgress, REFACTORING, RefactoringOrder, Refactorings};
 use crate::runtime::Shared;
 
@@ -51,7 +51,7 @@ impl JobKind for RefactoringJobs {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let refactorings = self.refactorings()?;
         if let Some((id, wanted)) = refactorings.rekey_of_payload(&claim.body.payload)? {
             return self.rekeys.upgrade().ok_or_else(closed)?.step(id, wanted, claim);
@@ -61,12 +61,12 @@ impl JobKind for RefactoringJobs {
                 if done > claim.done() {
                     claim.commit(claim.advance(Vec::new(), done, None), Vec::new())?;
                 }
-                Ok(Step::More)
+                Ok(JobStep::More)
             }
-            Ok(JobProgress::Done(result)) => Ok(Step::Done(result)),
-            Ok(JobProgress::Waiting) => Ok(Step::Rest(WAITING)),
-            Ok(JobProgress::Blocked { error, result }) => Ok(Step::Blocked { error, result }),
-            Ok(JobProgress::Gone) | Err(EngineError::ResourceNotFound { .. }) => Ok(Step::Cancelled),
+            Ok(JobProgress::Done(result)) => Ok(JobStep::Done(result)),
+            Ok(JobProgress::Waiting) => Ok(JobStep::Rest(WAITING)),
+            Ok(JobProgress::Blocked { error, result }) => Ok(JobStep::Blocked { error, result }),
+            Ok(JobProgress::Gone) | Err(EngineError::ResourceNotFound { .. }) => Ok(JobStep::Cancelled),
             Err(error) => Err(error),
         }
     }
@@ -102,7 +102,7 @@ impl JobKind for DryRunJobs {
     }
 
     /// It begins anew after a restart.
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let shared = self.shared.upgrade().ok_or_else(closed)?;
         let catalog = self.catalog.upgrade().ok_or_else(closed)?;
         let body =
@@ -110,21 +110,21 @@ impl JobKind for DryRunJobs {
         let order = RefactoringOrder::parse(&body)?;
         let number = claim.body.container.as_ref().map_or(0, |owner| owner.number);
         let state = catalog.state();
-        let Some(container) = state.container(number) else { return Ok(Step::Cancelled) };
+        let Some(container) = state.container(number) else { return Ok(JobStep::Cancelled) };
         let mut run = self.under_way.lock().remove(&claim.id).unwrap_or_default();
         if run.step(&shared, container, &order)? {
             self.under_way.lock().insert(claim.id, run);
-            return Ok(Step::More);
+            return Ok(JobStep::More);
         }
         claim.complete(run.items);
-        Ok(Step::Done(run.to_json(&order)))
+        Ok(JobStep::Done(run.to_json(&order)))
     }
 
     fn release(&self, job: JobId) {
         self.under_way.lock().remove(&job);
     }
 
-    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+    fn cancel(&self, claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         self.release(claim.id);
         Ok(())
     }
@@ -147,12 +147,12 @@ impl Following {
     }
 }
 
-impl Work for Following {
+impl WorkerTask for Following {
     const NAME: &'static str = "refactorings";
     type Memory = ();
 
     /// One that fails waits by itself.
-    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+    fn round(&self, turn: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
         let all = self.refactorings.numbers()?;
         turn.retain_parts(|part| all.iter().any(|own| part_of(*own) == part));
         let (mut follows, mut has_more) = (false, false);
@@ -164,9 +164,9 @@ impl Work for Following {
             has_more |= own_more;
         }
         Ok(match (follows, has_more) {
-            (_, true) => Next::Now,
-            (true, false) => Next::After(FOLLOWED_EVERY),
-            (false, false) => Next::After(JOURNALS_EVERY),
+            (_, true) => NextRound::Now,
+            (true, false) => NextRound::After(FOLLOWED_EVERY),
+            (false, false) => NextRound::After(JOURNALS_EVERY),
         })
     }
 }

@@ -11,15 +11,15 @@ use quire_storage::{Scan, Snapshot};
 use quire_value::{Limits, Object, Value, text};
 
 use super::builds::scope::{containers_to_write, referrer_containers};
-use super::checks::CheckOrder;
+use super::checks::CheckPayload;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
-use crate::jobs::{Claim, JobKind, Step};
+use crate::jobs::{JobClaim, JobKind, JobStep};
 use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
 use crate::model::DatabaseModel;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
 use crate::sync::chunk;
@@ -37,7 +37,7 @@ pub(crate) struct Repairs {
 
 /// Where a repair is.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct RepairPlace {
+struct RepairPosition {
     /// Of the containers to go over; first all of them for what dangles, if that is asked for, then for values.
     walk: usize,
     /// The next item.
@@ -66,14 +66,14 @@ impl JobKind for Repairs {
         REPAIR
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
         let (shared, catalog) =
             (self.shared.upgrade().ok_or_else(closed)?, self.catalog.upgrade().ok_or_else(closed)?);
-        let order = CheckOrder::decode(&claim.body.payload)?.check;
+        let order = CheckPayload::decode(&claim.body.payload)?.check;
         let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);
-        let place = RepairPlace::decode(claim.position())?;
-        let Some(model) = catalog.database_model(database) else { return Ok(Step::Done(place.result())) };
+        let place = RepairPosition::decode(claim.position())?;
+        let Some(model) = catalog.database_model(database) else { return Ok(JobStep::Done(place.result())) };
         let all = || model.model().declarations().map(str::to_owned).collect();
         let own = order.declarations.unwrap_or_else(all);
         let removes_dangling = order.remove_dangling;
@@ -82,16 +82,16 @@ impl JobKind for Repairs {
 }
 
 impl Repair<'_> {
-    fn step(&self, claim: &mut Claim<'_>, place: RepairPlace) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>, place: RepairPosition) -> Result<JobStep, EngineError> {
         let links = self.removable_links();
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let walks = self.walks(&links);
         let Some((number, work)) = walks.get(place.walk).copied() else {
             return Ok(match place.failed.is_empty() {
-                true => Step::Done(place.result()),
+                true => JobStep::Done(place.result()),
                 false => {
                     let error = format!("{} items could not be written.", place.failed.len());
-                    Step::Failed { error, result: place.result() }
+                    JobStep::Failed { error, result: place.result() }
                 }
             });
         };
@@ -99,15 +99,15 @@ impl Repair<'_> {
         let container = state.containers().find(|container| container.number == number).cloned();
         let rids = container.as_ref().map_or(Ok(Vec::new()), |container| self.rids(container, place.rid))?;
         let (Some(container), Some(last)) = (container, rids.last().copied()) else {
-            let next = RepairPlace { walk: place.walk + 1, rid: 0, ..place };
+            let next = RepairPosition { walk: place.walk + 1, rid: 0, ..place };
             claim.commit(claim.advance(next.encode(), claim.done(), None), Vec::new())?;
-            return Ok(Step::More);
+            return Ok(JobStep::More);
         };
-        let next = RepairPlace { rid: last + 1, ..place };
+        let next = RepairPosition { rid: last + 1, ..place };
         if self.visit(claim, &container, &rids, &next, work)?.is_some() {
             self.one_by_one(claim, &container, &rids, next, work)?;
         }
-        Ok(Step::More)
+        Ok(JobStep::More)
     }
 
     fn walks<'l>(&self, links: &'l [&'l str]) -> Vec<(u32, VisitWork<'l>)> {
@@ -150,16 +150,16 @@ impl Repair<'_> {
     /// The error of an item that cannot be written.
     fn visit(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         container: &Container,
         rids: &[u64],
-        next: &RepairPlace,
+        next: &RepairPosition,
         work: VisitWork<'_>,
     ) -> Result<Option<String>, EngineError> {
         let advance = RefCell::new(None);
         let done = claim.done() + rids.len() as u64;
         let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
-            let moved = RepairPlace { repaired: next.repaired + figures.written, ..next.clone() };
+            let moved = RepairPosition { repaired: next.repaired + figures.written, ..next.clone() };
             let moved = claim.advance(moved.encode(), done, None);
             let op = moved.op(snapshot)?;
             *advance.borrow_mut() = Some(moved);
@@ -183,10 +183,10 @@ impl Repair<'_> {
 
     fn one_by_one(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         container: &Container,
         rids: &[u64],
-        mut next: RepairPlace,
+        mut next: RepairPosition,
         work: VisitWork<'_>,
     ) -> Result<(), EngineError> {
         for rid in rids {
@@ -195,18 +195,18 @@ impl Repair<'_> {
                 let bytes =
                     self.shared.storage.snapshot()?.get(ITEMS, &keys::item(container.number, *rid))?;
                 if let (Some(bytes), true) = (bytes, next.failed.len() < FAILED_MAX) {
-                    let row = Row::parse(&bytes)?;
+                    let row = ItemRow::parse(&bytes)?;
                     next.failed.push(item_example(container, &row, "", Some(Value::from(error)), None)?);
                 }
                 claim.commit(claim.advance(next.encode(), claim.done() + 1, None), Vec::new())?;
             }
-            next = RepairPlace { repaired: RepairPlace::decode(claim.position())?.repaired, ..next };
+            next = RepairPosition { repaired: RepairPosition::decode(claim.position())?.repaired, ..next };
         }
         Ok(())
     }
 }
 
-impl RepairPlace {
+impl RepairPosition {
     fn result(&self) -> Value {
         let mut json = Object::new();
         json.set("repaired", self.repaired as i64);
@@ -223,16 +223,16 @@ impl RepairPlace {
         Value::Object(json).to_json().into_bytes()
     }
 
-    fn decode(position: &[u8]) -> Result<RepairPlace, EngineError> {
+    fn decode(position: &[u8]) -> Result<RepairPosition, EngineError> {
         if position.is_empty() {
-            return Ok(RepairPlace::default());
+            return Ok(RepairPosition::default());
         }
-        RepairPlace::read(position).ok_or_else(|| corrupt("position of a repair"))
+        RepairPosition::read(position).ok_or_else(|| corrupt("position of a repair"))
     }
 
-    fn read(position: &[u8]) -> Option<RepairPlace> {
+    fn read(position: &[u8]) -> Option<RepairPosition> {
         let json = text::parse(position, LIMITS).ok()?;
-        Some(RepairPlace {
+        Some(RepairPosition {
             walk: usize::try_from(json.get("walk")?.as_u64()?).ok()?,
             rid: json.get("rid")?.as_str()?.parse().ok()?,
             repaired: json.get("repaired")?.as_u64()?,
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let place = RepairPlace { walk: 2, rid: 1 << 60, repaired: 7, failed: vec![Value::from("x")] };
-        assert_eq!(RepairPlace::decode(&place.encode()).unwrap(), place);
-        assert_eq!(RepairPlace::decode(&[]).unwrap(), RepairPlace::default());
-        assert!(RepairPlace::decode(b"{}").is_err());
+        let place = RepairPosition { walk: 2, rid: 1 << 60, repaired: 7, failed: vec![Value::from("x")] };
+        assert_eq!(RepairPosition::decode(&place.encode()).unwrap(), place);
+        assert_eq!(RepairPosition::decode(&[]).unwrap(), RepairPosition::default());
+        assert!(RepairPosition::decode(b"{}").is_err());
     }
 }

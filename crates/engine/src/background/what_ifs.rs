@@ -11,7 +11,7 @@ use quire_value::Value;
 
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Catalog;
-use crate::jobs::{Claim, JobId, JobKind, Step};
+use crate::jobs::{JobClaim, JobId, JobKind, JobStep};
 use crate::profiles::Profiles;
 use crate::refactorings::Refactorings;
 use crate::runtime::Shared;
@@ -61,7 +61,7 @@ impl WhatIfs {
         })
     }
 
-    fn begin(&self, claim: &Claim<'_>, around: &Surroundings) -> Result<UnderWay, EngineError> {
+    fn begin(&self, claim: &JobClaim<'_>, around: &Surroundings) -> Result<UnderWay, EngineError> {
         let order = WhatIfOrder::decode(&claim.body.payload)?;
         let database = claim.body.database.as_ref().ok_or_else(|| corrupt("a job without a database"))?;
         let scratch = Scratch::of(claim.id);
@@ -70,7 +70,7 @@ impl WhatIfs {
         Ok(UnderWay { run, shown: Instant::now() })
     }
 
-    fn run(&self, claim: &mut Claim<'_>, around: &Surroundings) -> Result<Step, EngineError> {
+    fn run(&self, claim: &mut JobClaim<'_>, around: &Surroundings) -> Result<JobStep, EngineError> {
         let under_way = self.under_way.lock().remove(&claim.id);
         let mut under_way = match under_way {
             Some(under_way) => under_way,
@@ -78,26 +78,31 @@ impl WhatIfs {
         };
         let step = match under_way.run.step(around)? {
             RunProgress::Done(result) => return self.end(claim, around, result),
-            RunProgress::Wait => Step::Rest(WAIT),
+            RunProgress::Wait => JobStep::Rest(WAIT),
             RunProgress::More(done, total) => {
                 if under_way.shown.elapsed() >= SHOWN_EVERY {
                     claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
                     under_way.shown = Instant::now();
                 }
-                Step::More
+                JobStep::More
             }
         };
         self.under_way.lock().insert(claim.id, under_way);
         Ok(step)
     }
 
-    fn end(&self, claim: &mut Claim<'_>, around: &Surroundings, result: Value) -> Result<Step, EngineError> {
+    fn end(
+        &self,
+        claim: &mut JobClaim<'_>,
+        around: &Surroundings,
+        result: Value,
+    ) -> Result<JobStep, EngineError> {
         if !WhatIfOrder::decode(&claim.body.payload)?.limits.keep {
             Scratch::of(claim.id).remove(&around.catalog)?;
         }
         let count = |member: &str| result.get(member).and_then(Value::as_u64).unwrap_or(0);
         claim.complete(count("replayed"));
-        Ok(Step::Done(result))
+        Ok(JobStep::Done(result))
     }
 }
 
@@ -115,7 +120,7 @@ impl JobKind for WhatIfs {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let around = self.surroundings()?;
         let run = self.run(claim, &around);
         let Err(error) = run else { return run };
@@ -125,12 +130,12 @@ impl JobKind for WhatIfs {
         }
         Scratch::of(claim.id).remove(&around.catalog)?;
         match error {
-            EngineError::ResourceNotFound { kind: "database", .. } => Ok(Step::Cancelled),
-            error => Ok(Step::Failed { error: error.to_string(), result: Value::Null }),
+            EngineError::ResourceNotFound { kind: "database", .. } => Ok(JobStep::Cancelled),
+            error => Ok(JobStep::Failed { error: error.to_string(), result: Value::Null }),
         }
     }
 
-    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+    fn cancel(&self, claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         self.release(claim.id);
         Scratch::of(claim.id).remove(&self.surroundings()?.catalog)
     }

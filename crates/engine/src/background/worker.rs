@@ -30,19 +30,19 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 const FAILURES_TOLERATED: u32 = 5;
 
 /// What a worker does.
-pub(crate) trait Work: Send + Sync + 'static {
+pub(crate) trait WorkerTask: Send + Sync + 'static {
     const NAME: &'static str;
     /// Before the first round, unless the worker is woken.
     const DELAY: Duration = Duration::ZERO;
     /// What is remembered from round to round; lost when a round panics.
     type Memory: Default;
 
-    fn round(&self, turn: &Turn<'_>, memory: &mut Self::Memory) -> Result<Next, Interrupted>;
+    fn round(&self, turn: &WorkerRound<'_>, memory: &mut Self::Memory) -> Result<NextRound, Interrupted>;
 }
 
 /// When the next round is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextRound {
     /// There is more to do.
     Now,
     /// After this time, or when the worker is woken.
@@ -88,15 +88,15 @@ pub enum WorkerState {
     Down,
 }
 
-pub(crate) struct Worker<W: Work> {
+pub(crate) struct Worker<W: WorkerTask> {
     work: Arc<W>,
     signal: Arc<Signal>,
-    health: Arc<Mutex<Health>>,
+    health: Arc<Mutex<WorkerHealth>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Health {
+struct WorkerHealth {
     rounds: u64,
     failures: u64,
     panics: u64,
@@ -113,13 +113,13 @@ struct FailedPart {
 }
 
 /// One round's view of its worker.
-pub(crate) struct Turn<'a> {
+pub(crate) struct WorkerRound<'a> {
     name: &'static str,
     signal: &'a Signal,
-    health: &'a Mutex<Health>,
+    health: &'a Mutex<WorkerHealth>,
 }
 
-impl<W: Work> Worker<W> {
+impl<W: WorkerTask> Worker<W> {
     pub fn start(work: W, signal: Arc<Signal>) -> Result<Worker<W>, EngineError> {
         Worker::start_threads(work, signal, 1)
     }
@@ -127,7 +127,7 @@ impl<W: Work> Worker<W> {
     /// Several threads, each with its rounds and its memory. A wake-up reaches one of them: whoever finds more to do than it
     /// can do wakes the next one.
     pub fn start_threads(work: W, signal: Arc<Signal>, count: usize) -> Result<Worker<W>, EngineError> {
-        let (work, health) = (Arc::new(work), Arc::<Mutex<Health>>::default());
+        let (work, health) = (Arc::new(work), Arc::<Mutex<WorkerHealth>>::default());
         let worker = Worker { work, signal, health, threads: Mutex::default() };
         for _ in 0..count {
             let run = (Arc::clone(&worker.work), Arc::clone(&worker.signal), Arc::clone(&worker.health));
@@ -189,14 +189,14 @@ impl<W: Work> Worker<W> {
     }
 }
 
-impl<W: Work> Drop for Worker<W> {
+impl<W: WorkerTask> Drop for Worker<W> {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-fn run_rounds<W: Work>(work: &W, signal: &Signal, health: &Mutex<Health>) {
-    let turn = Turn { name: W::NAME, signal, health };
+fn run_rounds<W: WorkerTask>(work: &W, signal: &Signal, health: &Mutex<WorkerHealth>) {
+    let turn = WorkerRound { name: W::NAME, signal, health };
     let mut memory = W::Memory::default();
     let mut wait = Some(W::DELAY);
     while signal.wait(wait) {
@@ -205,38 +205,38 @@ fn run_rounds<W: Work>(work: &W, signal: &Signal, health: &Mutex<Health>) {
                 health.lock().succeeded();
                 next
             }
-            Ok(Err(Interrupted::Asked)) => Next::Now,
+            Ok(Err(Interrupted::Asked)) => NextRound::Now,
             Ok(Err(Interrupted::Failed(error))) if is_closed(&error) => return,
             Ok(Err(Interrupted::Failed(error))) => {
                 let again = health.lock().failed(error.to_string());
                 warn!(worker = W::NAME, %error, ?again, "background work failed and is tried again");
-                Next::After(again)
+                NextRound::After(again)
             }
             Err(panic) => {
                 memory = W::Memory::default();
                 health.lock().panics += 1;
                 let again = health.lock().failed(panic.clone());
                 error!(worker = W::NAME, panic, ?again, "background work panicked and is tried again");
-                Next::After(again)
+                NextRound::After(again)
             }
         };
         wait = match next {
-            Next::Now => Some(Duration::ZERO),
-            Next::After(time) => Some(health.lock().sooner(time)),
-            Next::Woken => health.lock().next_part(),
+            NextRound::Now => Some(Duration::ZERO),
+            NextRound::After(time) => Some(health.lock().sooner(time)),
+            NextRound::Woken => health.lock().next_part(),
         };
     }
 }
 
-impl Turn<'_> {
+impl WorkerRound<'_> {
     /// Fails when it is time to stop or to pause.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.signal.is_interrupted() { Err(Interrupted::Asked) } else { Ok(()) }
     }
 
     /// Waits, and fails when it is time to stop or to pause.
-    pub fn rest(&self, time: Duration) -> Result<(), Interrupted> {
-        if self.signal.rest(time) { Ok(()) } else { Err(Interrupted::Asked) }
+    pub fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
+        if self.signal.sleep(time) { Ok(()) } else { Err(Interrupted::Asked) }
     }
 
     /// Does one part of the round. `None` when it failed, now or shortly before: it is tried again after a wait of its own,
@@ -288,7 +288,7 @@ impl Turn<'_> {
     }
 }
 
-impl Health {
+impl WorkerHealth {
     fn succeeded(&mut self) {
         self.rounds += 1;
         self.failed_in_row = 0;
@@ -353,14 +353,18 @@ mod tests {
         round: F,
     }
 
-    impl<F> Work for Scripted<F>
+    impl<F> WorkerTask for Scripted<F>
     where
-        F: Fn(u32, &Turn<'_>) -> Result<Next, Interrupted> + Send + Sync + 'static,
+        F: Fn(u32, &WorkerRound<'_>) -> Result<NextRound, Interrupted> + Send + Sync + 'static,
     {
         const NAME: &'static str = "test";
         type Memory = u32;
 
-        fn round(&self, turn: &Turn<'_>, rounds_remembered: &mut u32) -> Result<Next, Interrupted> {
+        fn round(
+            &self,
+            turn: &WorkerRound<'_>,
+            rounds_remembered: &mut u32,
+        ) -> Result<NextRound, Interrupted> {
             let count = self.count.fetch_add(1, Ordering::SeqCst);
             assert!(*rounds_remembered <= count);
             *rounds_remembered += 1;
@@ -370,7 +374,7 @@ mod tests {
 
     fn start<F>(round: F) -> Worker<Scripted<F>>
     where
-        F: Fn(u32, &Turn<'_>) -> Result<Next, Interrupted> + Send + Sync + 'static,
+        F: Fn(u32, &WorkerRound<'_>) -> Result<NextRound, Interrupted> + Send + Sync + 'static,
     {
         Worker::start(Scripted { count: AtomicU32::new(0), round }, Arc::default()).unwrap()
     }
@@ -388,7 +392,7 @@ mod tests {
         let worker = start(|count, _| match count {
             0 => panic!("by design"),
             1 => Err(EngineError::Overloaded.into()),
-            _ => Ok(Next::Woken),
+            _ => Ok(NextRound::Woken),
         });
         wait_until(|| worker.rounds() == 1);
         let status = worker.status();
@@ -402,7 +406,7 @@ mod tests {
     fn says_that_it_is_failing_until_it_succeeds() {
         let worker = start(|count, _| {
             assert!(count > FAILURES_TOLERATED, "by design");
-            Ok(Next::Woken)
+            Ok(NextRound::Woken)
         });
         wait_until(|| worker.status().state == WorkerState::Failing);
         assert!(worker.status().last_error.is_some_and(|error| error.contains("by design")));
@@ -416,7 +420,7 @@ mod tests {
             assert_eq!(bad, None);
             let good = turn.part(2, || Ok(()))?;
             assert_eq!(good, Some(()));
-            Ok(Next::Woken)
+            Ok(NextRound::Woken)
         });
         wait_until(|| worker.status().panics >= 3);
         let status = worker.status();
@@ -431,7 +435,7 @@ mod tests {
             turn.part(1, || Err::<(), _>(EngineError::Overloaded.into()))?;
             turn.retain_parts(|part| turn.is_waiting(part));
             turn.retain_parts(|part| !turn.is_waiting(part));
-            Ok(Next::Woken)
+            Ok(NextRound::Woken)
         });
         wait_until(|| worker.rounds() == 1);
         assert_eq!(worker.status().failing_parts, 0);
@@ -445,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_paused_worker_does_nothing() {
-        let worker = start(|_, turn| turn.check().map(|()| Next::Now));
+        let worker = start(|_, turn| turn.check().map(|()| NextRound::Now));
         wait_until(|| worker.rounds() > 10);
         worker.pause(true);
         let mut before = worker.rounds();

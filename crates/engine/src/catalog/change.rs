@@ -15,33 +15,33 @@ use super::models::ModelSwitch;
 use super::row;
 use super::row::{Counters, ResourceRow};
 use super::scripts::ContainerScripts;
-use super::state::{Job, Owner, State};
+use super::state::{CatalogState, DropJob, OfferOwner};
 use super::{Catalog, Container, EngineError, Resource};
 use crate::indexes::{CountedIndexes, IndexEpochs, Indexes, index_counts_keys};
 use crate::jobs::PreparedJob;
 use crate::partition::PartitionSet;
 use crate::partition::access::AccessState;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
-use crate::store::{PartitionLayout, Sent, guarded_commit, send};
+use crate::store::{CommitOutcome, PartitionLayout, guarded_commit, send};
 use crate::sync::MutexGuard;
 
 /// What the one change at a time knows beside the state.
-pub(super) struct Writer {
+pub(super) struct CatalogWriter {
     pub position: Position,
     pub counters: Counters,
     /// Seconds; never falls.
     pub ts: i64,
-    pub unresolved: Option<Unresolved>,
+    pub unresolved: Option<UnresolvedChange>,
 }
 
-pub(super) struct Unresolved {
+pub(super) struct UnresolvedChange {
     commit: Commit,
-    next: Next,
+    next: NextCatalog,
 }
 
 /// What is true once the commit is durable.
-struct Next {
-    state: State,
+struct NextCatalog {
+    state: CatalogState,
     counters: Counters,
     lsn: u64,
     ts: i64,
@@ -70,10 +70,10 @@ struct IndexSwitch {
 }
 
 /// A change under construction. Nothing happens until [`Change::commit`].
-pub(super) struct Change<'a> {
+pub(super) struct CatalogChange<'a> {
     pub(super) catalog: &'a Catalog,
-    writer: MutexGuard<'a, Writer>,
-    pub state: State,
+    writer: MutexGuard<'a, CatalogWriter>,
+    pub state: CatalogState,
     counters: Counters,
     lsn: u64,
     ts: i64,
@@ -92,13 +92,13 @@ pub(super) struct Change<'a> {
 
 impl Catalog {
     /// Waits for its turn.
-    pub(super) fn change(&self) -> Result<Change<'_>, EngineError> {
+    pub(super) fn change(&self) -> Result<CatalogChange<'_>, EngineError> {
         let mut writer = self.writer.lock();
         self.settle(&mut writer)?;
         let (counters, lsn) = (writer.counters, writer.position.lsn + 1);
         let ts = writer.ts.max(self.shared.now_seconds());
-        let state = State::clone(&self.state.load());
-        Ok(Change {
+        let state = CatalogState::clone(&self.state.load());
+        Ok(CatalogChange {
             catalog: self,
             writer,
             state,
@@ -135,7 +135,7 @@ impl Catalog {
         change.commit()
     }
 
-    pub(crate) fn finish_job(&self, job: Job) -> Result<(), EngineError> {
+    pub(crate) fn finish_job(&self, job: DropJob) -> Result<(), EngineError> {
         let mut change = self.change()?;
         change.state.jobs.remove(&job);
         change.delete_key(keys::job_key(job));
@@ -145,19 +145,19 @@ impl Catalog {
     }
 
     /// Finishes the commit that a former change left unresolved.
-    fn settle(&self, writer: &mut Writer) -> Result<(), EngineError> {
+    fn settle(&self, writer: &mut CatalogWriter) -> Result<(), EngineError> {
         let Some(unresolved) = writer.unresolved.take() else { return Ok(()) };
         match send(&*self.shared.storage, &unresolved.commit) {
-            Sent::Done => {
+            CommitOutcome::Done => {
                 self.publish(writer, unresolved.next);
                 self.workers.wake();
             }
-            Sent::Failed(error) => {
+            CommitOutcome::Failed(error) => {
                 // The storage refuses for now (busy, poisoned); what became of the commit is still open.
                 writer.unresolved = Some(unresolved);
                 return Err(error);
             }
-            Sent::Unknown => {
+            CommitOutcome::Unknown => {
                 writer.unresolved = Some(unresolved);
                 return Err(EngineError::Unresolved);
             }
@@ -165,7 +165,7 @@ impl Catalog {
         Ok(())
     }
 
-    fn publish(&self, writer: &mut Writer, next: Next) {
+    fn publish(&self, writer: &mut CatalogWriter, next: NextCatalog) {
         writer.position.lsn = next.lsn;
         writer.counters = next.counters;
         writer.ts = next.ts;
@@ -190,7 +190,7 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     /// A new resource of what the client sent; its rid is made of a fresh number.
     pub fn stamp(&mut self, rid: ResourceId, id: String, body: Object) -> Arc<Resource> {
         let (etag, ts) = self.stamp_etag();
@@ -259,7 +259,7 @@ impl Change<'_> {
         self.scripts = Some(ScriptSwitch { current, scripts });
     }
 
-    pub fn put_offer(&mut self, owner: Owner, resource: &Resource) {
+    pub fn put_offer(&mut self, owner: OfferOwner, resource: &Resource) {
         let ResourceId::Offer(number) = resource.rid else { unreachable!("an offer has an offer's rid") };
         self.put_row(RowId::Offer { owner, number }, resource);
     }
@@ -278,7 +278,7 @@ impl Change<'_> {
         self.ops.push(Op::Delete { space: CATALOG, key });
     }
 
-    pub fn delete_offer_of(&mut self, owner: Owner) {
+    pub fn delete_offer_of(&mut self, owner: OfferOwner) {
         if let Some(offer) = self.state.remove_offer_of(owner)
             && let ResourceId::Offer(number) = offer.resource.rid
         {
@@ -287,7 +287,7 @@ impl Change<'_> {
     }
 
     /// Something is deleted whose rows are still there.
-    pub fn add_job(&mut self, job: Job) {
+    pub fn add_job(&mut self, job: DropJob) {
         self.catalog.note_dropped(job);
         let key = keys::job_key(job);
         let value = row::encode_job(&key);
@@ -372,18 +372,18 @@ impl Change<'_> {
         let (state, counters, moved) = (self.state, self.counters, self.moved);
         let (indexes, scripts, models, jobs) = (self.indexes, self.scripts, self.models, self.jobs);
         let (lsn, ts, access) = (self.lsn, self.ts, self.access);
-        let next = Next { state, counters, lsn, ts, indexes, scripts, models, jobs, moved, access };
+        let next = NextCatalog { state, counters, lsn, ts, indexes, scripts, models, jobs, moved, access };
         match send(&*self.catalog.shared.storage, &commit) {
-            Sent::Done => {
+            CommitOutcome::Done => {
                 self.catalog.publish(&mut self.writer, next);
                 if self.leaves_job {
                     self.catalog.workers.wake();
                 }
                 Ok(())
             }
-            Sent::Failed(error) => Err(error),
-            Sent::Unknown => {
-                self.writer.unresolved = Some(Unresolved { commit, next });
+            CommitOutcome::Failed(error) => Err(error),
+            CommitOutcome::Unknown => {
+                self.writer.unresolved = Some(UnresolvedChange { commit, next });
                 self.catalog.workers.wake();
                 Err(EngineError::Unresolved)
             }

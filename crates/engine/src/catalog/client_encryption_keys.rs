@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quire_resource::ResourceId;
 use quire_value::{Object, Value};
 
-use super::change::Change;
+use super::change::CatalogChange;
 use super::state::DatabaseEntry;
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found};
 use crate::api::{Precondition, Resource};
@@ -66,7 +66,7 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     fn publish_key(
         mut self,
         database: &DatabaseEntry,

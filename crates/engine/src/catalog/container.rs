@@ -8,14 +8,14 @@ use quire_storage::Snapshot;
 use quire_value::{Object, Path};
 use ring::digest;
 
-use crate::api::{EngineError, PartitionInfo, Position, Resource};
-use crate::catalog::state::State;
+use crate::api::{EngineError, PartitionInfo, Resource, SessionPosition};
+use crate::catalog::state::CatalogState;
 use crate::catalog::{ContainerScripts, RoutedKey};
 use crate::indexes::Indexes;
-use crate::jobs::{NewJob, Owner};
+use crate::jobs::{JobOwner, NewJob};
 use crate::partition::access::AccessState;
 use crate::partition::{Partition, PartitionSet};
-use crate::recording::RecordedPlace;
+use crate::recording::RecordedContainer;
 use crate::runtime::Shared;
 
 /// An open container: definition, partitions, sequencers. Cheap to clone, valid until the container is deleted.
@@ -31,9 +31,9 @@ pub struct Container {
     /// Shared with the container's other definitions, as the partitions are.
     pub(crate) scripts: Arc<ArcSwap<ContainerScripts>>,
     /// The catalog that it is in.
-    pub(crate) catalog: Weak<ArcSwap<State>>,
+    pub(crate) catalog: Weak<ArcSwap<CatalogState>>,
     /// How records of requests name it, once one was recorded.
-    pub(crate) recorded: OnceLock<RecordedPlace>,
+    pub(crate) recorded: OnceLock<RecordedContainer>,
 }
 
 impl Container {
@@ -53,17 +53,17 @@ impl Container {
     }
 
     /// Where the partition of a key stands (complete key), for headers.
-    pub fn position_of(&self, key: &PartitionKey) -> Option<Position> {
+    pub fn position_of(&self, key: &PartitionKey) -> Option<SessionPosition> {
         RoutedKey::of(self, key.clone()).ok()?.partition.position().ok()
     }
 
     /// Where the first partition stands, for answers that no single partition gave.
-    pub fn first_position(&self) -> Option<Position> {
+    pub fn first_position(&self) -> Option<SessionPosition> {
         self.partitions.all().first()?.position().ok()
     }
 
     /// All partitions' positions.
-    pub fn positions(&self) -> Vec<Position> {
+    pub fn positions(&self) -> Vec<SessionPosition> {
         self.partitions.all().iter().filter_map(|partition| partition.position().ok()).collect()
     }
 
@@ -112,11 +112,11 @@ impl Container {
     }
 
     /// How records of requests name it.
-    pub(crate) fn recorded_place(&self) -> &RecordedPlace {
+    pub(crate) fn recorded_place(&self) -> &RecordedContainer {
         self.recorded.get_or_init(|| {
             let [database, container] = self.job_owners();
             let paths = self.definition.partition_key.paths.iter().map(|path| path.to_string());
-            RecordedPlace {
+            RecordedContainer {
                 database: database.number,
                 container: container.number,
                 name: Arc::from(container.name),
@@ -126,13 +126,13 @@ impl Container {
     }
 
     /// The database and the container, as jobs name them.
-    pub(crate) fn job_owners(&self) -> [Owner; 2] {
+    pub(crate) fn job_owners(&self) -> [JobOwner; 2] {
         let database = match self.database.rid {
             ResourceId::Database(number) => number,
             _ => unreachable!("a database has a database's rid"),
         };
-        let container = Owner { number: self.number, name: self.definition.id.clone() };
-        [Owner { number: database, name: self.database.id.clone() }, container]
+        let container = JobOwner { number: self.number, name: self.definition.id.clone() };
+        [JobOwner { number: database, name: self.database.id.clone() }, container]
     }
 
     /// Percent of a change of the indexing policy that is done; 100 when none is under way. Vector indexes are part of it

@@ -7,19 +7,19 @@ use quire_sql::{Projection, SqlError, check_computed_property};
 use quire_storage::Op;
 use quire_value::{Path, Value};
 
-use super::change::Change;
+use super::change::CatalogChange;
 use super::keys::{self, RowId};
 use super::load::write_rules;
 use super::row::ResourceRow;
-use super::state::{DatabaseEntry, Job, Owner};
+use super::state::{DatabaseEntry, DropJob, OfferOwner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::{Precondition, corrupt};
 use crate::catalog::Container;
 use crate::catalog::views::{VIEWS_MAX, follows, views_of};
 use crate::indexes::missing::MissingPath;
-use crate::indexes::vectors::Identity;
+use crate::indexes::vectors::VectorIndexIdentity;
 use crate::indexes::{self, CountedIndexes, IndexEpochs, Indexes};
-use crate::partition::sequencer::{Prepared, until_taken};
+use crate::partition::sequencer::{PreparedWrite, until_taken};
 use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
 use crate::store::PartitionLayout;
@@ -33,7 +33,7 @@ pub(super) const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
 
 /// Which partition is to become two, and from where the second begins.
-pub(crate) struct Split<'a> {
+pub(crate) struct SplitRequest<'a> {
     pub partition: &'a Partition,
     pub boundary: &'a EffectivePartitionKey,
 }
@@ -76,7 +76,7 @@ impl Catalog {
         self.check_name_is_free(&database, &definition.id)?;
         self.find_source(&database, &mut definition)?;
         check_encryption_keys(&database, &definition)?;
-        let is_shared = change.state.offer_of(Owner::of_database(database.number())).is_some();
+        let is_shared = change.state.offer_of(OfferOwner::of_database(database.number())).is_some();
         let throughput = throughput.or((!is_shared && ranges.is_none()).then_some(DEFAULT_THROUGHPUT));
         let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
         let rid = ResourceId::Container { database: database.number(), container: number };
@@ -89,7 +89,7 @@ impl Catalog {
         change.put_container(&resource, &layout, &epochs);
         change.begin_partitions(number, &layout);
         if let Some(throughput) = throughput {
-            change.create_offer(Owner { database: database.number(), container: number }, throughput)?;
+            change.create_offer(OfferOwner { database: database.number(), container: number }, throughput)?;
         }
         let database = database.resource.clone();
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
@@ -186,8 +186,8 @@ impl Catalog {
             versions_begin(&existing).into_iter().for_each(|op| change.push_op(op));
         }
         change.switch_definition(&existing.partitions, &definition, &epochs)?;
-        if Identity::all(&definition)
-            .any(|index| !Identity::all(&existing.definition).any(|old| old == index))
+        if VectorIndexIdentity::all(&definition)
+            .any(|index| !VectorIndexIdentity::all(&existing.definition).any(|old| old == index))
         {
             existing.partitions.set_vector_progress(0);
         }
@@ -212,7 +212,7 @@ impl Catalog {
     pub(crate) fn split_partition(
         &self,
         container: &Container,
-        split: Split<'_>,
+        split: SplitRequest<'_>,
         count: impl FnOnce(&Counts) -> Result<[(Counts, CountedIndexes); 2], EngineError>,
     ) -> Result<[u32; 2], EngineError> {
         let mut change = self.change()?;
@@ -354,7 +354,7 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {
         let found = self.state.databases.find(database);
         let database = found.ok_or_else(|| owner_not_found("database", database))?;
@@ -370,11 +370,11 @@ impl Change<'_> {
     pub(super) fn remove_container(&mut self, container: &Container) {
         let rid = container.resource.rid;
         self.delete(rid);
-        if let Some(owner) = Owner::of(&rid) {
+        if let Some(owner) = OfferOwner::of(&rid) {
             self.delete_offer_of(owner);
         }
         container.scripts().iter().for_each(|script| self.delete(script.rid));
-        self.add_job(Job::Container { container: container.number });
+        self.add_job(DropJob::Container { container: container.number });
         if let Some(database) = self.state.databases.edit(&container.database.rid) {
             database.containers.remove(&rid);
         }
@@ -413,7 +413,7 @@ impl Change<'_> {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     fn note_lsns(&mut self, container: &Container) -> Result<(), EngineError> {
         for partition in container.partitions.all() {
             self.raise_lsn_floor(partition.position()?.lsn);
@@ -476,7 +476,7 @@ fn settle_versions_of(shared: &Shared, partition: &Partition, key: &[u8]) -> Res
         sequencer.pass_barrier()?;
         let value = keys_of_rows::number_value(sequencer.lsn()?);
         let ops = vec![Op::Put { space: CATALOG, key: key.to_vec(), value }];
-        sequencer.submit(Prepared::upkeep(generation, ops)).map(drop)
+        sequencer.submit(PreparedWrite::index_maintenance(generation, ops)).map(drop)
     })
 }
 

@@ -6,7 +6,7 @@ use quire_resource::{ResourceId, Throughput};
 use quire_value::Value;
 
 use super::keys;
-use super::state::{DatabaseEntry, Job, Owner};
+use super::state::{DatabaseEntry, DropJob, OfferOwner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found};
 use crate::api::{Precondition, Resource};
 
@@ -45,7 +45,7 @@ impl Catalog {
         change.put(&resource);
         change.state.databases.insert(Arc::new(DatabaseEntry::new(resource.clone())));
         if let Some(throughput) = throughput {
-            change.create_offer(Owner::of_database(number), throughput)?;
+            change.create_offer(OfferOwner::of_database(number), throughput)?;
         }
         change.commit()?;
         Ok(resource)
@@ -72,11 +72,11 @@ impl Catalog {
         change.delete(database.resource.rid);
         change.delete_key(keys::model_key(number));
         change.state.databases.remove(&database.resource.rid);
-        change.state.remove_offer_of(Owner::of_database(number));
+        change.state.remove_offer_of(OfferOwner::of_database(number));
         for container in database.containers.iter() {
-            change.state.remove_offer_of(Owner { database: number, container: container.number });
+            change.state.remove_offer_of(OfferOwner { database: number, container: container.number });
         }
-        change.add_job(Job::Database { database: number });
+        change.add_job(DropJob::Database { database: number });
         change.commit_retiring(database.containers.iter())
     }
 }

@@ -23,7 +23,7 @@
 
 use quire_resource::{ChildKind, ResourceId};
 
-use super::state::{Job, Owner};
+use super::state::{DropJob, OfferOwner};
 
 pub(crate) const STORE: [u8; 1] = [0x01];
 pub(crate) const COUNTERS: [u8; 1] = [0x02];
@@ -47,7 +47,7 @@ pub(crate) enum RowId {
     /// Anything but an offer.
     Resource(ResourceId),
     Offer {
-        owner: Owner,
+        owner: OfferOwner,
         number: u32,
     },
 }
@@ -127,7 +127,7 @@ pub(crate) fn parse_row_key(bytes: &[u8]) -> Option<RowId> {
             ResourceId::ClientEncryptionKey { database: number(numbers, 0)?, key: number(numbers, 4)? }
         }
         (OFFER, 12) => {
-            let owner = Owner { database: number(numbers, 0)?, container: number(numbers, 4)? };
+            let owner = OfferOwner { database: number(numbers, 0)?, container: number(numbers, 4)? };
             return Some(RowId::Offer { owner, number: number(numbers, 8)? });
         }
         (STORED_PROCEDURE | TRIGGER | USER_DEFINED_FUNCTION, 16) => {
@@ -162,23 +162,23 @@ fn script_kind(byte: u8) -> Option<ChildKind> {
 
 const RESOURCE: u8 = RESOURCES[0];
 
-pub(crate) fn job_key(job: Job) -> Vec<u8> {
+pub(crate) fn job_key(job: DropJob) -> Vec<u8> {
     match job {
-        Job::Container { container } => key(JOBS[0], 0x01, &[container]),
-        Job::Database { database } => key(JOBS[0], 0x02, &[database]),
-        Job::User { database, user } => key(JOBS[0], 0x03, &[database, user]),
-        Job::Declaration { container, declaration } => key(JOBS[0], 0x04, &[container, declaration]),
+        DropJob::Container { container } => key(JOBS[0], 0x01, &[container]),
+        DropJob::Database { database } => key(JOBS[0], 0x02, &[database]),
+        DropJob::User { database, user } => key(JOBS[0], 0x03, &[database, user]),
+        DropJob::Declaration { container, declaration } => key(JOBS[0], 0x04, &[container, declaration]),
     }
 }
 
-pub(crate) fn parse_job_key(bytes: &[u8]) -> Option<Job> {
+pub(crate) fn parse_job_key(bytes: &[u8]) -> Option<DropJob> {
     let (&[_, kind], numbers) = bytes.split_first_chunk::<2>()?;
     match (kind, numbers.len()) {
-        (0x01, 4) => Some(Job::Container { container: number(numbers, 0)? }),
-        (0x02, 4) => Some(Job::Database { database: number(numbers, 0)? }),
-        (0x03, 8) => Some(Job::User { database: number(numbers, 0)?, user: number(numbers, 4)? }),
+        (0x01, 4) => Some(DropJob::Container { container: number(numbers, 0)? }),
+        (0x02, 4) => Some(DropJob::Database { database: number(numbers, 0)? }),
+        (0x03, 8) => Some(DropJob::User { database: number(numbers, 0)?, user: number(numbers, 4)? }),
         (0x04, 8) => {
-            Some(Job::Declaration { container: number(numbers, 0)?, declaration: number(numbers, 4)? })
+            Some(DropJob::Declaration { container: number(numbers, 0)?, declaration: number(numbers, 4)? })
         }
         _ => None,
     }

@@ -8,13 +8,13 @@ use arc_swap::ArcSwap;
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{KeyRange, Op, Position, Scan, Snapshot, Storage};
 
-use super::change::Writer;
+use super::change::CatalogWriter;
 use super::keys::{self, RowId};
 use super::model_row::ModelRow;
 use super::models::{open_model, switches};
 use super::row::{self, Counters, ResourceRow, StoreRow};
 use super::scripts::ContainerScripts;
-use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
+use super::state::{CatalogState, DatabaseEntry, DropJob, OfferEntry, UserEntry};
 use super::{Catalog, EngineError};
 use crate::api::corrupt;
 use crate::catalog::Container;
@@ -26,7 +26,7 @@ use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::runtime::signals::CatalogWorkers;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
-use crate::store::{Sent, fill_random, for_each_row, guarded_commit, scan, send, stored_definition};
+use crate::store::{CommitOutcome, fill_random, for_each_row, guarded_commit, scan, send, stored_definition};
 use crate::sync::Mutex;
 
 /// The store row; made, with a new secret, in a storage that has never been used.
@@ -82,9 +82,9 @@ fn create_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
 fn write_store(storage: &dyn Storage, position: Position, ops: Vec<Op>) -> Result<(), EngineError> {
     let commit = guarded_commit(CATALOG_PARTITION, position, position.lsn + 1, ops)?;
     match send(storage, &commit) {
-        Sent::Done => Ok(()),
-        Sent::Failed(error) => Err(error),
-        Sent::Unknown => Err(EngineError::Unresolved),
+        CommitOutcome::Done => Ok(()),
+        CommitOutcome::Failed(error) => Err(error),
+        CommitOutcome::Unknown => Err(EngineError::Unresolved),
     }
 }
 
@@ -98,8 +98,8 @@ impl Catalog {
             snapshot.get(CATALOG, &keys::COUNTERS)?.ok_or_else(|| corrupt("a store without counters"))?;
         let counters = Counters::decode(&keys::COUNTERS, &counters)?;
         let (state, scripts, commit_queues) = Default::default();
-        let catalog = Arc::<ArcSwap<State>>::default();
-        let mut loading = Loading {
+        let catalog = Arc::<ArcSwap<CatalogState>>::default();
+        let mut loading = CatalogLoader {
             shared: &shared,
             commit_queues: &commit_queues,
             catalog: &catalog,
@@ -108,25 +108,25 @@ impl Catalog {
             ts: 0,
         };
         loading.load(&*snapshot)?;
-        let Loading { state, ts, .. } = loading;
+        let CatalogLoader { state, ts, .. } = loading;
         catalog.store(Arc::new(state));
-        let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
+        let writer = Mutex::new(CatalogWriter { position, counters, ts, unresolved: None });
         Ok(Catalog { state: catalog, writer, shared, workers, commit_queues, dropped: Mutex::default() })
     }
 }
 
-struct Loading<'a> {
+struct CatalogLoader<'a> {
     shared: &'a Arc<Shared>,
     commit_queues: &'a CommitQueues,
     /// What containers know of the catalog.
-    catalog: &'a Arc<ArcSwap<State>>,
-    state: State,
+    catalog: &'a Arc<ArcSwap<CatalogState>>,
+    state: CatalogState,
     /// By container.
     scripts: HashMap<ResourceId, ContainerScripts>,
     ts: i64,
 }
 
-impl Loading<'_> {
+impl CatalogLoader<'_> {
     fn load(&mut self, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
         self.state.jobs = read_jobs(snapshot)?;
         for_each_resource(snapshot, |id, row| {
@@ -223,7 +223,7 @@ pub(super) fn write_rules(
     Ok(WriteRules::new(definition, indexes.counting_paths(&shared.path_memory)))
 }
 
-pub(crate) fn read_jobs(snapshot: &dyn Snapshot) -> Result<BTreeSet<Job>, EngineError> {
+pub(crate) fn read_jobs(snapshot: &dyn Snapshot) -> Result<BTreeSet<DropJob>, EngineError> {
     let mut jobs = BTreeSet::new();
     for_each_row(snapshot, CATALOG, &keys::JOBS, |key, value| {
         row::check_job(key, value)?;
@@ -258,10 +258,10 @@ pub(crate) fn for_each_model(
 }
 
 /// Whether the row is left over from an owner that was deleted.
-fn is_deleted(jobs: &BTreeSet<Job>, id: RowId) -> bool {
+fn is_deleted(jobs: &BTreeSet<DropJob>, id: RowId) -> bool {
     let database = match id {
         RowId::Resource(ResourceId::Permission { database, user, .. }) => {
-            if jobs.contains(&Job::User { database, user }) {
+            if jobs.contains(&DropJob::User { database, user }) {
                 return true;
             }
             database
@@ -275,5 +275,5 @@ fn is_deleted(jobs: &BTreeSet<Job>, id: RowId) -> bool {
         RowId::Offer { owner, .. } => owner.database,
         RowId::Resource(_) => return false,
     };
-    jobs.contains(&Job::Database { database })
+    jobs.contains(&DropJob::Database { database })
 }

@@ -38,9 +38,9 @@ use crate::partition::sequencer::CommitQueues;
 use crate::runtime::Shared;
 use crate::runtime::signals::CatalogWorkers;
 use crate::sync::Mutex;
-use change::Writer;
+use change::CatalogWriter;
 use dropped::DroppedOwners;
-use state::{DatabaseEntry, Job, State, UserEntry};
+use state::{CatalogState, DatabaseEntry, DropJob, UserEntry};
 
 pub(crate) use load::{for_each_model, for_each_resource, is_empty, open_store, read_jobs, read_store};
 
@@ -54,17 +54,17 @@ pub(crate) use scripts::check_script;
 pub struct Catalog {
     shared: Arc<Shared>,
     /// Containers find their siblings in it.
-    state: Arc<ArcSwap<State>>,
-    writer: Mutex<Writer>,
+    state: Arc<ArcSwap<CatalogState>>,
+    writer: Mutex<CatalogWriter>,
     /// Woken when a change leaves something to do.
     workers: CatalogWorkers,
     /// By database.
     commit_queues: CommitQueues,
-    dropped: Mutex<HashMap<Job, DroppedOwners>>,
+    dropped: Mutex<HashMap<DropJob, DroppedOwners>>,
 }
 
 impl Catalog {
-    pub(crate) fn state(&self) -> Arc<State> {
+    pub(crate) fn state(&self) -> Arc<CatalogState> {
         self.state.load_full()
     }
 

@@ -11,7 +11,7 @@ use quire_value::{Limits, Value, text};
 use crate::api::{EngineError, corrupt};
 use crate::jobs::JobId;
 use crate::model::{BuildPhase, Conversion, Declaration, DeclarationState, Declarations};
-use crate::store::sealed::{Reader, length, open, seal, write_text};
+use crate::store::sealed::{FieldReader, length, open, seal, write_text};
 
 const EXAMPLE_LIMITS: Limits = Limits { depth_max: 256 };
 
@@ -95,7 +95,7 @@ fn write_declaration(declaration: &Declaration, out: &mut Vec<u8>) {
     }
 }
 
-fn read_declaration(reader: &mut Reader<'_>) -> Result<(u32, DeclarationState), EngineError> {
+fn read_declaration(reader: &mut FieldReader<'_>) -> Result<(u32, DeclarationState), EngineError> {
     let number = reader.u32()?;
     let [tag] = reader.array()?;
     let state = match tag {
@@ -108,13 +108,13 @@ fn read_declaration(reader: &mut Reader<'_>) -> Result<(u32, DeclarationState), 
     Ok((number, state))
 }
 
-fn read_conversions(reader: &mut Reader<'_>) -> Result<Vec<Conversion>, EngineError> {
+fn read_conversions(reader: &mut FieldReader<'_>) -> Result<Vec<Conversion>, EngineError> {
     let json = text::parse(reader.bytes()?, EXAMPLE_LIMITS).map_err(|_| corrupt("conversions of a model"))?;
     let conversions = json.as_array().unwrap_or_default().iter().map(Conversion::from_json);
     conversions.collect::<Option<_>>().ok_or_else(|| corrupt("conversions of a model"))
 }
 
-fn read_examples(reader: &mut Reader<'_>) -> Result<Vec<Value>, EngineError> {
+fn read_examples(reader: &mut FieldReader<'_>) -> Result<Vec<Value>, EngineError> {
     let examples = text::parse(reader.bytes()?, EXAMPLE_LIMITS).ok().and_then(Value::into_array);
     examples.ok_or_else(|| corrupt("examples of a declaration"))
 }

@@ -11,10 +11,10 @@ use quire_model::{Database, Difference, Model, ModelRules, Warning};
 use quire_storage::Op;
 use quire_value::{Object, Value};
 
-use super::change::Change;
+use super::change::CatalogChange;
 use super::keys;
 use super::model_row::ModelRow;
-use super::state::{DatabaseEntry, Job};
+use super::state::{DatabaseEntry, DropJob};
 use super::{Catalog, Container, EngineError, not_found};
 use crate::api::{ModelCondition, ModelResource, ModelWritten, corrupt};
 use crate::jobs::{self, JobId, NewJob, PreparedJob};
@@ -261,7 +261,7 @@ impl Catalog {
     /// Commits the new model and switches to it.
     fn replace_model(
         &self,
-        mut change: Change<'_>,
+        mut change: CatalogChange<'_>,
         database: &DatabaseEntry,
         new: Option<Arc<DatabaseModel>>,
         difference: &Difference,
@@ -287,7 +287,7 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     /// The model of a database in which another container has got a name: what has to do with it is built anew.
     pub(super) fn exchange_model(
         &mut self,
@@ -340,7 +340,7 @@ impl Change<'_> {
         about.set("revision", revision as i64);
         about.set("declarations", names);
         let name = database.resource.id.clone();
-        let database = Some(jobs::Owner { number: database.number(), name });
+        let database = Some(jobs::JobOwner { number: database.number(), name });
         let payload = journal.map_or_else(Vec::new, |journal| journal.to_be_bytes().to_vec());
         let job = NewJob { kind: BUILD, unit: "items", database, container: None, about, payload };
         self.catalog.shared.jobs.prepare(job).map(Some)
@@ -480,12 +480,12 @@ fn difference(old: Option<&DatabaseModel>, new: &Model) -> Difference {
 }
 
 /// What is left of declarations that are gone, or get another number.
-fn reclaim(old: &DatabaseModel, difference: &Difference) -> Vec<Job> {
+fn reclaim(old: &DatabaseModel, difference: &Difference) -> Vec<DropJob> {
     let is_gone = |name: &str| difference.removed.iter().chain(&difference.rebuilt).any(|gone| gone == name);
     let mut jobs = Vec::new();
     for (kind, declaration) in old.declarations.iter().filter(|(_, declaration)| is_gone(&declaration.name)) {
         for container in containers_with_rows(old, kind, &declaration.name) {
-            jobs.push(Job::Declaration { container, declaration: declaration.number });
+            jobs.push(DropJob::Declaration { container, declaration: declaration.number });
         }
     }
     jobs

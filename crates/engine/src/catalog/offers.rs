@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quire_resource::{ResourceId, Throughput};
 use quire_value::{Object, Value};
 
-use super::change::Change;
-use super::state::{OfferEntry, Owner, State};
+use super::change::CatalogChange;
+use super::state::{CatalogState, OfferEntry, OfferOwner};
 use super::{Catalog, EngineError, body, check_precondition, not_found};
 use crate::api::{Migrate, Precondition, Resource, corrupt};
 use crate::catalog::Container;
@@ -67,12 +67,14 @@ impl Catalog {
     /// A container's own offer, or else its database's: rid, request units per second, whether it is shared.
     pub fn throughput_of(&self, container: &Container) -> Option<(String, u32, bool)> {
         let state = self.state.load();
-        let own = Owner::of(&container.resource.rid)?;
-        [(own, false), (Owner::of_database(own.database), true)].into_iter().find_map(|(owner, is_shared)| {
-            let offer = state.offers.get(state.offers_by_owner.get(&owner)?)?;
-            let throughput = throughput_of(&offer.resource).ok()?;
-            Some((offer.resource.rid.to_string(), throughput.maximum(), is_shared))
-        })
+        let own = OfferOwner::of(&container.resource.rid)?;
+        [(own, false), (OfferOwner::of_database(own.database), true)].into_iter().find_map(
+            |(owner, is_shared)| {
+                let offer = state.offers.get(state.offers_by_owner.get(&owner)?)?;
+                let throughput = throughput_of(&offer.resource).ok()?;
+                Some((offer.resource.rid.to_string(), throughput.maximum(), is_shared))
+            },
+        )
     }
 
     /// The smallest throughput this offer may be set to.
@@ -86,8 +88,12 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
-    pub(super) fn create_offer(&mut self, owner: Owner, throughput: Throughput) -> Result<(), EngineError> {
+impl CatalogChange<'_> {
+    pub(super) fn create_offer(
+        &mut self,
+        owner: OfferOwner,
+        throughput: Throughput,
+    ) -> Result<(), EngineError> {
         let number = self.number(|counters| &mut counters.offer, OFFER_NUMBER_MAX)? as u32;
         let rid = ResourceId::Offer(number);
         let mut body = Object::new();
@@ -104,7 +110,7 @@ impl Change<'_> {
     }
 }
 
-fn find(state: &State, rid: &str) -> Result<Arc<OfferEntry>, EngineError> {
+fn find(state: &CatalogState, rid: &str) -> Result<Arc<OfferEntry>, EngineError> {
     let offer = match ResourceId::parse(rid) {
         Ok(ResourceId::Offer(number)) => state.offers.get(&number).cloned(),
         _ => None,
@@ -173,7 +179,7 @@ fn replacement(
 }
 
 /// The kind's own minimum, raised by the data that is there and by how many containers share it.
-fn minimum(state: &State, offer: &OfferEntry, kind: Throughput) -> u32 {
+fn minimum(state: &CatalogState, offer: &OfferEntry, kind: Throughput) -> u32 {
     let own = kind.minimum(highest_ever(&offer.resource));
     let (bytes, sharing) = load(state, offer.owner);
     let gigabytes = bytes.div_ceil(GIGABYTE).min(GIGABYTES_MAX) as u32;
@@ -191,10 +197,10 @@ fn minimum(state: &State, offer: &OfferEntry, kind: Throughput) -> u32 {
 }
 
 /// Bytes under an offer, and how many containers share it.
-fn load(state: &State, owner: Owner) -> (u64, u32) {
+fn load(state: &CatalogState, owner: OfferOwner) -> (u64, u32) {
     let Some(database) = state.database(owner.database) else { return (0, 0) };
     let is_under = |number: u32| match owner.container {
-        0 => state.offer_of(Owner { database: owner.database, container: number }).is_none(),
+        0 => state.offer_of(OfferOwner { database: owner.database, container: number }).is_none(),
         container => container == number,
     };
     let containers = database.containers.iter().filter(|container| is_under(container.number));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quire_resource::{PartitionKey, ResourceId};
 use quire_value::{Object, Value};
 
-use super::change::Change;
-use super::state::{DatabaseEntry, State, UserEntry};
+use super::change::CatalogChange;
+use super::state::{CatalogState, DatabaseEntry, UserEntry};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_user};
 use crate::api::{Precondition, Resource};
 
@@ -107,7 +107,7 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     fn permission_rid(&mut self, user: &UserEntry) -> Result<ResourceId, EngineError> {
         let permission = self.number(|counters| &mut counters.permission, PERMISSION_NUMBER_MAX)?;
         match user.resource.rid {
@@ -175,7 +175,7 @@ fn check_partition_key(key: &Value) -> Result<(), EngineError> {
 
 /// A user has at most one permission per resource (and partition key inside it).
 fn check_only_one(
-    state: &State,
+    state: &CatalogState,
     user: &UserEntry,
     object: &Object,
     replaced: Option<ResourceId>,
@@ -190,7 +190,7 @@ fn check_only_one(
 }
 
 /// What a permission is about, the same for a name-based and a rid-based link, and the partition key as text.
-fn target(state: &State, permission: &Object) -> (Vec<String>, Option<String>) {
+fn target(state: &CatalogState, permission: &Object) -> (Vec<String>, Option<String>) {
     let link = permission.get("resource").and_then(Value::as_str).and_then(parse_link);
     let key = permission.get("resourcePartitionKey").filter(|key| !matches!(key, Value::Null));
     (link.map_or_else(Vec::new, |link| link.canonical(state)), key.map(Value::to_json))
@@ -204,28 +204,28 @@ pub(super) fn container_in_link(link: &str) -> Option<(&str, &str)> {
 }
 
 /// The link of a permission, by names or rids: a database, something in it, or something in a container.
-struct Link<'a> {
+struct PermissionLink<'a> {
     database: &'a str,
     child: Option<(&'a str, &'a str)>,
     grandchild: Option<(&'a str, &'a str)>,
 }
 
-fn parse_link(link: &str) -> Option<Link<'_>> {
+fn parse_link(link: &str) -> Option<PermissionLink<'_>> {
     let link = link.strip_prefix('/').unwrap_or(link);
     let link = link.strip_suffix('/').unwrap_or(link);
     let (database, rest) = split(link.strip_prefix("dbs/")?)?;
-    let Some(rest) = rest else { return Some(Link { database, child: None, grandchild: None }) };
+    let Some(rest) = rest else { return Some(PermissionLink { database, child: None, grandchild: None }) };
     let (kind, rest) = rest.split_once('/')?;
     let (child, rest) = split(rest)?;
     let child = Some((kind, child));
     match (kind, rest) {
-        ("colls" | "users", None) => Some(Link { database, child, grandchild: None }),
+        ("colls" | "users", None) => Some(PermissionLink { database, child, grandchild: None }),
         ("colls", Some(rest)) => {
             // An item's id may contain slashes.
             let (kind, id) = rest.split_once('/')?;
             let is_simple = kind == "docs" || !id.contains('/');
             let is_known = matches!(kind, "docs" | "sprocs" | "triggers" | "udfs" | "conflicts");
-            (is_known && is_simple && !id.is_empty()).then_some(Link {
+            (is_known && is_simple && !id.is_empty()).then_some(PermissionLink {
                 database,
                 child,
                 grandchild: Some((kind, id)),
@@ -244,9 +244,9 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     (!segment.is_empty()).then_some((segment, rest))
 }
 
-impl Link<'_> {
+impl PermissionLink<'_> {
     /// With rids for the databases, containers and users that exist.
-    fn canonical(&self, state: &State) -> Vec<String> {
+    fn canonical(&self, state: &CatalogState) -> Vec<String> {
         let database = state.databases.find(self.database);
         let mut segments = vec![match database {
             Some(database) => database.resource.rid.to_string(),

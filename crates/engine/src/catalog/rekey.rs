@@ -11,13 +11,13 @@ use quire_resource::{ContainerDefinition, EpkRange, ResourceId};
 use quire_storage::Op;
 use quire_value::Value;
 
-use super::change::Change;
+use super::change::CatalogChange;
 use super::containers::CONTAINER_NUMBER_MAX;
 use super::load::write_rules;
 use super::offers::throughput_of;
 use super::permissions::container_in_link;
 use super::row::ResourceRow;
-use super::state::{DatabaseEntry, Owner, UserEntry};
+use super::state::{DatabaseEntry, OfferOwner, UserEntry};
 use super::{Catalog, Container, ContainerScripts, EngineError, already_exists, not_found};
 use crate::api::{Resource, ScriptKind, corrupt};
 use crate::indexes::IndexEpochs;
@@ -34,7 +34,7 @@ pub(crate) const OLD: &str = "~old";
 const LSN_MARGIN: u64 = 1 << 32;
 
 /// Two containers of a database that exchange their names.
-pub(crate) struct Exchange<'a> {
+pub(crate) struct NameExchange<'a> {
     /// Has the name; its writers are held.
     pub current: u32,
     /// Is to have it, and is called `{name}~new`.
@@ -88,7 +88,7 @@ impl Catalog {
         change.put_container(&resource, &layout, &epochs);
         let lsn = change.lsn_floor().max(last_lsn(&source)?) + LSN_MARGIN;
         change.begin_partitions_at(number, &layout, lsn);
-        change.copy_offer(&source, Owner { database: database.number(), container: number })?;
+        change.copy_offer(&source, OfferOwner { database: database.number(), container: number })?;
         change.push_op(row(number));
         let database = database.resource.clone();
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
@@ -107,7 +107,7 @@ impl Catalog {
 
     /// Exchanges names, all at once: the container that is to have the name has it, with the scripts, the throughput and the
     /// permissions of what had it.
-    pub(crate) fn exchange(&self, exchange: Exchange<'_>) -> Result<(), EngineError> {
+    pub(crate) fn exchange(&self, exchange: NameExchange<'_>) -> Result<(), EngineError> {
         let mut change = self.change()?;
         let current = change.numbered(exchange.current)?;
         let target = change.numbered(exchange.target)?;
@@ -169,7 +169,7 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     fn numbered(&self, number: u32) -> Result<Arc<Container>, EngineError> {
         let found = self.state.container(number).cloned();
         found.ok_or_else(|| not_found("container", &number.to_string()))
@@ -181,14 +181,14 @@ impl Change<'_> {
     }
 
     /// The throughput of a container for another one; none where it shares that of the database.
-    fn copy_offer(&mut self, from: &Container, owner: Owner) -> Result<(), EngineError> {
-        let offer = Owner::of(&from.resource.rid).and_then(|own| self.state.offer_of(own).cloned());
+    fn copy_offer(&mut self, from: &Container, owner: OfferOwner) -> Result<(), EngineError> {
+        let offer = OfferOwner::of(&from.resource.rid).and_then(|own| self.state.offer_of(own).cloned());
         let Some(offer) = offer else { return Ok(()) };
         self.create_offer(owner, throughput_of(&offer.resource)?)
     }
 
     fn move_offer(&mut self, from: &Container, to: &Container) -> Result<(), EngineError> {
-        let Some(owner) = Owner::of(&to.resource.rid) else { return Ok(()) };
+        let Some(owner) = OfferOwner::of(&to.resource.rid) else { return Ok(()) };
         self.delete_offer_of(owner);
         self.copy_offer(from, owner)
     }

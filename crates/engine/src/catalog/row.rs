@@ -30,7 +30,7 @@ use crate::api::{EngineError, Resource, corrupt};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::{IndexEpochs, OlderEpoch, RowsVersion};
 use crate::store::PartitionLayout;
-use crate::store::sealed::{Reader, length, open, seal, write_text};
+use crate::store::sealed::{FieldReader, length, open, seal, write_text};
 
 /// What this version writes and the newest it reads.
 pub(crate) const ENGINE_FORMAT: u32 = 6;
@@ -231,15 +231,15 @@ fn write_layout(partition: &PartitionLayout, out: &mut Vec<u8>) {
     partition.parents.iter().for_each(|parent| out.extend(parent.to_le_bytes()));
 }
 
-fn read_layout(reader: &mut Reader<'_>) -> Result<PartitionLayout, EngineError> {
+fn read_layout(reader: &mut FieldReader<'_>) -> Result<PartitionLayout, EngineError> {
     let id = reader.u32()?;
     let min = EffectivePartitionKey(reader.bytes()?.to_vec());
     let max = EffectivePartitionKey(reader.bytes()?.to_vec());
-    let parents = reader.list(Reader::u32)?;
+    let parents = reader.list(FieldReader::u32)?;
     Ok(PartitionLayout { id, range: EpkRange { min, max }, parents })
 }
 
-fn read_epochs(reader: &mut Reader<'_>) -> Result<IndexEpochs, EngineError> {
+fn read_epochs(reader: &mut FieldReader<'_>) -> Result<IndexEpochs, EngineError> {
     let [current] = reader.array()?;
     let mut older = reader.list(|reader| {
         let [epoch] = reader.array()?;
@@ -258,14 +258,14 @@ fn read_epochs(reader: &mut Reader<'_>) -> Result<IndexEpochs, EngineError> {
     Ok(IndexEpochs { current, rows, older, missing })
 }
 
-fn read_rows_version(reader: &mut Reader<'_>) -> Result<RowsVersion, EngineError> {
+fn read_rows_version(reader: &mut FieldReader<'_>) -> Result<RowsVersion, EngineError> {
     let [version] = reader.array()?;
     let version = RowsVersion(version);
     let is_known = (RowsVersion::FIRST..=RowsVersion::NEWEST).contains(&version);
     is_known.then_some(version).ok_or_else(|| corrupt("index rows of an unknown version"))
 }
 
-fn read_missing(reader: &mut Reader<'_>) -> Result<MissingPath, EngineError> {
+fn read_missing(reader: &mut FieldReader<'_>) -> Result<MissingPath, EngineError> {
     let [complete] = reader.array()?;
     let path = Path::parse(&reader.string()?).map_err(|_| corrupt("a path of a catalog row"))?;
     Ok(MissingPath { path, is_complete: complete != 0 })
@@ -357,7 +357,7 @@ mod tests {
                 "0134471ead00f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d0100000001040000002f612f62020101"
             ],
         );
-        let job = keys::job_key(super::super::state::Job::User { database: 1, user: 2 });
+        let job = keys::job_key(super::super::state::DropJob::User { database: 1, user: 2 });
         check(&job, expect!["20030000000100000002"]);
         check(&encode_job(&job), expect!["01ff1f3446"]);
     }
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn keys_say_whose_they_are() {
-        use crate::catalog::state::{Job, Owner};
+        use crate::catalog::state::{DropJob, OfferOwner};
         use quire_resource::ChildKind;
         let script = |kind| ResourceId::Child { database: 1, container: 2, kind, child: 3 };
         let resources = [
@@ -473,7 +473,7 @@ mod tests {
             script(ChildKind::Trigger),
             script(ChildKind::UserDefinedFunction),
         ];
-        let offers = [Owner { database: 1, container: 0 }, Owner { database: 1, container: 5 }];
+        let offers = [OfferOwner { database: 1, container: 0 }, OfferOwner { database: 1, container: 5 }];
         let ids = resources.map(RowId::Resource).into_iter();
         for id in ids.chain(offers.map(|owner| RowId::Offer { owner, number: 9 })) {
             let key = keys::row_key(id);
@@ -481,10 +481,10 @@ mod tests {
             assert_eq!(keys::parse_row_key(&key[..key.len() - 1]), None);
         }
         for job in [
-            Job::Container { container: 1 },
-            Job::Database { database: 2 },
-            Job::User { database: 3, user: 4 },
-            Job::Declaration { container: 5, declaration: 6 },
+            DropJob::Container { container: 1 },
+            DropJob::Database { database: 2 },
+            DropJob::User { database: 3, user: 4 },
+            DropJob::Declaration { container: 5, declaration: 6 },
         ] {
             assert_eq!(keys::parse_job_key(&keys::job_key(job)), Some(job));
         }

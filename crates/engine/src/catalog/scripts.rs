@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use quire_resource::{ChildKind, ResourceId};
 use quire_value::{Object, Value};
 
-use super::change::Change;
+use super::change::CatalogChange;
 use super::state::Children;
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::{Precondition, Resource, ScriptKind};
@@ -248,7 +248,7 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     fn owner_container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {
         let database = self.database(database)?;
         database.containers.find(container).cloned().ok_or_else(|| owner_not_found("container", container))

@@ -13,15 +13,15 @@ use crate::catalog::Container;
 use crate::model::DatabaseModel;
 
 #[derive(Clone, Default)]
-pub(crate) struct State {
+pub(crate) struct CatalogState {
     pub databases: Children<DatabaseEntry>,
     /// By number, which is the order of creation.
     pub offers: BTreeMap<u32, Arc<OfferEntry>>,
-    pub offers_by_owner: HashMap<Owner, u32>,
+    pub offers_by_owner: HashMap<OfferOwner, u32>,
     /// Some container is, or was, a view.
     pub has_views: bool,
     /// Deleted things whose rows are still there.
-    pub jobs: BTreeSet<Job>,
+    pub jobs: BTreeSet<DropJob>,
 }
 
 #[derive(Clone)]
@@ -42,19 +42,19 @@ pub(crate) struct UserEntry {
 
 pub(crate) struct OfferEntry {
     pub resource: Arc<Resource>,
-    pub owner: Owner,
+    pub owner: OfferOwner,
 }
 
 /// Whose throughput an offer is: a container's, or with container 0 the database's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Owner {
+pub(crate) struct OfferOwner {
     pub database: u32,
     pub container: u32,
 }
 
 /// What is left to do after a delete. The target's numbers are never reused, so a job is its own identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Job {
+pub(crate) enum DropJob {
     /// The rows of a container's items.
     Container { container: u32 },
     /// Everything in a database: its containers, then its catalog rows.
@@ -66,7 +66,7 @@ pub(crate) enum Job {
 }
 
 /// What stands in a [`Children`] map.
-pub(crate) trait Entry {
+pub(crate) trait ChildResource {
     fn resource(&self) -> &Resource;
 }
 
@@ -76,28 +76,28 @@ pub(crate) struct Children<T> {
     by_name: HashMap<String, ResourceId>,
 }
 
-impl Owner {
-    pub fn of_database(database: u32) -> Owner {
-        Owner { database, container: 0 }
+impl OfferOwner {
+    pub fn of_database(database: u32) -> OfferOwner {
+        OfferOwner { database, container: 0 }
     }
 
-    pub fn of(rid: &ResourceId) -> Option<Owner> {
+    pub fn of(rid: &ResourceId) -> Option<OfferOwner> {
         match *rid {
-            ResourceId::Database(database) => Some(Owner::of_database(database)),
-            ResourceId::Container { database, container } => Some(Owner { database, container }),
+            ResourceId::Database(database) => Some(OfferOwner::of_database(database)),
+            ResourceId::Container { database, container } => Some(OfferOwner { database, container }),
             _ => None,
         }
     }
 
     pub fn rid(self) -> ResourceId {
         match self {
-            Owner { database, container: 0 } => ResourceId::Database(database),
-            Owner { database, container } => ResourceId::Container { database, container },
+            OfferOwner { database, container: 0 } => ResourceId::Database(database),
+            OfferOwner { database, container } => ResourceId::Container { database, container },
         }
     }
 }
 
-impl<T: Entry> Children<T> {
+impl<T: ChildResource> Children<T> {
     /// By name, or by rid where no such name exists.
     pub fn find(&self, segment: &str) -> Option<&Arc<T>> {
         if let Some(rid) = self.by_name.get(segment) {
@@ -139,19 +139,19 @@ impl<T: Entry> Children<T> {
     }
 }
 
-impl<T: Entry + Clone> Children<T> {
+impl<T: ChildResource + Clone> Children<T> {
     /// The entry, copied so that it can be changed.
     pub fn edit(&mut self, rid: &ResourceId) -> Option<&mut T> {
         self.by_rid.get_mut(rid).map(Arc::make_mut)
     }
 }
 
-impl State {
+impl CatalogState {
     pub fn database(&self, database: u32) -> Option<&Arc<DatabaseEntry>> {
         self.databases.get(&ResourceId::Database(database))
     }
 
-    pub fn offer_of(&self, owner: Owner) -> Option<&Arc<OfferEntry>> {
+    pub fn offer_of(&self, owner: OfferOwner) -> Option<&Arc<OfferEntry>> {
         self.offers.get(self.offers_by_owner.get(&owner)?)
     }
 
@@ -163,7 +163,7 @@ impl State {
         self.offers.insert(number, Arc::new(offer));
     }
 
-    pub fn remove_offer_of(&mut self, owner: Owner) -> Option<Arc<OfferEntry>> {
+    pub fn remove_offer_of(&mut self, owner: OfferOwner) -> Option<Arc<OfferEntry>> {
         let number = self.offers_by_owner.remove(&owner)?;
         self.offers.remove(&number)
     }
@@ -191,25 +191,25 @@ impl DatabaseEntry {
     }
 }
 
-impl Entry for DatabaseEntry {
+impl ChildResource for DatabaseEntry {
     fn resource(&self) -> &Resource {
         &self.resource
     }
 }
 
-impl Entry for UserEntry {
+impl ChildResource for UserEntry {
     fn resource(&self) -> &Resource {
         &self.resource
     }
 }
 
-impl Entry for Container {
+impl ChildResource for Container {
     fn resource(&self) -> &Resource {
         &self.resource
     }
 }
 
-impl Entry for Resource {
+impl ChildResource for Resource {
     fn resource(&self) -> &Resource {
         self
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quire_resource::ResourceId;
 use quire_value::{Object, Value};
 
-use super::change::Change;
-use super::state::{DatabaseEntry, Job, UserEntry};
+use super::change::CatalogChange;
+use super::state::{DatabaseEntry, DropJob, UserEntry};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::{Precondition, Resource};
 
@@ -80,7 +80,7 @@ impl Catalog {
         let rid = existing.resource.rid;
         change.delete(rid);
         if let (ResourceId::User { database, user }, true) = (rid, existing.permissions.len() > 0) {
-            change.add_job(Job::User { database, user });
+            change.add_job(DropJob::User { database, user });
         }
         if let Some(database) = change.state.databases.edit(&database.resource.rid) {
             database.users.remove(&rid);
@@ -89,7 +89,7 @@ impl Catalog {
     }
 }
 
-impl Change<'_> {
+impl CatalogChange<'_> {
     pub(super) fn database(&self, segment: &str) -> Result<Arc<DatabaseEntry>, EngineError> {
         let found = self.state.databases.find(segment).cloned();
         found.ok_or_else(|| owner_not_found("database", segment))

@@ -8,7 +8,7 @@ use super::Engine;
 use crate::api::{CheckModel, DemoFill, EngineError, ModelCondition, ModelDryRun};
 use crate::applies::{Additions, AppliedChange, ApplyOrder, merged_members};
 use crate::background::applies::ApplyJobs;
-use crate::background::checks::{CheckOrder, subject};
+use crate::background::checks::{CheckPayload, subject};
 use crate::background::demo::DemoJobs;
 use crate::engine::refactorings::RefactoringDryRun;
 use crate::integrity::Survey;
@@ -149,7 +149,7 @@ impl Engine {
         }
         let mean = usages.iter().map(|(items, bytes)| bytes / items.max(&1)).max().unwrap_or(0);
         let check = CheckModel { declarations: Some(names), model: Some(body), ..CheckModel::default() };
-        let order = CheckOrder { check, is_dry_run: true };
+        let order = CheckPayload { check, is_dry_run: true };
         let estimates = Survey::start(&self.shared, subject, &order.options())?.run(STEP_ITEMS)?.estimates();
         let changed = |own: &Value| own.get("wouldChange").and_then(Value::as_u64).unwrap_or(0);
         let bytes = estimates.as_array().unwrap_or_default().iter().map(changed).sum::<u64>() * mean;

@@ -40,7 +40,7 @@ use crate::profiles::Profiles;
 use crate::refactorings::Refactorings;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
-use crate::store::watched::Watched;
+use crate::store::watched::WatchedStorage;
 
 pub use applies::ApplyDryRun;
 pub use refactorings::RefactoringDryRun;
@@ -66,14 +66,14 @@ pub struct Engine {
     /// Held while one is started: there is one at a time for each database.
     starting_what_if: Mutex<()>,
     /// The storage of `shared`, seen as what backups need.
-    pub(crate) watched: Arc<Watched>,
+    pub(crate) watched: Arc<WatchedStorage>,
 }
 
 impl Engine {
     /// Opens what is in the storage, or makes a new account in an empty one.
     pub fn open(storage: Arc<dyn Storage>, options: Options) -> Result<Engine, EngineError> {
         let StoreRow { incarnation, secret } = catalog::open_store(&*storage)?;
-        let watched = Arc::new(Watched::new(storage));
+        let watched = Arc::new(WatchedStorage::new(storage));
         let shared = Shared::new(watched.clone(), options, secret, incarnation);
         shared.jobs.load()?;
         let workers = shared.workers.clone();

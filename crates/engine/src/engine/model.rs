@@ -9,16 +9,16 @@ use crate::api::{
     BuildProgress, CheckModel, DeclarationStatus, DryRunEstimates, EngineError, LastCheck, ModelCondition,
     ModelDryRun, ModelStatus, PendingFanOut,
 };
-use crate::background::checks::{CHECK, CheckOrder, subject};
+use crate::background::checks::{CHECK, CheckPayload, subject};
 use crate::background::repairs::REPAIR;
 use crate::catalog::Container;
 use crate::catalog::models::{BUILD, check_condition};
 use crate::integrity::Survey;
-use crate::jobs::{JobId, JobStatus, Owner};
+use crate::jobs::{JobId, JobOwner, JobStatus};
 use crate::maintain::fan_out::{FAN_OUT, FanOutRow};
 use crate::model::{BuildPhase, DatabaseModel, Declaration, DeclarationKind, DeclarationState};
 use crate::store::for_each_row;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
 
 /// A dry run over more items is a job.
@@ -75,13 +75,13 @@ impl Engine {
         let state = self.catalog.state();
         let mut count = 0;
         for container in state.containers().filter(|container| model.names(container.number)) {
-            let moment = container.moment(&self.shared);
+            let moment = container.visibility_point(&self.shared);
             if container.definition.default_ttl.is_none() && !moment.hides_keys() {
                 continue;
             }
             let snapshot = container.snapshot(&self.shared)?;
             for_each_row(&*snapshot, ITEMS, &keys::container_prefix(container.number), |_, row| {
-                count += u64::from(container.is_gone(&Row::trusted(row)?, &moment));
+                count += u64::from(container.is_gone(&ItemRow::trusted(row)?, &moment));
                 Ok(())
             })?;
         }
@@ -90,7 +90,7 @@ impl Engine {
 
     /// Starts a check of the database's model, or of one that is not declared.
     pub fn check_model(&self, database: &str, check: CheckModel) -> Result<JobStatus, EngineError> {
-        let order = CheckOrder { check, is_dry_run: false };
+        let order = CheckPayload { check, is_dry_run: false };
         let (owner, revision) = self.database_owner(database)?;
         let subject = subject(&self.catalog, owner.number, order.check.model.as_ref())?;
         // What is wrong with the order is said at once.
@@ -105,7 +105,7 @@ impl Engine {
             let message = "A model that is not declared can be checked, not repaired.".to_owned();
             return Err(EngineError::BadRequest { message });
         }
-        let order = CheckOrder { check, is_dry_run: false };
+        let order = CheckPayload { check, is_dry_run: false };
         let (owner, revision) = self.database_owner(database)?;
         Survey::start(&self.shared, subject(&self.catalog, owner.number, None)?, &order.options())?;
         let job = self.shared.jobs.order(order.job(REPAIR, owner, revision))?;
@@ -133,7 +133,7 @@ impl Engine {
             model: Some(body.clone()),
             remove_dangling: false,
         };
-        let order = CheckOrder { check, is_dry_run: true };
+        let order = CheckPayload { check, is_dry_run: true };
         let subject = subject(&self.catalog, owner.number, Some(body))?;
         let items: u64 = subject.containers.values().map(|container| container.usage().0).sum();
         let survey = Survey::start(&self.shared, subject, &order.options())?;
@@ -150,12 +150,12 @@ impl Engine {
     }
 
     /// A database as the owner of jobs, and the revision of its model.
-    pub(super) fn database_owner(&self, database: &str) -> Result<(Owner, u64), EngineError> {
+    pub(super) fn database_owner(&self, database: &str) -> Result<(JobOwner, u64), EngineError> {
         let state = self.catalog.state();
         let entry = state.databases.find(database).map(Arc::clone);
         let entry = entry
             .ok_or_else(|| EngineError::ResourceNotFound { kind: "database", id: database.to_owned() })?;
-        let owner = Owner { number: entry.number(), name: entry.resource.id.clone() };
+        let owner = JobOwner { number: entry.number(), name: entry.resource.id.clone() };
         Ok((owner, entry.model.as_ref().map_or(0, |model| model.revision)))
     }
 
@@ -195,7 +195,7 @@ impl Engine {
 }
 
 /// Whether a job has looked at all of a database's model.
-fn is_of(job: &JobStatus, database: &Owner) -> bool {
+fn is_of(job: &JobStatus, database: &JobOwner) -> bool {
     let is_other = job.about.get("declared").is_some() || job.about.get("dryRun").is_some();
     job.database.as_deref() == Some(&database.name)
         && !is_other

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quire_value::{Object, Value};
 
 use super::Engine;
-use crate::api::{Advisor, EngineError, ProfileOrder};
-use crate::background::profiles::{ADVICE, JobOrder, PROFILE, profiled};
+use crate::api::{Advisor, EngineError, ProfileRequest};
+use crate::background::profiles::{ADVICE, PROFILE, ProfilePayload, profiled};
 use crate::catalog::Container;
 use crate::jobs::JobStatus;
 
@@ -17,8 +17,8 @@ impl Engine {
     }
 
     /// Starts a build of the profiles of a database.
-    pub fn build_profile(&self, database: &str, order: ProfileOrder) -> Result<JobStatus, EngineError> {
-        self.start_profile_job(PROFILE, database, JobOrder { profile: order, advice: Value::Null })
+    pub fn build_profile(&self, database: &str, order: ProfileRequest) -> Result<JobStatus, EngineError> {
+        self.start_profile_job(PROFILE, database, ProfilePayload { profile: order, advice: Value::Null })
     }
 
     /// Starts an evaluation of every rule; the body of the request has been checked.
@@ -26,14 +26,18 @@ impl Engine {
         let names = body.get("containers").and_then(Value::as_array);
         let names: Vec<&str> = names.unwrap_or_default().iter().filter_map(Value::as_str).collect();
         self.check_profiled(database, names.into_iter())?;
-        self.start_profile_job(ADVICE, database, JobOrder { profile: ProfileOrder::default(), advice: body })
+        self.start_profile_job(
+            ADVICE,
+            database,
+            ProfilePayload { profile: ProfileRequest::default(), advice: body },
+        )
     }
 
     fn start_profile_job(
         &self,
         kind: &'static str,
         database: &str,
-        order: JobOrder,
+        order: ProfilePayload,
     ) -> Result<JobStatus, EngineError> {
         let (owner, _) = self.database_owner(database)?;
         let names = order.profile.containers.iter().flatten().map(String::as_str);

@@ -7,7 +7,7 @@ use quire_value::{Value, iso_date};
 use super::Engine;
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::recording::{AnsweredRequest, Observed};
+use crate::recording::{AnsweredRequest, ObservedRequest};
 
 impl Engine {
     /// Whether requests are recorded.
@@ -20,7 +20,7 @@ impl Engine {
     }
 
     /// Runs a call of the engine on this thread, and tells what it did.
-    pub fn observe<T>(&self, call: impl FnOnce() -> T) -> (T, Observed) {
+    pub fn observe<T>(&self, call: impl FnOnce() -> T) -> (T, ObservedRequest) {
         self.shared.recorder.observe(call)
     }
 

@@ -8,7 +8,7 @@ use super::Engine;
 use super::after_split::{HELD_MAX, check_name, current};
 use crate::api::{Answer, Cancel, EngineError, charge};
 use crate::catalog::Container;
-use crate::transactions::across::{Run, Target, check_count, failed, key_of};
+use crate::transactions::across::{TransactionRun, TransactionTarget, check_count, failed, key_of};
 use crate::transactions::batch::{BatchOperation, Bulk, OperationResult, atomic, bulk};
 use crate::transactions::{TransactionAnswer, TransactionOperation};
 
@@ -84,7 +84,8 @@ impl Engine {
         }
         for _ in 0..MOVES_MAX {
             let shared = &self.shared;
-            let run = Run { shared, containers: &containers, targets: &targets, steps: &steps, cancel };
+            let run =
+                TransactionRun { shared, containers: &containers, targets: &targets, steps: &steps, cancel };
             match run.run() {
                 Err(EngineError::PartitionMoved) => self.follow(&mut containers)?,
                 answer => return answer,
@@ -111,7 +112,7 @@ impl Engine {
         database: &str,
         operation: &TransactionOperation,
         containers: &mut Vec<Arc<Container>>,
-        targets: &mut Vec<Target>,
+        targets: &mut Vec<TransactionTarget>,
     ) -> Result<usize, EngineError> {
         let container = self.catalog.container(database, &operation.container)?;
         let key = key_of(&container, operation)?;
@@ -122,7 +123,7 @@ impl Engine {
         });
         let found = targets.iter().position(|target| target.container == at && target.key == key);
         Ok(found.unwrap_or_else(|| {
-            targets.push(Target { container: at, key });
+            targets.push(TransactionTarget { container: at, key });
             targets.len() - 1
         }))
     }

@@ -9,7 +9,7 @@ use crate::what_if::{Change, Subject, WHAT_IF, WhatIfOrder, WhatIfRequest};
 
 /// What a finding says of its change, and how long its figures stand for.
 #[derive(Default)]
-struct Predicted {
+struct PredictedEffect {
     finding: Option<String>,
     declarations: Option<Value>,
     saved: Option<f64>,
@@ -29,7 +29,7 @@ impl Engine {
             }
         };
         self.check_change(database, &change)?;
-        let Predicted { finding, declarations, saved: predicted, days } = predicted;
+        let PredictedEffect { finding, declarations, saved: predicted, days } = predicted;
         let order = WhatIfOrder { change, finding, declarations, predicted, days, limits: request.limits };
         let _one = self.starting_what_if.lock();
         if self.shared.jobs.has_unfinished_of(WHAT_IF, owner.number) {
@@ -44,17 +44,17 @@ impl Engine {
         WhatIfRequest::parse(body).map(drop)
     }
 
-    fn change_of_finding(&self, database: &str, id: &str) -> Result<(Change, Predicted), EngineError> {
+    fn change_of_finding(&self, database: &str, id: &str) -> Result<(Change, PredictedEffect), EngineError> {
         let finding = self.finding(database, id)?;
         let change = Change::of_finding(&finding, &self.catalog.model(database)?.body)?;
         Ok((change, self.predicted(database, &finding)?))
     }
 
-    fn predicted(&self, database: &str, finding: &Value) -> Result<Predicted, EngineError> {
+    fn predicted(&self, database: &str, finding: &Value) -> Result<PredictedEffect, EngineError> {
         let list = self.advice(database)?.unwrap_or(Value::Null);
         let figure = |value: Option<&Value>| value.and_then(Value::as_number).map(|figure| figure.as_f64());
         let effect = finding.get("effect").and_then(|effect| effect.get("chargePerDay"));
-        Ok(Predicted {
+        Ok(PredictedEffect {
             finding: finding.get("id").and_then(Value::as_str).map(str::to_owned),
             declarations: finding.get("apply").and_then(|apply| apply.get("link").cloned()),
             saved: figure(effect.and_then(|charge| charge.get("saved"))),
@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// The price of a change that the last list of advice proposes; nothing is predicted of another one.
-    fn price_of(&self, database: &str, change: &Change) -> Result<Predicted, EngineError> {
+    fn price_of(&self, database: &str, change: &Change) -> Result<PredictedEffect, EngineError> {
         let list = self.advice(database)?.unwrap_or(Value::Null);
         let model = self.catalog.model(database)?.body;
         let findings = list.get("findings").and_then(Value::as_array).unwrap_or_default();
@@ -71,8 +71,8 @@ impl Engine {
             Change::of_finding(finding, &model).is_ok_and(|own| plain(&own) == plain(change))
         };
         match findings.iter().find(is_same) {
-            Some(finding) => Ok(Predicted { finding: None, ..self.predicted(database, finding)? }),
-            None => Ok(Predicted::default()),
+            Some(finding) => Ok(PredictedEffect { finding: None, ..self.predicted(database, finding)? }),
+            None => Ok(PredictedEffect::default()),
         }
     }
 

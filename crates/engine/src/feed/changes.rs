@@ -12,11 +12,11 @@ use std::sync::Arc;
 use quire_storage::{KeyRange, Scan, Snapshot};
 
 use super::version_json::write_version;
-use crate::api::charge::{self, Cost};
+use crate::api::charge::{self, PageCost};
 use crate::api::{Answer, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, Scope, corrupt};
 use crate::catalog::Container;
 use crate::catalog::containers::settle_versions;
-use crate::items::body::Links;
+use crate::items::body::SelfLinks;
 use crate::partition::Partition;
 use crate::partition::watch::ChangeWatch;
 use crate::query::meter::{PageMeter, ScanBudget};
@@ -25,8 +25,8 @@ use crate::query::partition_scope::{self, PartitionScope};
 use crate::query::read_snapshot::ReadSnapshot;
 use crate::query::reader::ScopeReader;
 use crate::runtime::{Shared, allowance};
-use crate::store::item_row::Row;
-use crate::store::version_row::Version;
+use crate::store::item_row::ItemRow;
+use crate::store::version_row::VersionRow;
 use crate::store::{PartitionLayout, keys, latest_feed_scan};
 
 const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -65,7 +65,7 @@ fn start_of(request: &ChangesRequest, windows: &[PartitionScope<'_>]) -> Result<
         FeedStart::Beginning => Ok(vec![0; windows.len()]),
         FeedStart::Now => windows.iter().map(|window| window.partition.sequencer.lsn()).collect(),
         FeedStart::After(etag) => {
-            let told = Told::parse(etag).ok_or(EngineError::BadContinuation)?;
+            let told = FeedPosition::parse(etag).ok_or(EngineError::BadContinuation)?;
             windows.iter().map(|window| told.within(window.partition)).collect()
         }
     }
@@ -85,22 +85,22 @@ fn too_early() -> EngineError {
 }
 
 /// A position as its ETag says it.
-enum Told {
+enum FeedPosition {
     Everywhere(u64),
     ByPartition(Vec<(u32, u64)>),
 }
 
-impl Told {
-    fn parse(etag: &str) -> Option<Told> {
+impl FeedPosition {
+    fn parse(etag: &str) -> Option<FeedPosition> {
         let text = etag.trim().trim_start_matches("W/").trim_matches('"');
         if let Ok(lsn) = text.parse() {
-            return Some(Told::Everywhere(lsn));
+            return Some(FeedPosition::Everywhere(lsn));
         }
         let part = |part: &str| {
             let (partition, lsn) = part.split_once(':')?;
             Some((partition.parse().ok()?, lsn.parse().ok()?))
         };
-        text.split(',').map(part).collect::<Option<_>>().map(Told::ByPartition)
+        text.split(',').map(part).collect::<Option<_>>().map(FeedPosition::ByPartition)
     }
 
     /// A position behind the end is the end: what is written from now on is told. A partition that was split has no end of
@@ -113,8 +113,8 @@ impl Told {
 
     fn of(&self, layout: &PartitionLayout) -> Option<u64> {
         match self {
-            Told::Everywhere(lsn) => Some(*lsn),
-            Told::ByPartition(parts) => {
+            FeedPosition::Everywhere(lsn) => Some(*lsn),
+            FeedPosition::ByPartition(parts) => {
                 let of = |id: u32| parts.iter().find(|(partition, _)| *partition == id).map(|(_, lsn)| *lsn);
                 // The youngest ancestor knows most.
                 of(layout.id).or_else(|| layout.parents.iter().rev().find_map(|parent| of(*parent)))
@@ -138,7 +138,7 @@ pub(crate) fn watch_changes(
     scope: &Scope,
     etag: &str,
 ) -> Result<ChangeWatch, EngineError> {
-    let told = Told::parse(etag).ok_or(EngineError::BadContinuation)?;
+    let told = FeedPosition::parse(etag).ok_or(EngineError::BadContinuation)?;
     let windows = partition_scope::partition_scopes(container, scope)?;
     let watched = |window: &PartitionScope<'_>| {
         let all = container.partitions.all();
@@ -156,7 +156,7 @@ fn read(
     request: &ChangesRequest,
     windows: &[PartitionScope<'_>],
     mut told: Vec<u64>,
-) -> Result<(Changes, Cost), EngineError> {
+) -> Result<(Changes, PageCost), EngineError> {
     // Before the snapshot, which shows them. What it shows beyond is not published yet and is told next time: a position never
     // names more than was reached.
     let ends: Vec<u64> =
@@ -164,7 +164,7 @@ fn read(
     let meter = PageMeter::new(ScanBudget::PAGE, &allowance::of_page(shared, &request.page.cancel));
     let mut reader =
         ScopeReader::new(shared, container, &ReadSnapshot::take(shared, container)?, windows, meter);
-    let mut page = Filling::new(request, container)?;
+    let mut page = FeedPage::new(request, container)?;
     let mut more = false;
     for ((window, told), end) in windows.iter().zip(&mut told).zip(ends) {
         reader.meter.enter(window.partition.layout.id);
@@ -183,8 +183,8 @@ fn read(
             FeedMode::AllVersions => page.fill_versions(&mut reader, window, (*told, end))?,
         };
         match reached {
-            Reached::End { last } => *told = (*told).max(end).max(last.unwrap_or(0)),
-            Reached::Full { last } => {
+            FillEnd::End { last } => *told = (*told).max(end).max(last.unwrap_or(0)),
+            FillEnd::Full { last } => {
                 *told = (*told).max(last);
                 more = true;
                 break;
@@ -251,20 +251,20 @@ fn next_item(
     let rid = keys::number(rid).ok_or_else(|| corrupt("feed row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
     let bytes = bytes.ok_or_else(|| corrupt("feed row without an item"))?;
-    let row = Row::parse(&bytes)?;
+    let row = ItemRow::parse(&bytes)?;
     Ok(Some((row.stamp.lsn, row.stamp.ts)))
 }
 
-enum Reached {
+enum FillEnd {
     /// The window's end; the last LSN that was there, if any.
     End { last: Option<u64> },
     /// The page has no room for what comes after this LSN.
     Full { last: u64 },
 }
 
-struct Filling<'a> {
+struct FeedPage<'a> {
     container: &'a Container,
-    links: Links,
+    links: SelfLinks,
     since: Option<i64>,
     mode: FeedMode,
     all_previous_images: bool,
@@ -273,16 +273,16 @@ struct Filling<'a> {
     count_max: usize,
 }
 
-impl<'a> Filling<'a> {
-    fn new(request: &ChangesRequest, container: &'a Container) -> Result<Filling<'a>, EngineError> {
+impl<'a> FeedPage<'a> {
+    fn new(request: &ChangesRequest, container: &'a Container) -> Result<FeedPage<'a>, EngineError> {
         let count_max = match request.page.item_count_max {
             None | Some(0) => ROWS_DEFAULT,
             Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
         };
-        let (links, since) = (Links::new(container), request.since);
+        let (links, since) = (SelfLinks::new(container), request.since);
         let (mode, all_previous_images) = (request.mode, request.all_previous_images);
         let text = vec![b'['];
-        Ok(Filling { container, links, since, mode, all_previous_images, text, count: 0, count_max })
+        Ok(FeedPage { container, links, since, mode, all_previous_images, text, count: 0, count_max })
     }
 
     fn is_full(&self, meter: &PageMeter) -> bool {
@@ -294,7 +294,7 @@ impl<'a> Filling<'a> {
         reader: &mut ScopeReader<'_>,
         window: &PartitionScope<'_>,
         (told, end): (u64, u64),
-    ) -> Result<Reached, EngineError> {
+    ) -> Result<FillEnd, EngineError> {
         let mut last = None;
         let mut from = told;
         loop {
@@ -306,10 +306,10 @@ impl<'a> Filling<'a> {
             let mut items = reader.fetch(&rids)?.into_iter();
             for row in rows {
                 if row.lsn > end {
-                    return Ok(Reached::End { last });
+                    return Ok(FillEnd::End { last });
                 }
                 if last.is_some_and(|last| last != row.lsn) && self.is_full(&reader.meter) {
-                    return Ok(Reached::Full { last: last.unwrap_or(told) });
+                    return Ok(FillEnd::Full { last: last.unwrap_or(told) });
                 }
                 last = Some(row.lsn);
                 from = row.lsn;
@@ -321,7 +321,7 @@ impl<'a> Filling<'a> {
                 self.show(reader, window, row, &bytes)?;
             }
             if !more {
-                return Ok(Reached::End { last });
+                return Ok(FillEnd::End { last });
             }
         }
     }
@@ -331,24 +331,24 @@ impl<'a> Filling<'a> {
         reader: &mut ScopeReader<'_>,
         window: &PartitionScope<'_>,
         (told, end): (u64, u64),
-    ) -> Result<Reached, EngineError> {
+    ) -> Result<FillEnd, EngineError> {
         let (mut last, mut from) = (None, told);
         loop {
             let (rows, more) = self.versions_behind(reader, window, from)?;
             let cut = rows.last().map(|(lsn, _)| *lsn).filter(|_| more);
             for (lsn, value) in &rows[..rows.partition_point(|(lsn, _)| Some(*lsn) != cut)] {
                 if *lsn > end {
-                    return Ok(Reached::End { last });
+                    return Ok(FillEnd::End { last });
                 }
                 if last.is_some_and(|last| last != *lsn) && self.is_full(&reader.meter) {
-                    return Ok(Reached::Full { last: last.unwrap_or(told) });
+                    return Ok(FillEnd::Full { last: last.unwrap_or(told) });
                 }
                 (last, from) = (Some(*lsn), *lsn);
                 reader.meter.index_rows += 1;
-                self.show_version(window, *lsn, &Version::decode(value)?)?;
+                self.show_version(window, *lsn, &VersionRow::decode(value)?)?;
             }
             if !more {
-                return Ok(Reached::End { last });
+                return Ok(FillEnd::End { last });
             }
         }
     }
@@ -359,7 +359,7 @@ impl<'a> Filling<'a> {
         reader: &ScopeReader<'_>,
         window: &PartitionScope<'_>,
         told: u64,
-    ) -> Result<(Vec<VersionRow>, bool), EngineError> {
+    ) -> Result<(Vec<VersionLogRow>, bool), EngineError> {
         let (container, mut bytes_max) = (self.container, PAGE_BYTES_MAX);
         loop {
             let (mut rows, mut more, mut left) = (Vec::new(), false, bytes_max);
@@ -393,11 +393,11 @@ impl<'a> Filling<'a> {
         &mut self,
         window: &PartitionScope<'_>,
         lsn: u64,
-        version: &Version<'_>,
+        version: &VersionRow<'_>,
     ) -> Result<(), EngineError> {
         let definition = &self.container.definition.partition_key;
         let known = if version.current.is_empty() { version.previous } else { version.current };
-        if !window.accepts(definition, version.rid, &Row::parse(known)?)? {
+        if !window.accepts(definition, version.rid, &ItemRow::parse(known)?)? {
             return Ok(());
         }
         if self.count > 0 {
@@ -453,7 +453,7 @@ impl<'a> Filling<'a> {
         bytes: &[u8],
     ) -> Result<(), EngineError> {
         let (since, has_metadata) = (self.since, self.mode == FeedMode::LatestWithMetadata);
-        let Filling { links, text, count, .. } = self;
+        let FeedPage { links, text, count, .. } = self;
         reader.show_always(window, row.rid, bytes, &mut |found| {
             if since.is_some_and(|since| found.row.stamp.ts < since) {
                 return Ok(());
@@ -479,7 +479,7 @@ impl<'a> Filling<'a> {
 }
 
 /// LSN and value of a row of the log.
-type VersionRow = (u64, Vec<u8>);
+type VersionLogRow = (u64, Vec<u8>);
 
 struct FeedRow {
     lsn: u64,
@@ -508,14 +508,14 @@ mod tests {
 
     #[test]
     fn a_position_names_its_partitions() {
-        let everywhere = Told::parse("\"43\"").expect("a position");
+        let everywhere = FeedPosition::parse("\"43\"").expect("a position");
         assert_eq!(everywhere.of(&layout(7, &[])), Some(43));
-        let each = Told::parse("\"0:5,2:9\"").expect("a position");
+        let each = FeedPosition::parse("\"0:5,2:9\"").expect("a position");
         assert_eq!((each.of(&layout(0, &[])), each.of(&layout(2, &[]))), (Some(5), Some(9)));
         assert_eq!(each.of(&layout(3, &[])), None);
         assert_eq!(each.of(&layout(3, &[0, 2])), Some(9));
         for bad in ["", "x", "\"1:\"", "1:2,", "-1", "\"0:5,2\""] {
-            assert!(Told::parse(bad).is_none(), "{bad}");
+            assert!(FeedPosition::parse(bad).is_none(), "{bad}");
         }
     }
 }

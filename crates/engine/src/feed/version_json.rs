@@ -3,22 +3,22 @@
 use quire_value::{Node, Number, Object, Path, Value};
 
 use crate::api::EngineError;
-use crate::items::body::Links;
-use crate::store::item_row::Row;
-use crate::store::version_row::{Version, VersionKind};
+use crate::items::body::SelfLinks;
+use crate::store::item_row::ItemRow;
+use crate::store::version_row::{VersionKind, VersionRow};
 
 /// As the change feed tells it. Of the versions before, as the service does, only those that clients deleted; all of
 /// them on request.
 pub(super) fn write_version(
-    version: &Version<'_>,
-    links: &Links,
+    version: &VersionRow<'_>,
+    links: &SelfLinks,
     partition_key_paths: &[Path],
     lsn: u64,
     all_previous_images: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), EngineError> {
     let image = |row: &[u8], out: &mut Vec<u8>| {
-        let row = Row::parse(row)?;
+        let row = ItemRow::parse(row)?;
         links.write_json(row.node()?, version.rid, &row.stamp, out);
         Ok::<_, EngineError>(())
     };
@@ -52,7 +52,7 @@ pub(super) fn write_version(
         metadata.set("maintainedBy", names);
     }
     if version.current.is_empty() {
-        let row = Row::parse(version.previous)?;
+        let row = ItemRow::parse(version.previous)?;
         metadata.set("id", row.id()?);
         metadata.set("partitionKey", partition_key(row.node()?, partition_key_paths));
     }

@@ -6,25 +6,25 @@ use quire_resource::{CompositePath, SortOrder};
 use quire_value::{Path, Segment, key};
 
 use super::change::{RowSet, leave_hole};
-use super::computed::{Computed, IndexedValues};
+use super::computed::{ComputedProperty, IndexedValues};
 use super::encoding::{COMPOSITE_STRING_MAX, encode_node, prefix_bytes};
 use super::{IndexKind, IndexName};
 use crate::store::keys;
 
-pub(super) struct Composite {
+pub(super) struct CompositeIndexer {
     pub paths: Vec<CompositePath>,
     pub value_first: Arc<IndexName>,
     pub partition_first: Arc<IndexName>,
 }
 
-impl Composite {
-    pub fn new(paths: &[CompositePath]) -> Composite {
+impl CompositeIndexer {
+    pub fn new(paths: &[CompositePath]) -> CompositeIndexer {
         let each = paths.iter().map(|path| match path.order {
             SortOrder::Ascending => format!("{} ascending", path.path),
             SortOrder::Descending => format!("{} descending", path.path),
         });
         let text = each.collect::<Vec<_>>().join(", ");
-        Composite {
+        CompositeIndexer {
             paths: paths.to_vec(),
             value_first: Arc::new(IndexName::of_path(IndexKind::Composite, &text)),
             partition_first: Arc::new(IndexName::of_path(IndexKind::CompositeInPartition, &text)),
@@ -42,7 +42,13 @@ impl Composite {
     }
 
     /// Every item has exactly one row in each order.
-    pub fn row(&self, source: &IndexedValues<'_>, computed: &[Computed], rid: u64, rows: &mut RowSet) {
+    pub fn row(
+        &self,
+        source: &IndexedValues<'_>,
+        computed: &[ComputedProperty],
+        rid: u64,
+        rows: &mut RowSet,
+    ) {
         let mut value = Vec::with_capacity(16 * self.paths.len());
         let mut holes = Vec::new();
         for CompositePath { path, order } in &self.paths {

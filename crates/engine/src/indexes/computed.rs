@@ -10,15 +10,15 @@ use smallvec::SmallVec;
 /// What a value may take while it is made.
 const BYTES_MAX: usize = 128 << 20;
 
-pub(super) struct Computed {
+pub(super) struct ComputedProperty {
     pub name: String,
     query: Query,
 }
 
 /// Before the commit an item has no system properties; whatever reads one is not indexed.
-struct NotYet;
+struct NoSystemProperties;
 
-impl SystemProperties for NotYet {
+impl SystemProperties for NoSystemProperties {
     fn get(&self, _: &str) -> Option<Value> {
         None
     }
@@ -26,14 +26,14 @@ impl SystemProperties for NotYet {
     fn set_members(&self, _: &mut Object) {}
 }
 
-impl Computed {
+impl ComputedProperty {
     /// The computed properties whose values can be told from what is stored.
-    pub fn all(definition: &ContainerDefinition) -> Vec<Computed> {
+    pub fn all(definition: &ContainerDefinition) -> Vec<ComputedProperty> {
         let computed = definition.computed_properties.iter();
-        computed.filter_map(|(name, text)| Computed::new(name, text, definition)).collect()
+        computed.filter_map(|(name, text)| ComputedProperty::new(name, text, definition)).collect()
     }
 
-    fn new(name: &str, text: &str, definition: &ContainerDefinition) -> Option<Computed> {
+    fn new(name: &str, text: &str, definition: &ContainerDefinition) -> Option<ComputedProperty> {
         let query = Query::compile(text, &Parameters::default(), &[]).ok()?;
         match query.analysis().reads {
             Reads::Whole => return None,
@@ -48,7 +48,7 @@ impl Computed {
         let allowance = Allowance::limited(Allowance::ITEM_STEPS_MAX, BYTES_MAX);
         let environment =
             Environment { geospatial: definition.geospatial, allowance, ..Environment::default() };
-        Some(Computed { name: name.to_owned(), query: query.with_environment(environment) })
+        Some(ComputedProperty { name: name.to_owned(), query: query.with_environment(environment) })
     }
 
     /// The value of an item; `None` if it has none, or none that can be stored. An expression that fails on an item, also
@@ -56,7 +56,7 @@ impl Computed {
     pub fn value(&self, item: Node<'_>) -> Option<Item> {
         let evaluate = || {
             let mut evaluator = self.query.start().ok()?;
-            let rows = evaluator.row_values_of(&sql::Item::stored(item, &NotYet)).ok()?;
+            let rows = evaluator.row_values_of(&sql::Item::stored(item, &NoSystemProperties)).ok()?;
             rows.first().map(Item::from_value)
         };
         // The evaluator is made and dropped inside, and nothing else is changed by it.
@@ -71,17 +71,17 @@ impl Computed {
 }
 
 /// Computed properties that the policy names, in its paths or in a composite index. Wildcards do not cover them.
-pub(super) fn indexed_computed(definition: &ContainerDefinition) -> Vec<Computed> {
+pub(super) fn indexed_computed(definition: &ContainerDefinition) -> Vec<ComputedProperty> {
     if definition.computed_properties.is_empty() {
         return Vec::new();
     }
     let policy = &definition.indexing;
     let composite = policy.composite.iter().flatten().map(|path| &path.path);
     let named: Vec<&Path> = policy.included.iter().chain(composite).collect();
-    let is_named = |computed: &Computed| {
+    let is_named = |computed: &ComputedProperty| {
         named.iter().any(|path| matches!(path.0.first(), Some(Segment::Name(name)) if *name == computed.name))
     };
-    Computed::all(definition).into_iter().filter(is_named).collect()
+    ComputedProperty::all(definition).into_iter().filter(is_named).collect()
 }
 
 /// What rows are made of: an item, and the values of its indexed computed properties.
@@ -91,13 +91,13 @@ pub(super) struct IndexedValues<'a> {
 }
 
 impl<'a> IndexedValues<'a> {
-    pub fn new(item: Node<'a>, computed: &'a [Computed]) -> IndexedValues<'a> {
+    pub fn new(item: Node<'a>, computed: &'a [ComputedProperty]) -> IndexedValues<'a> {
         let values = computed.iter().filter_map(|each| Some((each.name.as_str(), each.value(item)?)));
         IndexedValues { item, computed: values.collect() }
     }
 
     /// `path` is made of names; `computed` are the computed properties that hide an item's own.
-    pub fn find(&self, path: &Path, computed: &[Computed]) -> Option<Node<'_>> {
+    pub fn find(&self, path: &Path, computed: &[ComputedProperty]) -> Option<Node<'_>> {
         let (Segment::Name(first), rest) = path.0.split_first()? else { return None };
         if !computed.iter().any(|each| each.name == *first) {
             return path.find_in(self.item);

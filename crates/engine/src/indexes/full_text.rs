@@ -21,7 +21,7 @@ use quire_value::{Node, Path, key};
 use super::change::RowSet;
 use super::{IndexId, IndexKind, IndexName, RowsVersion};
 
-pub(super) struct FullText {
+pub(super) struct FullTextIndexer {
     /// Names only.
     pub path: Path,
     pub language: Language,
@@ -48,9 +48,13 @@ pub(crate) struct ScoringIndex {
     pub words: IndexId,
 }
 
-impl FullText {
+impl FullTextIndexer {
     /// `None`: the path names no single place.
-    pub fn new(path: &Path, definition: &ContainerDefinition, version: RowsVersion) -> Option<FullText> {
+    pub fn new(
+        path: &Path,
+        definition: &ContainerDefinition,
+        version: RowsVersion,
+    ) -> Option<FullTextIndexer> {
         if path.0.is_empty() || !path.is_names() {
             return None;
         }
@@ -63,7 +67,7 @@ impl FullText {
             lengths: named(IndexKind::FullTextLength),
             words: named(IndexKind::FullTextWords).id,
         });
-        Some(FullText { path: path.clone(), language, name: named(IndexKind::FullText), scored })
+        Some(FullTextIndexer { path: path.clone(), language, name: named(IndexKind::FullText), scored })
     }
 
     /// `None`: it does not tell scores.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use quire_value::{Node, Path};
 
 use super::{IndexId, IndexKind, IndexName, Indexes, RowSet};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 /// Paths of a container that have such rows at most. Every write looks for each of them.
 pub(crate) const PATHS_MAX: usize = 16;
@@ -101,7 +101,7 @@ impl Indexes {
     }
 
     /// Whether an item has a row in one of these indexes, or is to have it.
-    pub fn is_missing_in(&self, index: IndexId, row: &Row<'_>) -> bool {
+    pub fn is_missing_in(&self, index: IndexId, row: &ItemRow<'_>) -> bool {
         let index = self.missing.iter().find(|missing| missing.name.id == index);
         let lacks = |index: &MissingIndex| row.node().is_ok_and(|item| index.is_missing_in(item));
         row.indexing.has_rows && index.is_some_and(lacks)

@@ -50,7 +50,7 @@ pub(crate) use set::IndexSet;
 
 use crate::api::{EngineError, IndexingDirective};
 use crate::memory::budget::SharedBudget;
-use crate::store::item_row::{Indexing, Row};
+use crate::store::item_row::{Indexing, ItemRow};
 use crate::store::keys::{self, INDEX};
 use crate::store::stored_definition;
 
@@ -79,7 +79,7 @@ pub(crate) enum IndexKind {
 
 /// How the rows of an index are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Order {
+pub(crate) enum IndexOrder {
     ValueFirst,
     /// By rid prefix (the logical partition, nearly), then value.
     PartitionFirst,
@@ -192,7 +192,7 @@ impl Indexes {
     }
 
     /// The rows that a stored item has; `None` if it has none.
-    pub fn rows_of(&self, rid: u64, row: &Row<'_>) -> Result<Option<RowSet>, EngineError> {
+    pub fn rows_of(&self, rid: u64, row: &ItemRow<'_>) -> Result<Option<RowSet>, EngineError> {
         let set = self.set(row.indexing.epoch)?;
         if !row.indexing.has_rows {
             return Ok(None);
@@ -214,14 +214,18 @@ impl Indexes {
     }
 
     /// A complete index over a path made of names and `[]`; `None`: not indexed, or being built.
-    pub fn range_index(&self, path: &Path, order: self::Order) -> Option<IndexId> {
+    pub fn range_index(&self, path: &Path, order: self::IndexOrder) -> Option<IndexId> {
         let found = self.current.range(path, order)?;
         self.older.iter().all(|(_, set)| set.range(path, order) == Some(found)).then_some(found)
     }
 
     /// A complete composite index with these paths and directions (`true` is descending), and whether it has all of
     /// them reversed.
-    pub fn composite_index(&self, paths: &[(Path, bool)], order: self::Order) -> Option<(IndexId, bool)> {
+    pub fn composite_index(
+        &self,
+        paths: &[(Path, bool)],
+        order: self::IndexOrder,
+    ) -> Option<(IndexId, bool)> {
         let found = self.current.composite(paths, order)?;
         self.older.iter().all(|(_, set)| set.composite(paths, order) == Some(found)).then_some(found)
     }

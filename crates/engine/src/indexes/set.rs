@@ -13,16 +13,16 @@ use quire_sql::text::Language;
 use quire_value::{Node, Path, Segment};
 
 use super::change::{RowSet, leave_hole};
-use super::composite::Composite;
-use super::computed::Computed;
+use super::composite::CompositeIndexer;
+use super::computed::ComputedProperty;
 use super::computed::{IndexedValues, indexed_computed};
 use super::encoding::prefix_bytes;
-use super::full_text::{FullText, ScoringIndex};
+use super::full_text::{FullTextIndexer, ScoringIndex};
 use super::missing::MissingIndex;
 use super::path_tree::{LEARNED_PATHS_MAX, PathTree, ROOT, RangeIndexes};
 use super::path_walk::PathWalk;
-use super::spatial::Spatial;
-use super::{IndexId, IndexKind, IndexName, Order, RowsVersion};
+use super::spatial::SpatialIndexer;
+use super::{IndexId, IndexKind, IndexName, IndexOrder, RowsVersion};
 use crate::api::IndexingDirective;
 use crate::memory::budget::SharedBudget;
 use crate::store::{is_system_property, keys};
@@ -32,18 +32,18 @@ const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", 
 
 pub(crate) struct IndexSet {
     /// `None`: nothing is indexed.
-    indexed: Option<Indexed>,
+    indexed: Option<PolicyIndexes>,
 }
 
-struct Indexed {
+struct PolicyIndexes {
     policy: IndexingPolicy,
     tree: RwLock<PathTree>,
     ts: RangeIndexes,
-    composites: Vec<Composite>,
-    spatial: Vec<Spatial>,
-    full_text: Vec<FullText>,
+    composites: Vec<CompositeIndexer>,
+    spatial: Vec<SpatialIndexer>,
+    full_text: Vec<FullTextIndexer>,
     /// Those that an index is about.
-    computed: Vec<Computed>,
+    computed: Vec<ComputedProperty>,
     computed_names: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl IndexSet {
     pub fn of_version(definition: &ContainerDefinition, version: RowsVersion) -> IndexSet {
         match definition.indexing.mode {
             IndexingMode::None => IndexSet::nothing(),
-            IndexingMode::Consistent => IndexSet { indexed: Some(Indexed::new(definition, version)) },
+            IndexingMode::Consistent => IndexSet { indexed: Some(PolicyIndexes::new(definition, version)) },
         }
     }
 
@@ -117,34 +117,36 @@ impl IndexSet {
     /// Whether a path made of names has a range index over values that are in stored items.
     pub fn has_own_values(&self, path: &Path) -> bool {
         let is_system = matches!(path.0.first(), Some(Segment::Name(name)) if is_system_property(name));
-        let is_indexed = [Order::ValueFirst, Order::PartitionFirst]
+        let is_indexed = [IndexOrder::ValueFirst, IndexOrder::PartitionFirst]
             .into_iter()
             .any(|order| self.range(path, order).is_some());
         is_indexed && !is_system && !self.has_computed(path)
     }
 
     /// The range index of a path made of names and `[]`.
-    pub fn range(&self, path: &Path, order: Order) -> Option<IndexId> {
+    pub fn range(&self, path: &Path, order: IndexOrder) -> Option<IndexId> {
         let indexed = self.indexed.as_ref()?;
         if indexed.is_elsewhere(path) || !indexed.names_computed(path) {
             return None;
         }
         let kind = match (indexed.policy.order_of(path)?, order) {
-            (PathOrder::Value | PathOrder::Both, Order::ValueFirst) => IndexKind::Range,
-            (PathOrder::Partition | PathOrder::Both, Order::PartitionFirst) => IndexKind::RangeInPartition,
+            (PathOrder::Value | PathOrder::Both, IndexOrder::ValueFirst) => IndexKind::Range,
+            (PathOrder::Partition | PathOrder::Both, IndexOrder::PartitionFirst) => {
+                IndexKind::RangeInPartition
+            }
             _ => return None,
         };
         Some(IndexName::of_path(kind, &path.to_string()).id)
     }
 
     /// The composite index with exactly these paths and directions (`true` is descending), or all of them reversed.
-    pub fn composite(&self, paths: &[(Path, bool)], order: Order) -> Option<(IndexId, bool)> {
+    pub fn composite(&self, paths: &[(Path, bool)], order: IndexOrder) -> Option<(IndexId, bool)> {
         let composites = &self.indexed.as_ref()?.composites;
         [false, true].into_iter().find_map(|reversed| {
             let found = composites.iter().find(|composite| composite.has(paths, reversed))?;
             let name = match order {
-                Order::ValueFirst => &found.value_first,
-                Order::PartitionFirst => &found.partition_first,
+                IndexOrder::ValueFirst => &found.value_first,
+                IndexOrder::PartitionFirst => &found.partition_first,
             };
             Some((name.id, reversed))
         })
@@ -168,8 +170,8 @@ impl IndexSet {
     }
 }
 
-impl Indexed {
-    fn new(definition: &ContainerDefinition, version: RowsVersion) -> Indexed {
+impl PolicyIndexes {
+    fn new(definition: &ContainerDefinition, version: RowsVersion) -> PolicyIndexes {
         let policy = definition.indexing.clone();
         let mut tree = PathTree::default();
         tree.add(policy.rule_root(), String::new(), false, None);
@@ -179,7 +181,7 @@ impl Indexed {
         }
         tree.nodes_max = tree.nodes.len() + LEARNED_PATHS_MAX;
         let computed_names = definition.computed_properties.iter().map(|(name, _)| name.clone()).collect();
-        let mut indexed = Indexed {
+        let mut indexed = PolicyIndexes {
             policy,
             tree: RwLock::new(tree),
             ts: RangeIndexes::new("/_ts", PathOrder::Both),
@@ -191,17 +193,18 @@ impl Indexed {
         };
         indexed.mark_computed();
         for paths in &definition.indexing.composite {
-            let composite = Composite::new(paths);
-            let known = |other: &Composite| other.value_first.id == composite.value_first.id;
+            let composite = CompositeIndexer::new(paths);
+            let known = |other: &CompositeIndexer| other.value_first.id == composite.value_first.id;
             let is_known = indexed.composites.iter().any(known);
             if !is_known && !paths.iter().any(|path| indexed.has_no_single_value(&path.path)) {
                 indexed.composites.push(composite);
             }
         }
-        let spatial = definition.indexing.spatial.iter().filter_map(|index| Spatial::new(index, definition));
+        let spatial =
+            definition.indexing.spatial.iter().filter_map(|index| SpatialIndexer::new(index, definition));
         indexed.spatial = spatial.filter(|spatial| !indexed.is_computed(&spatial.path)).collect();
         let full_text = definition.indexing.full_text.iter();
-        let full_text = full_text.filter_map(|path| FullText::new(path, definition, version));
+        let full_text = full_text.filter_map(|path| FullTextIndexer::new(path, definition, version));
         indexed.full_text = full_text.filter(|full_text| !indexed.is_computed(&full_text.path)).collect();
         indexed
     }
@@ -469,10 +472,10 @@ mod tests {
             {{"name":"when","query":"SELECT VALUE c._ts + 1 FROM c"}}]}}"#
         );
         let set = IndexSet::of(&ContainerDefinition::create(&json(&body)).unwrap());
-        let range = |text: &str| set.range(&Path::parse(text).unwrap(), Order::ValueFirst);
+        let range = |text: &str| set.range(&Path::parse(text).unwrap(), IndexOrder::ValueFirst);
         assert_eq!((range("/up"), range("/when")), (None, None), "not named, and not known in time");
         let path = |text: &str| (Path::parse(text).unwrap(), false);
-        let composite = |first: &str| set.composite(&[path(first), path("/a")], Order::ValueFirst);
+        let composite = |first: &str| set.composite(&[path(first), path("/a")], IndexOrder::ValueFirst);
         assert_eq!(composite("/when"), None);
         let item = json(r#"{"id":"1","name":"Ab","low":7,"a":null}"#);
         let rows = rows(&set, &item);
@@ -519,7 +522,7 @@ mod tests {
         );
         let set = IndexSet::of(&ContainerDefinition::create(&json(&body)).unwrap());
         let range = |text: &str, order| set.range(&Path::parse(text).unwrap(), order).is_some();
-        let (value_first, partition_first) = (Order::ValueFirst, Order::PartitionFirst);
+        let (value_first, partition_first) = (IndexOrder::ValueFirst, IndexOrder::PartitionFirst);
         for path in ["/a", "/a/[]", "/x/y", "/id", "/_ts"] {
             assert!(range(path, value_first), "{path}");
         }

@@ -13,7 +13,7 @@ use quire_value::{Kind, Node, Path, Segment};
 use super::change::RowSet;
 use super::{IndexKind, IndexName};
 
-pub(super) struct Spatial {
+pub(super) struct SpatialIndexer {
     /// Names only.
     pub path: Path,
     pub grid: Grid,
@@ -21,9 +21,9 @@ pub(super) struct Spatial {
     kind: GeospatialType,
 }
 
-impl Spatial {
+impl SpatialIndexer {
     /// `None`: the path names no single place, or the plane has no bounds.
-    pub fn new(index: &SpatialIndex, definition: &ContainerDefinition) -> Option<Spatial> {
+    pub fn new(index: &SpatialIndex, definition: &ContainerDefinition) -> Option<SpatialIndexer> {
         let mut path = index.path.clone();
         path.0.pop_if(|segment| matches!(segment, Segment::Scalar | Segment::Wildcard));
         if path.0.is_empty() || !path.is_names() {
@@ -38,7 +38,7 @@ impl Spatial {
             }
         };
         let name = Arc::new(IndexName::of_path(IndexKind::Spatial, &text));
-        Some(Spatial { path, grid, name, kind: definition.geospatial })
+        Some(SpatialIndexer { path, grid, name, kind: definition.geospatial })
     }
 
     pub fn rows(&self, item: Node<'_>, rows: &mut RowSet) {

@@ -8,7 +8,7 @@ use quire_value::{Object, Value};
 
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FindingKind {
@@ -58,7 +58,7 @@ pub(crate) struct DeclarationFigures {
 
 /// What a survey found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct SurveyReport {
     examples_max: usize,
     /// Visible items of all containers that were walked, each once.
     pub items: u64,
@@ -68,11 +68,11 @@ pub(crate) struct Report {
     pub declarations: Vec<(String, DeclarationFigures)>,
 }
 
-impl Report {
-    pub fn new(declarations: impl IntoIterator<Item = String>, examples_max: usize) -> Report {
+impl SurveyReport {
+    pub fn new(declarations: impl IntoIterator<Item = String>, examples_max: usize) -> SurveyReport {
         let figures = |name| (name, DeclarationFigures::default());
         let declarations = declarations.into_iter().map(figures).collect();
-        Report { examples_max, declarations, ..Report::default() }
+        SurveyReport { examples_max, declarations, ..SurveyReport::default() }
     }
 
     /// Figures of a declaration; nothing when it was not asked for.
@@ -182,13 +182,13 @@ impl DeclarationFigures {
 
 /// How an owned path of an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compared {
+pub(crate) enum PathCheck {
     Right,
     Wrong,
     Blocked,
 }
 
-pub(crate) fn compare(owned: &OwnedValue, item: &Value) -> Compared {
+pub(crate) fn compare(owned: &OwnedValue, item: &Value) -> PathCheck {
     let found = owned.path.find(item, &owned.positions);
     let is_right = match (&owned.right, found) {
         (Right::Value(right), Some(found)) => right == found,
@@ -196,18 +196,18 @@ pub(crate) fn compare(owned: &OwnedValue, item: &Value) -> Compared {
         (Right::Value(_), None) | (Right::Absent, Some(_)) => false,
     };
     if is_right {
-        return Compared::Right;
+        return PathCheck::Right;
     }
     match owned.put(&mut item.clone()) {
-        Placed::Blocked => Compared::Blocked,
-        Placed::Same | Placed::Changed => Compared::Wrong,
+        Placed::Blocked => PathCheck::Blocked,
+        Placed::Same | Placed::Changed => PathCheck::Wrong,
     }
 }
 
 /// What an example shows of an owned path.
 pub(crate) fn owned_example(
     container: &Container,
-    row: &Row<'_>,
+    row: &ItemRow<'_>,
     owned: &OwnedValue,
     item: &Value,
 ) -> Result<Value, EngineError> {
@@ -222,7 +222,7 @@ pub(crate) fn owned_example(
 /// One item with a problem. What is absent is left out.
 pub(crate) fn item_example(
     container: &Container,
-    row: &Row<'_>,
+    row: &ItemRow<'_>,
     path: &str,
     found: Option<Value>,
     expected: Option<Value>,

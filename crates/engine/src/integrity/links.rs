@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use quire_model::{CopyRules, Reference, TargetKey};
 use quire_value::Value;
 
-use super::findings::{Compared, FindingKind, compare, item_example, owned_example};
-use super::survey::{Round, SurveyState, View, Visited};
+use super::findings::{FindingKind, PathCheck, compare, item_example, owned_example};
+use super::survey::{SurveySnapshot, SurveyState, TargetRound, VisitedItem};
 use super::targets::Sums;
 use crate::api::EngineError;
 use crate::links::{TargetHash, TargetRoute, find_target};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 
 /// What is known of the link that is walked.
@@ -34,20 +34,20 @@ impl LinkState {
 const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// The item that a reference names.
-struct Found {
+struct ReferencedItem {
     /// Its row, where it is needed and held.
     row: Option<Vec<u8>>,
     is_gone: bool,
 }
 
-type Targets<'a> = HashMap<&'a TargetKey, (TargetHash, Option<Found>)>;
+type ReferencedTargets<'a> = HashMap<&'a TargetKey, (TargetHash, Option<ReferencedItem>)>;
 
 /// An item of a target container that is found by a key of its own: no two visible ones may have the same.
-pub(super) fn look_at_key(
-    view: &View,
+pub(super) fn check_key(
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
-    visited: &Visited<'_>,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let rules = &view.subject.rules.links[link];
     let Some(target) = rules.target_key(visited.row.node()?, &visited.row.partition_key()?) else {
@@ -68,12 +68,12 @@ pub(super) fn look_at_key(
     Ok(())
 }
 
-pub(super) fn look_at_referrer(
-    view: &View,
+pub(super) fn check_referrer(
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
-    round: Round,
-    visited: &Visited<'_>,
+    round: TargetRound,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let rules = &view.subject.rules.links[link];
     let name = &rules.link.name;
@@ -89,13 +89,13 @@ pub(super) fn look_at_referrer(
         }
     };
     if round.number == 0 && !visited.is_gone {
-        look_at_references(view, state, link, &references, visited)?;
+        check_references(view, state, link, &references, visited)?;
     }
     super::targets::add_up(view, state, link, round, &references, visited)
 }
 
 /// The figures of a link, when all referrers were looked at.
-pub(super) fn end(view: &View, state: &mut SurveyState, link: usize, round: Round) {
+pub(super) fn end(view: &SurveySnapshot, state: &mut SurveyState, link: usize, round: TargetRound) {
     if round.number > 0 {
         return;
     }
@@ -112,14 +112,14 @@ pub(super) fn end(view: &View, state: &mut SurveyState, link: usize, round: Roun
     }
 }
 
-fn look_at_references(
-    view: &View,
+fn check_references(
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     references: &[Reference],
-    visited: &Visited<'_>,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
-    let (mut targets, mut held_bytes) = (Targets::new(), 0);
+    let (mut targets, mut held_bytes) = (ReferencedTargets::new(), 0);
     let is_copied = !view.subject.copies_of(link).is_empty();
     for reference in references {
         if !targets.contains_key(&reference.target) {
@@ -127,22 +127,22 @@ fn look_at_references(
             *state.link.fan_out.entry(hash).or_default() += 1;
             let found = find(view, state, link, &reference.target, hash)?.map(|(row, is_gone)| {
                 held_bytes += row.len();
-                Found { row: (is_copied && held_bytes <= HELD_BYTES_MAX).then_some(row), is_gone }
+                ReferencedItem { row: (is_copied && held_bytes <= HELD_BYTES_MAX).then_some(row), is_gone }
             });
             targets.insert(&reference.target, (hash, found));
         }
     }
     count_references(view, state, link, references, visited, &targets)?;
-    look_at_copies(view, state, link, references, visited, &targets)
+    check_copies(view, state, link, references, visited, &targets)
 }
 
 fn count_references(
-    view: &View,
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     references: &[Reference],
-    visited: &Visited<'_>,
-    targets: &Targets<'_>,
+    visited: &VisitedItem<'_>,
+    targets: &ReferencedTargets<'_>,
 ) -> Result<(), EngineError> {
     let rules = &view.subject.rules.links[link];
     let name = &rules.link.name;
@@ -169,17 +169,17 @@ fn count_references(
     Ok(())
 }
 
-fn is_dangling(targets: &Targets<'_>, target: &TargetKey) -> bool {
+fn is_dangling(targets: &ReferencedTargets<'_>, target: &TargetKey) -> bool {
     targets[target].1.as_ref().is_none_or(|found| found.is_gone)
 }
 
-fn look_at_copies(
-    view: &View,
+fn check_copies(
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     references: &[Reference],
-    visited: &Visited<'_>,
-    targets: &Targets<'_>,
+    visited: &VisitedItem<'_>,
+    targets: &ReferencedTargets<'_>,
 ) -> Result<(), EngineError> {
     let (subject, rules) = (&view.subject, &view.subject.rules);
     let copies = subject.copies_of(link);
@@ -198,10 +198,10 @@ fn look_at_copies(
             let values = copied_values(view, state, copy, &reference.target, targets)?;
             for owned in copy.beside(reference, values.as_deref()) {
                 let kind = match compare(&owned, &item) {
-                    Compared::Right => continue,
-                    Compared::Wrong => FindingKind::Drift,
-                    Compared::Blocked if is_blocked => continue,
-                    Compared::Blocked => FindingKind::Blocked,
+                    PathCheck::Right => continue,
+                    PathCheck::Wrong => FindingKind::Drift,
+                    PathCheck::Blocked if is_blocked => continue,
+                    PathCheck::Blocked => FindingKind::Blocked,
                 };
                 is_wrong |= kind == FindingKind::Drift;
                 is_blocked |= kind == FindingKind::Blocked;
@@ -222,25 +222,27 @@ fn look_at_copies(
 
 /// What a copy has of a target that is visible. One that is not held is read again.
 fn copied_values(
-    view: &View,
+    view: &SurveySnapshot,
     state: &SurveyState,
     copy: &CopyRules,
     target: &TargetKey,
-    targets: &Targets<'_>,
+    targets: &ReferencedTargets<'_>,
 ) -> Result<Option<Vec<Value>>, EngineError> {
-    let (hash, Some(found @ Found { is_gone: false, .. })) = &targets[target] else { return Ok(None) };
+    let (hash, Some(found @ ReferencedItem { is_gone: false, .. })) = &targets[target] else {
+        return Ok(None);
+    };
     let again = match found.row {
         Some(_) => None,
         None => find(view, state, copy.link, target, *hash)?,
     };
     let Some(row) = found.row.as_ref().or(again.as_ref().map(|(row, _)| row)) else { return Ok(None) };
-    let node = Row::trusted(row)?.node()?;
+    let node = ItemRow::trusted(row)?.node()?;
     Ok(Some(view.subject.rules.fields_of(copy, node)))
 }
 
 /// The row of the item that a reference names, visible or not, and whether it is gone.
 fn find(
-    view: &View,
+    view: &SurveySnapshot,
     state: &SurveyState,
     link: usize,
     target: &TargetKey,

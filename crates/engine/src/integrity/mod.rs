@@ -15,5 +15,5 @@ mod targets; // rollups and mirrors
 mod windows; // windows and their pages
 
 pub(crate) use findings::{item_example, key_json};
-pub(crate) use subject::Subject;
+pub(crate) use subject::SurveySubject;
 pub(crate) use survey::{Survey, SurveyOptions};

@@ -11,7 +11,7 @@ use crate::model::{DatabaseModel, DeclarationState};
 
 /// What is surveyed.
 #[derive(Clone)]
-pub(crate) struct Subject {
+pub(crate) struct SurveySubject {
     pub rules: Arc<ModelRules>,
     /// By name.
     pub containers: HashMap<String, Arc<Container>>,
@@ -19,7 +19,7 @@ pub(crate) struct Subject {
     pub declared: Option<Arc<DatabaseModel>>,
 }
 
-impl Subject {
+impl SurveySubject {
     pub fn container(&self, name: &str) -> Result<&Arc<Container>, EngineError> {
         let found = self.containers.get(name);
         found.ok_or_else(|| EngineError::ResourceNotFound { kind: "container", id: name.to_owned() })

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use quire_storage::{KeyRange, Scan, Snapshot};
 
-use super::findings::Report;
+use super::findings::SurveyReport;
 use super::links::LinkState;
 use super::windows::WindowState;
-use super::{Subject, links, targets, windows};
+use super::{SurveySubject, links, targets, windows};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
-use crate::items::visibility::Moment;
+use crate::items::visibility::VisibilityPoint;
 use crate::links::TargetHash;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
 use crate::store::{for_each_row, scan};
 
@@ -31,8 +31,8 @@ pub(crate) struct SurveyOptions {
 
 /// A survey that is under way.
 pub(crate) struct Survey {
-    view: View,
-    walks: VecDeque<Walk>,
+    view: SurveySnapshot,
+    walks: VecDeque<SurveyWalk>,
     /// Where the walk that is under way goes on.
     range: Option<KeyRange>,
     state: SurveyState,
@@ -43,35 +43,35 @@ pub(crate) struct Survey {
 }
 
 /// What a survey looks at; it does not change.
-pub(super) struct View {
-    pub subject: Subject,
+pub(super) struct SurveySnapshot {
+    pub subject: SurveySubject,
     pub snapshot: Box<dyn Snapshot>,
-    moments: HashMap<u32, Moment>,
+    moments: HashMap<u32, VisibilityPoint>,
     /// Links and targets whose referrers a job is about to write.
     pending: HashSet<(u32, TargetHash)>,
 }
 
 /// What it has found out so far.
 pub(super) struct SurveyState {
-    pub report: Report,
+    pub report: SurveyReport,
     pub link: LinkState,
     pub window: WindowState,
 }
 
 /// One pass over a container. `round` of `rounds` is the part of all targets that is looked at.
 #[derive(Clone, Copy, Debug)]
-enum Walk {
+enum SurveyWalk {
     /// Targets of a link that are found by a key of their own.
     Keys {
         link: usize,
     },
     Referrers {
         link: usize,
-        round: Round,
+        round: TargetRound,
     },
     Targets {
         link: usize,
-        round: Round,
+        round: TargetRound,
     },
     Pages {
         window: usize,
@@ -83,16 +83,16 @@ enum Walk {
 
 /// A part of all targets, by their hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Round {
+pub(super) struct TargetRound {
     pub number: u64,
     pub count: u64,
 }
 
 /// An item that a walk comes to.
-pub(super) struct Visited<'a> {
+pub(super) struct VisitedItem<'a> {
     pub container: &'a Container,
     pub rid: u64,
-    pub row: Row<'a>,
+    pub row: ItemRow<'a>,
     /// Nobody sees it any more; the sweep has not removed it yet.
     pub is_gone: bool,
 }
@@ -101,7 +101,7 @@ impl Survey {
     /// Of the items as they are now.
     pub fn start(
         shared: &Arc<Shared>,
-        subject: Subject,
+        subject: SurveySubject,
         options: &SurveyOptions,
     ) -> Result<Survey, EngineError> {
         let wanted = wanted(&subject, options)?;
@@ -113,12 +113,12 @@ impl Survey {
             if container.partitions.is_retired() {
                 return Err(container.not_found());
             }
-            moments.insert(container.number, container.moment_in(shared, &*snapshot, before)?);
+            moments.insert(container.number, container.visibility_point_in(shared, &*snapshot, before)?);
         }
         let pending = pending_targets(&*snapshot, &subject)?;
-        let report = Report::new(wanted, options.examples_max);
+        let report = SurveyReport::new(wanted, options.examples_max);
         let walks = walks(&subject, &report)?;
-        let view = View { subject, snapshot, moments, pending };
+        let view = SurveySnapshot { subject, snapshot, moments, pending };
         let total = walks.iter().map(|walk| Ok(walk.container(&view.subject)?.usage().0));
         let total = total.sum::<Result<u64, EngineError>>()?;
         let state = SurveyState { report, link: LinkState::default(), window: WindowState::default() };
@@ -141,7 +141,7 @@ impl Survey {
             let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             let visited = self.view.visit(&container, rid, bytes)?;
             self.count(&visited);
-            self.look(walk, &visited)?;
+            self.check_item(walk, &visited)?;
         }
         self.done += page.rows.len() as u64;
         match page.rows.into_iter().next_back() {
@@ -154,7 +154,7 @@ impl Survey {
     }
 
     /// Looks at everything.
-    pub fn run(mut self, items_max: usize) -> Result<Report, EngineError> {
+    pub fn run(mut self, items_max: usize) -> Result<SurveyReport, EngineError> {
         while !self.step(items_max)? {}
         Ok(self.into_report())
     }
@@ -164,69 +164,69 @@ impl Survey {
         (self.done, self.total.max(self.done))
     }
 
-    pub fn into_report(self) -> Report {
+    pub fn into_report(self) -> SurveyReport {
         self.state.report
     }
 
-    fn begin(&mut self, walk: Walk) {
+    fn begin(&mut self, walk: SurveyWalk) {
         match walk {
-            Walk::Keys { .. } => self.state.link = LinkState::default(),
-            Walk::Referrers { link, round } => {
+            SurveyWalk::Keys { .. } => self.state.link = LinkState::default(),
+            SurveyWalk::Referrers { link, round } => {
                 let has_keys = self.view.subject.rules.links[link].link.has_key_index();
                 match (has_keys, round.number) {
                     (false, 0) => self.state.link = LinkState::default(),
                     _ => self.state.link.forget_sums(),
                 }
             }
-            Walk::Pages { .. } => self.state.window = WindowState::default(),
-            Walk::Targets { .. } | Walk::Windowed { .. } => {}
+            SurveyWalk::Pages { .. } => self.state.window = WindowState::default(),
+            SurveyWalk::Targets { .. } | SurveyWalk::Windowed { .. } => {}
         }
     }
 
     /// Items of a container count once, however many walks there are over it.
-    fn count(&mut self, visited: &Visited<'_>) {
+    fn count(&mut self, visited: &VisitedItem<'_>) {
         if !visited.is_gone && !self.counted.contains(&visited.container.number) {
             self.state.report.items += 1;
         }
     }
 
-    fn look(&mut self, walk: Walk, visited: &Visited<'_>) -> Result<(), EngineError> {
+    fn check_item(&mut self, walk: SurveyWalk, visited: &VisitedItem<'_>) -> Result<(), EngineError> {
         let (view, state) = (&self.view, &mut self.state);
         match walk {
-            Walk::Keys { link } => links::look_at_key(view, state, link, visited),
-            Walk::Referrers { link, round } => links::look_at_referrer(view, state, link, round, visited),
-            Walk::Targets { link, round } => targets::look_at_target(view, state, link, round, visited),
-            Walk::Pages { window } => windows::look_at_page(view, state, window, visited),
-            Walk::Windowed { window } => windows::look_at_item(view, state, window, visited),
+            SurveyWalk::Keys { link } => links::check_key(view, state, link, visited),
+            SurveyWalk::Referrers { link, round } => links::check_referrer(view, state, link, round, visited),
+            SurveyWalk::Targets { link, round } => targets::check_target(view, state, link, round, visited),
+            SurveyWalk::Pages { window } => windows::check_page(view, state, window, visited),
+            SurveyWalk::Windowed { window } => windows::check_windowed_item(view, state, window, visited),
         }
     }
 
-    fn end(&mut self, walk: Walk, container: u32) -> Result<(), EngineError> {
+    fn end(&mut self, walk: SurveyWalk, container: u32) -> Result<(), EngineError> {
         self.counted.insert(container);
         self.walks.pop_front();
         match walk {
-            Walk::Referrers { link, round } => links::end(&self.view, &mut self.state, link, round),
-            Walk::Windowed { window } => windows::end(&self.view, &mut self.state, window)?,
-            Walk::Keys { .. } | Walk::Targets { .. } | Walk::Pages { .. } => {}
+            SurveyWalk::Referrers { link, round } => links::end(&self.view, &mut self.state, link, round),
+            SurveyWalk::Windowed { window } => windows::end(&self.view, &mut self.state, window)?,
+            SurveyWalk::Keys { .. } | SurveyWalk::Targets { .. } | SurveyWalk::Pages { .. } => {}
         }
         Ok(())
     }
 }
 
-impl View {
+impl SurveySnapshot {
     /// An item of the snapshot.
     pub fn visit<'a>(
         &self,
         container: &'a Container,
         rid: u64,
         bytes: &'a [u8],
-    ) -> Result<Visited<'a>, EngineError> {
-        let row = Row::parse(bytes)?;
+    ) -> Result<VisitedItem<'a>, EngineError> {
+        let row = ItemRow::parse(bytes)?;
         let is_gone = container.is_gone(&row, self.moment(container)?);
-        Ok(Visited { container, rid, row, is_gone })
+        Ok(VisitedItem { container, rid, row, is_gone })
     }
 
-    pub fn moment(&self, container: &Container) -> Result<&Moment, EngineError> {
+    pub fn moment(&self, container: &Container) -> Result<&VisibilityPoint, EngineError> {
         self.moments.get(&container.number).ok_or_else(|| container.not_found())
     }
 
@@ -237,26 +237,28 @@ impl View {
     }
 }
 
-impl Walk {
-    fn container<'s>(&self, subject: &'s Subject) -> Result<&'s Arc<Container>, EngineError> {
+impl SurveyWalk {
+    fn container<'s>(&self, subject: &'s SurveySubject) -> Result<&'s Arc<Container>, EngineError> {
         let rules = &subject.rules;
         subject.container(match *self {
-            Walk::Keys { link } | Walk::Targets { link, .. } => &rules.links[link].link.to.container,
-            Walk::Referrers { link, .. } => &rules.links[link].link.from.container,
-            Walk::Pages { window } => &rules.windows[window].window.pages.container,
-            Walk::Windowed { window } => &rules.windows[window].window.container,
+            SurveyWalk::Keys { link } | SurveyWalk::Targets { link, .. } => {
+                &rules.links[link].link.to.container
+            }
+            SurveyWalk::Referrers { link, .. } => &rules.links[link].link.from.container,
+            SurveyWalk::Pages { window } => &rules.windows[window].window.pages.container,
+            SurveyWalk::Windowed { window } => &rules.windows[window].window.container,
         })
     }
 }
 
-impl Round {
+impl TargetRound {
     pub fn has(self, target: TargetHash) -> bool {
         u64::from(target.0[0]) % self.count == self.number
     }
 }
 
 /// Names of the declarations to look at, in the order of the model.
-fn wanted(subject: &Subject, options: &SurveyOptions) -> Result<Vec<String>, EngineError> {
+fn wanted(subject: &SurveySubject, options: &SurveyOptions) -> Result<Vec<String>, EngineError> {
     let all: Vec<String> = subject.rules.model.declarations().map(str::to_owned).collect();
     let Some(asked) = &options.declarations else { return Ok(all) };
     if let Some(unknown) = asked.iter().find(|name| !all.contains(name)) {
@@ -266,7 +268,7 @@ fn wanted(subject: &Subject, options: &SurveyOptions) -> Result<Vec<String>, Eng
     Ok(all.into_iter().filter(|name| asked.contains(name)).collect())
 }
 
-fn walks(subject: &Subject, report: &Report) -> Result<VecDeque<Walk>, EngineError> {
+fn walks(subject: &SurveySubject, report: &SurveyReport) -> Result<VecDeque<SurveyWalk>, EngineError> {
     let mut walks = VecDeque::new();
     for (link, own) in subject.rules.links.iter().enumerate() {
         let rules = &subject.rules;
@@ -279,21 +281,21 @@ fn walks(subject: &Subject, report: &Report) -> Result<VecDeque<Walk>, EngineErr
             continue;
         }
         if own.link.has_key_index() {
-            walks.push_back(Walk::Keys { link });
+            walks.push_back(SurveyWalk::Keys { link });
         }
         let referrers = subject.container(&own.link.from.container)?.usage().0;
         let count = if of_targets { (1 + referrers / REFERRERS_PER_ROUND).min(256) } else { 1 };
         for number in 0..count {
-            let round = Round { number, count };
-            walks.push_back(Walk::Referrers { link, round });
+            let round = TargetRound { number, count };
+            walks.push_back(SurveyWalk::Referrers { link, round });
             if of_targets {
-                walks.push_back(Walk::Targets { link, round });
+                walks.push_back(SurveyWalk::Targets { link, round });
             }
         }
     }
     for (window, own) in subject.rules.windows.iter().enumerate() {
         if report.wants(&own.window.name) {
-            walks.extend([Walk::Pages { window }, Walk::Windowed { window }]);
+            walks.extend([SurveyWalk::Pages { window }, SurveyWalk::Windowed { window }]);
         }
     }
     Ok(walks)
@@ -302,7 +304,7 @@ fn walks(subject: &Subject, report: &Report) -> Result<VecDeque<Walk>, EngineErr
 /// What fan-out jobs have still to do, as the snapshot has it.
 fn pending_targets(
     snapshot: &dyn Snapshot,
-    subject: &Subject,
+    subject: &SurveySubject,
 ) -> Result<HashSet<(u32, TargetHash)>, EngineError> {
     let mut pending = HashSet::new();
     for (link, rules) in subject.rules.links.iter().enumerate() {

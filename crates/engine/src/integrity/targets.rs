@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use quire_model::{MirrorRules, Operation, OwnedValue, Reference, ReferrerKey, RollupChange, RollupTotals};
 use quire_value::Value;
 
-use super::findings::{Compared, FindingKind, compare, owned_example};
-use super::survey::{Round, SurveyState, View, Visited};
+use super::findings::{FindingKind, PathCheck, compare, owned_example};
+use super::survey::{SurveySnapshot, SurveyState, TargetRound, VisitedItem};
 use crate::api::EngineError;
 use crate::links::TargetHash;
 
@@ -21,12 +21,12 @@ pub(super) struct Sums {
 
 /// Adds what an item adds to its targets. One that nobody sees counts until the sweep removes it.
 pub(super) fn add_up(
-    view: &View,
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
-    round: Round,
+    round: TargetRound,
     references: &[Reference],
-    visited: &Visited<'_>,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let (subject, rules) = (&view.subject, &view.subject.rules);
     let (rollups, mirrors) = (subject.rollups_of(link), subject.mirrors_of(link));
@@ -62,12 +62,12 @@ pub(super) fn add_up(
     Ok(())
 }
 
-pub(super) fn look_at_target(
-    view: &View,
+pub(super) fn check_target(
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
-    round: Round,
-    visited: &Visited<'_>,
+    round: TargetRound,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     if visited.is_gone {
         return Ok(());
@@ -97,18 +97,18 @@ pub(super) fn look_at_target(
     }
     for (place, mirror) in subject.mirrors_of(link).into_iter().enumerate() {
         let values = sums.mirrors.get(place).cloned().unwrap_or_default();
-        look_at_mirror(view, state, &rules.mirrors[mirror], values, &item, visited)?;
+        check_mirror(view, state, &rules.mirrors[mirror], values, &item, visited)?;
     }
     Ok(())
 }
 
-fn look_at_mirror(
-    view: &View,
+fn check_mirror(
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     mirror: &MirrorRules,
     values: BTreeMap<ReferrerKey, Value>,
     item: &Value,
-    visited: &Visited<'_>,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let name = &mirror.mirror.name;
     if let Some(owned) = view.subject.rules.mirror_value(mirror, values.into_values()) {
@@ -122,22 +122,22 @@ fn look_at_mirror(
 }
 
 fn compare_owned(
-    view: &View,
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     name: &str,
     owned: &OwnedValue,
     item: &Value,
-    visited: &Visited<'_>,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let compared = compare(owned, item);
     if let Some(figures) = state.report.figures(name) {
         figures.items += 1;
-        figures.would_change += u64::from(compared == Compared::Wrong);
+        figures.would_change += u64::from(compared == PathCheck::Wrong);
     }
     let kind = match compared {
-        Compared::Right => return Ok(()),
-        Compared::Wrong => FindingKind::Drift,
-        Compared::Blocked => FindingKind::Blocked,
+        PathCheck::Right => return Ok(()),
+        PathCheck::Wrong => FindingKind::Drift,
+        PathCheck::Blocked => FindingKind::Blocked,
     };
     let example = || owned_example(visited.container, &visited.row, owned, item);
     state.report.add(name, kind, view.subject.is_building(name), example)

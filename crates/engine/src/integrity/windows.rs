@@ -6,8 +6,8 @@ use quire_model::window::Page;
 use quire_model::{Newest, OwnedValue, WindowRules};
 use quire_value::{Item, Value};
 
-use super::findings::{Compared, FindingKind, compare, item_example, owned_example};
-use super::survey::{SurveyState, View, Visited};
+use super::findings::{FindingKind, PathCheck, compare, item_example, owned_example};
+use super::survey::{SurveySnapshot, SurveyState, VisitedItem};
 use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
 use crate::store::keys::{self, ITEMS};
@@ -15,14 +15,14 @@ use crate::store::keys::{self, ITEMS};
 /// The pages that were met, by item.
 #[derive(Default)]
 pub(super) struct WindowState {
-    pages: HashMap<Parent, Pages>,
+    pages: HashMap<PageParent, ItemPages>,
 }
 
 /// Whose pages: the id of the item, and the partition key that its pages have.
-type Parent = (String, Vec<u8>);
+type PageParent = (String, Vec<u8>);
 
 #[derive(Default)]
-struct Pages {
+struct ItemPages {
     /// In all of them, and in those that clients see.
     elements: u64,
     visible_elements: u64,
@@ -37,11 +37,11 @@ struct Pages {
     rids: Vec<u64>,
 }
 
-pub(super) fn look_at_page(
-    view: &View,
+pub(super) fn check_page(
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     window: usize,
-    visited: &Visited<'_>,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let rules = &view.subject.rules.windows[window];
     let Some((item_id, number)) = rules.parse_page_id(visited.row.id()?) else { return Ok(()) };
@@ -64,11 +64,11 @@ pub(super) fn look_at_page(
     Ok(())
 }
 
-pub(super) fn look_at_item(
-    view: &View,
+pub(super) fn check_windowed_item(
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     window: usize,
-    visited: &Visited<'_>,
+    visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let rules = &view.subject.rules.windows[window];
     let item = visited.row.node()?.to_value();
@@ -84,9 +84,9 @@ pub(super) fn look_at_item(
     let count = i64::try_from(array.len() as u64 + pages.elements).unwrap_or(i64::MAX);
     let is_misplaced = !is_array(rules, &item) || !fits(rules, &array, &pages) || !is_ordered(rules, &array);
     let counted: Vec<OwnedValue> = rules.owned(&array, count).into_iter().skip(1).collect();
-    let compared: Vec<Compared> = counted.iter().map(|owned| compare(owned, &item)).collect();
+    let compared: Vec<PathCheck> = counted.iter().map(|owned| compare(owned, &item)).collect();
     let is_blocked = rules.is_blocked(&item);
-    let is_wrong = (is_misplaced && !is_blocked) || compared.contains(&Compared::Wrong);
+    let is_wrong = (is_misplaced && !is_blocked) || compared.contains(&PathCheck::Wrong);
     if let Some(figures) = state.report.figures(&rules.window.name) {
         figures.items += 1;
         figures.would_change += u64::from(is_wrong);
@@ -97,9 +97,9 @@ pub(super) fn look_at_item(
     }
     for (owned, compared) in counted.iter().zip(compared) {
         let kind = match compared {
-            Compared::Right => continue,
-            Compared::Wrong => FindingKind::Drift,
-            Compared::Blocked => FindingKind::Blocked,
+            PathCheck::Right => continue,
+            PathCheck::Wrong => FindingKind::Drift,
+            PathCheck::Blocked => FindingKind::Blocked,
         };
         let name = &rules.window.name;
         let example = || owned_example(visited.container, &visited.row, owned, &item);
@@ -109,7 +109,7 @@ pub(super) fn look_at_item(
 }
 
 /// Pages that are left have no item.
-pub(super) fn end(view: &View, state: &mut SurveyState, window: usize) -> Result<(), EngineError> {
+pub(super) fn end(view: &SurveySnapshot, state: &mut SurveyState, window: usize) -> Result<(), EngineError> {
     let rules = &view.subject.rules.windows[window];
     let container = view.subject.container(&rules.window.pages.container)?;
     let orphans = std::mem::take(&mut state.window.pages);
@@ -122,10 +122,10 @@ pub(super) fn end(view: &View, state: &mut SurveyState, window: usize) -> Result
 }
 
 fn report(
-    view: &View,
+    view: &SurveySnapshot,
     state: &mut SurveyState,
     rules: &WindowRules,
-    visited: &Visited<'_>,
+    visited: &VisitedItem<'_>,
     kind: FindingKind,
 ) -> Result<(), EngineError> {
     let name = &rules.window.name;
@@ -141,7 +141,7 @@ fn is_array(rules: &WindowRules, item: &Value) -> bool {
 }
 
 /// As many in the item as there may be, all that should be, and every page as it should be.
-fn fits(rules: &WindowRules, array: &[Value], pages: &Pages) -> bool {
+fn fits(rules: &WindowRules, array: &[Value], pages: &ItemPages) -> bool {
     let window = &rules.window;
     let is_full = array.len() <= (window.keep + window.slack) as usize;
     let is_filled = pages.visible_elements == 0 || array.len() >= window.keep as usize;
@@ -163,7 +163,7 @@ fn is_ordered(rules: &WindowRules, array: &[Value]) -> bool {
 
 /// The partition key of the pages of an item; nothing where there can be none.
 fn page_key(
-    view: &View,
+    view: &SurveySnapshot,
     rules: &WindowRules,
     item: &Value,
     id: &str,

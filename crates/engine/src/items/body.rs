@@ -80,21 +80,21 @@ fn without_system_properties(item: Item) -> Item {
 }
 
 /// What the system properties of a container's items have in common.
-pub(crate) struct Links {
+pub(crate) struct SelfLinks {
     database: u32,
     container: u32,
     /// `dbs/{rid}/colls/{rid}/docs/`
     docs: String,
 }
 
-impl Links {
-    pub fn new(container: &Container) -> Links {
+impl SelfLinks {
+    pub fn new(container: &Container) -> SelfLinks {
         let rid = container.resource.rid;
         let (database, number) = match rid {
             ResourceId::Container { database, container } => (database, container),
             _ => (0, 0),
         };
-        Links { database, container: number, docs: format!("{}docs/", rid.self_link()) }
+        SelfLinks { database, container: number, docs: format!("{}docs/", rid.self_link()) }
     }
 
     pub fn rid(&self, child: u64) -> String {
@@ -135,19 +135,19 @@ impl Links {
 }
 
 /// What a query sees of an item besides the user's properties.
-pub(crate) struct Stamped<'a> {
-    pub links: &'a Links,
+pub(crate) struct StampedItem<'a> {
+    pub links: &'a SelfLinks,
     pub child: u64,
     pub stamp: Stamp,
 }
 
-impl Stamped<'_> {
+impl StampedItem<'_> {
     fn link(&self) -> String {
         format!("{}{}/", self.links.docs, self.links.rid(self.child))
     }
 }
 
-impl SystemProperties for Stamped<'_> {
+impl SystemProperties for StampedItem<'_> {
     fn get(&self, name: &str) -> Option<Value> {
         Some(match name {
             "_rid" => self.links.rid(self.child).into(),

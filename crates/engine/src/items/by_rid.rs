@@ -5,7 +5,7 @@ use quire_resource::{ChildKind, ResourceId};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// The id of the item whose `_rid` this is, if the container has it. Whether it is still visible, the operation
@@ -24,7 +24,7 @@ pub(crate) fn item_id(
     };
     let snapshot = container.snapshot(shared)?;
     match snapshot.get(keys::ITEMS, &keys::item(container.number, child))? {
-        Some(bytes) => Ok(Some(Row::parse(&bytes)?.id()?.to_owned())),
+        Some(bytes) => Ok(Some(ItemRow::parse(&bytes)?.id()?.to_owned())),
         None => Ok(None),
     }
 }

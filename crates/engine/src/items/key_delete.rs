@@ -11,10 +11,10 @@ use quire_storage::{KeyRange, Op, Scan, Snapshot};
 use super::logical_partition::LogicalPartition;
 use crate::api::{Answer, EngineError, charge, corrupt};
 use crate::catalog::Container;
-use crate::partition::sequencer::{Prepared, until_taken};
+use crate::partition::sequencer::{PreparedWrite, until_taken};
 use crate::runtime::Shared;
-use crate::runtime::locks::{LockSet, Mode};
-use crate::store::item_row::Row;
+use crate::runtime::locks::{LockMode, LockSet};
+use crate::store::item_row::ItemRow;
 use crate::store::{for_each_row, keys, scan};
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
@@ -37,17 +37,17 @@ pub(crate) fn delete_key(shared: &Shared, container: &Container, key: PartitionK
 fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError> {
     let (container, sequencer) = (home.container, &home.place.partition.sequencer);
     let mut locks = LockSet::default();
-    home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
+    home.add_lock(&shared.locks, &mut locks, LockMode::Exclusive);
     let _held = shared.locks.take(&locks)?;
     let marked = until_taken(&shared.statistics, || {
         let generation = sequencer.generation();
         let lsn = sequencer.lsn()?;
         let key = keys::deleted_key(container.number, &home.place.epk, lsn);
         let ops = vec![Op::Put { space: keys::CATALOG, key, value: home.encoded_key.clone() }];
-        let prepared = Prepared {
-            is_upkeep: false,
+        let prepared = PreparedWrite {
+            is_index_maintenance: false,
             logical_partitions: [home.name(&shared.locks)].into_iter().collect(),
-            ..Prepared::upkeep(generation, ops)
+            ..PreparedWrite::index_maintenance(generation, ops)
         };
         #[cfg(feature = "schedules")]
         if is_put_back(Race::MarkBeforeSync) {
@@ -71,7 +71,7 @@ pub(crate) struct DeletedKey<'a> {
 }
 
 /// Items of a deleted key.
-pub(crate) struct Found {
+pub(crate) struct DeletedKeyItems {
     pub rids: Vec<u64>,
     /// Where to go on; `None` when all items were looked at.
     pub next_rid: Option<u64>,
@@ -93,7 +93,12 @@ impl<'a> DeletedKey<'a> {
     }
 
     /// Items that the mark hides, from a rid on: one page, in which at most so many are found.
-    pub fn items(&self, snapshot: &dyn Snapshot, from: u64, items_max: usize) -> Result<Found, EngineError> {
+    pub fn items(
+        &self,
+        snapshot: &dyn Snapshot,
+        from: u64,
+        items_max: usize,
+    ) -> Result<DeletedKeyItems, EngineError> {
         let (number, definition) =
             (self.home.container.number, &self.home.container.definition.partition_key);
         let prefix = self.home.place.epk.rid_prefix(definition.kind, definition.version);
@@ -106,14 +111,14 @@ impl<'a> DeletedKey<'a> {
         let rows_max = items_max.max(PAGE_ROWS_MIN);
         let page = Scan { rows_max, bytes_max: PAGE_BYTES, ..scan(keys::ITEMS, range) };
         let page = snapshot.scan(&page)?;
-        let mut found = Found { rids: Vec::new(), next_rid: None, unreadable: Vec::new() };
+        let mut found = DeletedKeyItems { rids: Vec::new(), next_rid: None, unreadable: Vec::new() };
         for (key, bytes) in &page.rows {
             let Some(rid) = keys::rid_of_item_key(key) else { continue };
             if found.rids.len() == items_max {
                 found.next_rid = Some(rid);
                 return Ok(found);
             }
-            match Row::parse(bytes) {
+            match ItemRow::parse(bytes) {
                 Ok(row) if row.encoded_partition_key() == self.home.encoded_key => {
                     found.rids.extend((row.stamp.lsn <= self.lsn).then_some(rid));
                 }

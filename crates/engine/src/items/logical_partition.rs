@@ -8,9 +8,9 @@ use super::unique::{self, Tuple};
 use super::{body::Body, etag_matches};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
-use crate::items::visibility::Moment;
-use crate::runtime::locks::{LockSet, LockTable, Mode, Protects};
-use crate::store::item_row::Row;
+use crate::items::visibility::VisibilityPoint;
+use crate::runtime::locks::{LockKind, LockMode, LockSet, LockTable};
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 pub(crate) struct LogicalPartition<'a> {
@@ -21,7 +21,7 @@ pub(crate) struct LogicalPartition<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum WriteVerb {
     Create,
     Upsert,
     Replace,
@@ -31,14 +31,14 @@ pub(crate) enum Verb {
 
 /// An item row as the snapshot has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredRow {
     pub rid: u64,
     pub bytes: Vec<u8>,
 }
 
-impl Stored {
-    pub fn parse(&self) -> Result<(u64, Row<'_>), EngineError> {
-        Ok((self.rid, Row::parse(&self.bytes)?))
+impl StoredRow {
+    pub fn parse(&self) -> Result<(u64, ItemRow<'_>), EngineError> {
+        Ok((self.rid, ItemRow::parse(&self.bytes)?))
     }
 }
 
@@ -63,15 +63,15 @@ impl<'a> LogicalPartition<'a> {
     /// Its name where the sequencer notes what changed. Two of them may share one, which only makes conflicts seen
     /// where there are none.
     pub fn name(&self, locks: &LockTable) -> u64 {
-        locks.key(self.container.number, Protects::LogicalPartition(&self.place.epk.0))
+        locks.key(self.container.number, LockKind::LogicalPartition(&self.place.epk.0))
     }
 
-    pub fn add_lock(&self, locks: &LockTable, set: &mut LockSet, mode: Mode) {
-        locks.add(set, self.container.number, Protects::LogicalPartition(&self.place.epk.0), mode);
+    pub fn add_lock(&self, locks: &LockTable, set: &mut LockSet, mode: LockMode) {
+        locks.add(set, self.container.number, LockKind::LogicalPartition(&self.place.epk.0), mode);
     }
 
     /// What is stored under an id, visible or not.
-    pub fn find(&self, snapshot: &dyn Snapshot, id_key: &[u8]) -> Result<Option<Stored>, EngineError> {
+    pub fn find(&self, snapshot: &dyn Snapshot, id_key: &[u8]) -> Result<Option<StoredRow>, EngineError> {
         let Some(rid) = snapshot.get(keys::LOOKUPS, id_key)? else { return Ok(None) };
         let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
         let stored = self.stored(snapshot, rid)?;
@@ -79,35 +79,35 @@ impl<'a> LogicalPartition<'a> {
     }
 
     /// What is stored under a child id, visible or not.
-    pub fn stored(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<Stored>, EngineError> {
+    pub fn stored(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<StoredRow>, EngineError> {
         let bytes = snapshot.get(keys::ITEMS, &keys::item(self.container.number, rid))?;
-        Ok(bytes.map(|bytes| Stored { rid, bytes }))
+        Ok(bytes.map(|bytes| StoredRow { rid, bytes }))
     }
 
     /// Whether an item really belongs here: hashes collide.
-    pub fn has(&self, row: &Row<'_>) -> Result<bool, EngineError> {
+    pub fn has(&self, row: &ItemRow<'_>) -> Result<bool, EngineError> {
         row.has_partition_key(&self.place.key, &self.encoded_key)
     }
 
     /// The live item that a write replaces or deletes; `None` when it creates one.
     pub fn check_existence<'r>(
         &self,
-        verb: Verb,
+        verb: WriteVerb,
         id: &str,
-        live: Option<(u64, Row<'r>)>,
-    ) -> Result<Option<(u64, Row<'r>)>, EngineError> {
+        live: Option<(u64, ItemRow<'r>)>,
+    ) -> Result<Option<(u64, ItemRow<'r>)>, EngineError> {
         let not_found = || EngineError::ItemNotFound { id: id.to_owned() };
         let Some((rid, row)) = live else {
             return match verb {
-                Verb::Create | Verb::Upsert => Ok(None),
-                Verb::Replace | Verb::Delete | Verb::Patch => Err(not_found()),
+                WriteVerb::Create | WriteVerb::Upsert => Ok(None),
+                WriteVerb::Replace | WriteVerb::Delete | WriteVerb::Patch => Err(not_found()),
             };
         };
         let same_key = self.has(&row)?;
         match verb {
-            Verb::Create if same_key => Err(EngineError::ItemExists { id: id.to_owned() }),
-            Verb::Create | Verb::Upsert if !same_key => Err(EngineError::HashCollision),
-            Verb::Replace | Verb::Delete | Verb::Patch if !same_key => Err(not_found()),
+            WriteVerb::Create if same_key => Err(EngineError::ItemExists { id: id.to_owned() }),
+            WriteVerb::Create | WriteVerb::Upsert if !same_key => Err(EngineError::HashCollision),
+            WriteVerb::Replace | WriteVerb::Delete | WriteVerb::Patch if !same_key => Err(not_found()),
             _ => Ok(Some((rid, row))),
         }
     }
@@ -118,10 +118,10 @@ impl<'a> LogicalPartition<'a> {
         &self,
         snapshot: &dyn Snapshot,
         tuples: &[Tuple],
-        moment: &Moment,
+        moment: &VisibilityPoint,
         is_moved: &dyn Fn(u64) -> bool,
-    ) -> Result<Vec<Stored>, EngineError> {
-        let mut in_the_way: Vec<Stored> = Vec::new();
+    ) -> Result<Vec<StoredRow>, EngineError> {
+        let mut in_the_way: Vec<StoredRow> = Vec::new();
         for (tuple, constraint) in tuples.iter().zip(&self.container.definition.unique_keys) {
             for rid in unique::holders(snapshot, tuple)? {
                 if is_moved(rid) || in_the_way.iter().any(|stored| stored.rid == rid) {
@@ -129,7 +129,7 @@ impl<'a> LogicalPartition<'a> {
                 }
                 let stored =
                     self.stored(snapshot, rid)?.ok_or_else(|| corrupt("unique row without an item"))?;
-                let row = Row::parse(&stored.bytes)?;
+                let row = ItemRow::parse(&stored.bytes)?;
                 if self.container.is_gone(&row, moment) {
                     in_the_way.push(stored);
                 } else if self.holds(&row, tuple)? {
@@ -141,7 +141,7 @@ impl<'a> LogicalPartition<'a> {
     }
 
     /// Whether an item really has these values: rows are found by hashes.
-    fn holds(&self, row: &Row<'_>, tuple: &Tuple) -> Result<bool, EngineError> {
+    fn holds(&self, row: &ItemRow<'_>, tuple: &Tuple) -> Result<bool, EngineError> {
         Ok(self.tuples(row.node()?).contains(tuple) && self.has(row)?)
     }
 }

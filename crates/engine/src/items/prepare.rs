@@ -16,14 +16,14 @@ use super::unique::Tuple;
 use crate::api::{EngineError, IndexingDirective};
 use crate::catalog::Container;
 use crate::indexes::{IndexChange, IndexId, Indexes, RowSet};
-use crate::partition::sequencer::{ItemPut, Prepared};
+use crate::partition::sequencer::{ItemPut, PreparedWrite};
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
-use crate::store::item_row::{ClientVersion, Draft, Indexing, Row};
+use crate::store::item_row::{ClientVersion, Indexing, ItemRow, NewItemRow};
 use crate::store::keys;
-use crate::store::version_row::{Before, Deleted};
+use crate::store::version_row::{DeletedItem, PreviousVersion};
 
-pub(crate) struct Rows<'a> {
+pub(crate) struct RowBuilder<'a> {
     shared: &'a Shared,
     home: &'a LogicalPartition<'a>,
     generation: u64,
@@ -34,20 +34,20 @@ pub(crate) struct Rows<'a> {
     bytes_delta: i64,
     unindexed_items_delta: i64,
     index_rows_delta: Vec<(IndexId, i64)>,
-    deleted: Vec<Deleted>,
+    deleted: Vec<DeletedItem>,
     touched: SmallVec<[Vec<u8>; 1]>,
-    copied: Option<Copied>,
+    copied: Option<CopiedTimes>,
 }
 
 /// Of an item of another container that is put as it is: it lives no longer for that.
 #[derive(Clone, Copy)]
-pub(crate) struct Copied {
+pub(crate) struct CopiedTimes {
     pub written: i64,
     pub ttl: ItemTtl,
 }
 
 /// Index rows of a new version.
-pub(crate) struct Indexed {
+pub(crate) struct IndexedVersion {
     indexing: Indexing,
     rows: Option<RowSet>,
     /// Values that are indexed.
@@ -59,26 +59,26 @@ pub(crate) struct NewVersion<'b> {
     pub id_key: &'b [u8],
     pub body: &'b Body,
     pub tuples: &'b [Tuple],
-    pub indexed: Indexed,
+    pub indexed: IndexedVersion,
     pub own_etag: Option<u128>,
     /// `None`: a client wrote it.
-    pub maintained: Option<Maintained>,
+    pub maintained: Option<MaintainedVersion>,
 }
 
 /// Of a version that maintenance wrote.
-pub(crate) struct Maintained {
+pub(crate) struct MaintainedVersion {
     /// Names of the declarations that made it, with commas between them.
     pub by: Box<str>,
     /// The last version that a client wrote, where that has to be known.
     pub client: Option<ClientVersion>,
 }
 
-impl Indexed {
-    pub fn new(indexes: &Indexes, directive: IndexingDirective, item: Node<'_>, rid: u64) -> Indexed {
+impl IndexedVersion {
+    pub fn new(indexes: &Indexes, directive: IndexingDirective, item: Node<'_>, rid: u64) -> IndexedVersion {
         let indexing = indexes.indexing(directive);
         let rows = indexing.has_rows.then(|| indexes.new_rows(item, rid));
         let values = rows.as_ref().map_or(0, |rows| rows.scalars);
-        Indexed { indexing, rows, values }
+        IndexedVersion { indexing, rows, values }
     }
 
     /// As the client asked.
@@ -87,15 +87,15 @@ impl Indexed {
     }
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowBuilder<'a> {
     /// `generation` and `rules` were taken, in this order, before the snapshot that shows what is stored.
     pub fn new(
         shared: &'a Shared,
         home: &'a LogicalPartition<'a>,
         generation: u64,
         rules: Arc<WriteRules>,
-    ) -> Rows<'a> {
-        Rows {
+    ) -> RowBuilder<'a> {
+        RowBuilder {
             shared,
             home,
             generation,
@@ -113,28 +113,38 @@ impl<'a> Rows<'a> {
     }
 
     /// What is put is a copy, made by a refactoring.
-    pub fn copying(self, copied: Option<Copied>) -> Rows<'a> {
-        Rows { copied, ..self }
+    pub fn copying(self, copied: Option<CopiedTimes>) -> RowBuilder<'a> {
+        RowBuilder { copied, ..self }
     }
 
     /// A new item; whatever had its id before is buried.
     pub fn create(&mut self, rid: u64, version: NewVersion<'_>) -> Result<(), EngineError> {
         let (key, value) = (version.id_key.to_vec(), keys::number_value(rid));
         self.ops.push(Op::Put { space: keys::LOOKUPS, key, value });
-        version.tuples.iter().for_each(|tuple| self.hold(tuple, rid));
+        version.tuples.iter().for_each(|tuple| self.put_unique_row(tuple, rid));
         self.grow(1, i64::from(version.body.json_bytes));
         self.put(rid, None, version)
     }
 
     /// A new version of a stored item.
-    pub fn replace(&mut self, rid: u64, old: &Row<'_>, version: NewVersion<'_>) -> Result<(), EngineError> {
-        self.supersede(rid, old, version.tuples)?;
+    pub fn replace(
+        &mut self,
+        rid: u64,
+        old: &ItemRow<'_>,
+        version: NewVersion<'_>,
+    ) -> Result<(), EngineError> {
+        self.remove_previous(rid, old, version.tuples)?;
         self.grow(0, i64::from(version.body.json_bytes) - i64::from(old.json_bytes));
         self.put(rid, Some(old), version)
     }
 
     /// A new version of a stored item that had another id; whatever had this id before is buried.
-    pub fn rename(&mut self, rid: u64, old: &Row<'_>, version: NewVersion<'_>) -> Result<(), EngineError> {
+    pub fn rename(
+        &mut self,
+        rid: u64,
+        old: &ItemRow<'_>,
+        version: NewVersion<'_>,
+    ) -> Result<(), EngineError> {
         let (key, value) = (version.id_key.to_vec(), keys::number_value(rid));
         self.ops.push(Op::Put { space: keys::LOOKUPS, key, value });
         self.replace(rid, old, version)
@@ -147,13 +157,13 @@ impl<'a> Rows<'a> {
     }
 
     /// Removes an item and its id. How many of its values were indexed.
-    pub fn delete(&mut self, rid: u64, row: &Row<'_>, id_key: &[u8]) -> Result<usize, EngineError> {
+    pub fn delete(&mut self, rid: u64, row: &ItemRow<'_>, id_key: &[u8]) -> Result<usize, EngineError> {
         self.remove_id(id_key);
-        self.bury(rid, row)
+        self.remove_version(rid, row)
     }
 
     /// Removes an item with everything that follows from it, except its id row. How many of its values were indexed.
-    pub fn bury(&mut self, rid: u64, row: &Row<'_>) -> Result<usize, EngineError> {
+    pub fn remove_version(&mut self, rid: u64, row: &ItemRow<'_>) -> Result<usize, EngineError> {
         let container = self.container();
         self.shared.touched.note(container.number, rid, false);
         self.remove(keys::ITEMS, keys::item(container.number, rid));
@@ -166,18 +176,18 @@ impl<'a> Rows<'a> {
         }
         if self.keeps_versions() {
             let is_expired = container.is_past(row.ttl, row.written(), self.shared.now_seconds());
-            self.deleted.push(Deleted { rid, before: before(row), is_expired });
+            self.deleted.push(DeletedItem { rid, before: before(row), is_expired });
         }
         self.grow(-1, -i64::from(row.json_bytes));
-        self.bury_indexes(rid, row)
+        self.remove_index_rows(rid, row)
     }
 
-    pub fn finish(self) -> Prepared {
+    pub fn finish(self) -> PreparedWrite {
         let logical_partition = self.home.name(&self.shared.locks);
-        Prepared {
+        PreparedWrite {
             generation: self.generation,
             logical_partitions: SmallVec::from_elem(logical_partition, 1),
-            asked_ts: None,
+            requested_ts: None,
             puts: self.puts,
             ops: self.ops,
             items_delta: self.items_delta,
@@ -187,7 +197,7 @@ impl<'a> Rows<'a> {
             deleted: self.deleted,
             touched: self.touched,
             index_names: Vec::new(),
-            is_upkeep: false,
+            is_index_maintenance: false,
             fills_closed: false,
         }
     }
@@ -210,12 +220,17 @@ impl<'a> Rows<'a> {
         self.bytes_delta += bytes;
     }
 
-    fn hold(&mut self, tuple: &Tuple, rid: u64) {
+    fn put_unique_row(&mut self, tuple: &Tuple, rid: u64) {
         let key = keys::unique(&tuple.prefix, rid);
         self.ops.push(Op::Put { space: keys::LOOKUPS, key, value: Vec::new() });
     }
 
-    fn put(&mut self, rid: u64, old: Option<&Row<'_>>, version: NewVersion<'_>) -> Result<(), EngineError> {
+    fn put(
+        &mut self,
+        rid: u64,
+        old: Option<&ItemRow<'_>>,
+        version: NewVersion<'_>,
+    ) -> Result<(), EngineError> {
         let NewVersion { id_key, body, indexed, own_etag, maintained, .. } = version;
         let (maintained_by, client) = maintained.map_or((None, None), |own| (Some(own.by), own.client));
         let own_etag = match &client {
@@ -225,7 +240,7 @@ impl<'a> Rows<'a> {
         self.touched.push(id_key.to_vec());
         self.shared.touched.note(self.container().number, rid, old.is_none());
         let ttl = self.copied.map_or_else(|| self.ttl_of(body), |copied| copied.ttl);
-        let draft = Draft {
+        let draft = NewItemRow {
             incarnation: self.shared.incarnation,
             partition: self.home.place.partition.layout.id,
             indexing: indexed.indexing,
@@ -265,8 +280,8 @@ impl<'a> Rows<'a> {
     fn index(
         &mut self,
         rid: u64,
-        old: Option<&Row<'_>>,
-        indexed: Indexed,
+        old: Option<&ItemRow<'_>>,
+        indexed: IndexedVersion,
     ) -> Result<IndexChange, EngineError> {
         let before = match old {
             Some(row) => self.rules.indexes.rows_of(rid, row)?.map(|rows| (rows, row.stamp.ts)),
@@ -278,7 +293,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Removes the index rows of an item that goes; how many of its values were indexed.
-    fn bury_indexes(&mut self, rid: u64, row: &Row<'_>) -> Result<usize, EngineError> {
+    fn remove_index_rows(&mut self, rid: u64, row: &ItemRow<'_>) -> Result<usize, EngineError> {
         let Some(rows) = self.rules.indexes.rows_of(rid, row)? else {
             self.unindexed_items_delta -= 1;
             return Ok(0);
@@ -292,22 +307,22 @@ impl<'a> Rows<'a> {
     }
 
     /// Takes away what the old version has and the new one, of the same child id, has not.
-    fn supersede(&mut self, rid: u64, row: &Row<'_>, tuples: &[Tuple]) -> Result<(), EngineError> {
+    fn remove_previous(&mut self, rid: u64, row: &ItemRow<'_>, tuples: &[Tuple]) -> Result<(), EngineError> {
         let before = self.home.tuples(row.node()?);
         for (old, new) in before.iter().zip(tuples).filter(|(old, new)| old.prefix != new.prefix) {
             self.remove(keys::LOOKUPS, keys::unique(&old.prefix, rid));
-            self.hold(new, rid);
+            self.put_unique_row(new, rid);
         }
         self.remove(keys::FEEDS, feed_key(self.container(), row));
         Ok(())
     }
 }
 
-fn before(row: &Row<'_>) -> Before {
-    Before { lsn: row.stamp.lsn, row: row.bytes().to_vec() }
+fn before(row: &ItemRow<'_>) -> PreviousVersion {
+    PreviousVersion { lsn: row.stamp.lsn, row: row.bytes().to_vec() }
 }
 
-fn feed_key(container: &Container, row: &Row<'_>) -> Vec<u8> {
+fn feed_key(container: &Container, row: &ItemRow<'_>) -> Vec<u8> {
     keys::latest(container.number, row.stamp.partition, row.stamp.lsn, row.stamp.ordinal)
 }
 
@@ -319,6 +334,6 @@ fn seconds_of(ttl: ItemTtl) -> Option<u32> {
 }
 
 /// Where the expiry row of a stored item is, if it has one.
-fn own_expiry(row: &Row<'_>) -> Option<i64> {
+fn own_expiry(row: &ItemRow<'_>) -> Option<i64> {
     seconds_of(row.ttl).map(|seconds| row.written() + i64::from(seconds))
 }

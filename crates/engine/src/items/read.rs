@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quire_resource::PartitionKey;
 
-use super::body::Links;
+use super::body::SelfLinks;
 use super::etag_matches;
-use crate::api::{Answer, EngineError, ItemRead, Position, ReadItem, charge, corrupt};
+use crate::api::{Answer, EngineError, ItemRead, ReadItem, SessionPosition, charge, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::memory::item_cache::CachedItem;
 use crate::recording::note_read;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, put_back_or};
@@ -35,7 +35,7 @@ pub(crate) fn read_item_cached(
     if !place.partition.satisfies(read.session, &position) {
         return None;
     }
-    let moment = container.moment(shared);
+    let moment = container.visibility_point(shared);
     let item = shared.item_cache.get(&place.id_key(container, read.id))?;
     let is_gone = container.is_gone_by((item.ttl, item.written), &item.partition_key, item.lsn, &moment);
     let visible = item.partition_key == place.key && !is_gone;
@@ -57,7 +57,7 @@ fn find(
     shared: &Shared,
     container: &Container,
     read: &ReadItem<'_>,
-    position: &mut Option<Position>,
+    position: &mut Option<SessionPosition>,
 ) -> Result<Arc<CachedItem>, EngineError> {
     container.check_open()?;
     let place = RoutedKey::of(container, read.partition_key.clone())?;
@@ -66,15 +66,15 @@ fn find(
     let id_key = place.id_key(container, read.id);
     let read_at = shared.write_clock.now();
     let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
-    let moment = container.moment(shared);
+    let moment = container.visibility_point(shared);
     let snapshot = container.snapshot(shared)?;
     #[cfg(feature = "schedules")]
-    let moment = put_back_or(Race::MarksAfterSnapshot, moment, || container.moment(shared));
+    let moment = put_back_or(Race::MarksAfterSnapshot, moment, || container.visibility_point(shared));
     let rid = snapshot.get(keys::LOOKUPS, &id_key)?.ok_or_else(not_found)?;
     let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
     let bytes = bytes.ok_or_else(|| corrupt("id row without an item"))?;
-    let row = Row::parse(&bytes)?;
+    let row = ItemRow::parse(&bytes)?;
     if container.is_gone(&row, &moment) || row.partition_key()? != place.key {
         return Err(not_found());
     }
@@ -87,12 +87,12 @@ fn ready(
     container: &Container,
     place: RoutedKey<'_>,
     rid: u64,
-    row: &Row<'_>,
+    row: &ItemRow<'_>,
 ) -> Result<CachedItem, EngineError> {
     let etag = row.stamp.etag();
     let mut body = Vec::with_capacity(row.json_bytes as usize + 256);
     row.node()?.write_json(&mut body);
-    Links::new(container).complete(&mut body, rid, &row.stamp, &etag);
+    SelfLinks::new(container).complete(&mut body, rid, &row.stamp, &etag);
     Ok(CachedItem {
         body: Bytes::from(body),
         etag: Arc::from(etag),
@@ -108,7 +108,7 @@ fn ready(
 fn answer(
     read: &ReadItem<'_>,
     result: Result<Arc<CachedItem>, EngineError>,
-    position: Option<Position>,
+    position: Option<SessionPosition>,
 ) -> Answer<ItemRead> {
     let item = match result {
         Ok(item) => item,

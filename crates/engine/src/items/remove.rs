@@ -7,12 +7,12 @@ use quire_storage::Snapshot;
 use super::logical_partition::LogicalPartition;
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::items::prepare::Rows;
+use crate::items::prepare::RowBuilder;
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{PreparedWrite, WriteRefused};
 use crate::runtime::Shared;
-use crate::runtime::locks::{Held, LockSet, Mode, Protects};
-use crate::store::item_row::Row;
+use crate::runtime::locks::{HeldLocks, LockKind, LockMode, LockSet};
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// Of item rows that are read and removed together.
@@ -28,11 +28,11 @@ pub(crate) struct Removal {
 }
 
 /// An item that is locked.
-struct Target<'a> {
+struct LockedItem<'a> {
     rid: u64,
     home: LogicalPartition<'a>,
     id_key: Vec<u8>,
-    _held: Held<'a>,
+    _held: HeldLocks<'a>,
 }
 
 /// Removes those of the items that are still gone once they are locked, each as a write of its own. It waits for no lock: one
@@ -50,7 +50,7 @@ pub(crate) fn remove_gone(
     for partition in container.partitions.all() {
         let here =
             targets.iter().filter(|target| target.home.place.partition.layout.id == partition.layout.id);
-        let here: Vec<&Target<'_>> = here.collect();
+        let here: Vec<&LockedItem<'_>> = here.collect();
         if !here.is_empty() {
             remove_from(shared, container, partition, &here, &mut removal)?;
         }
@@ -63,7 +63,7 @@ fn lock<'a>(
     container: &'a Container,
     rids: &[u64],
     removal: &mut Removal,
-) -> Result<Vec<Target<'a>>, EngineError> {
+) -> Result<Vec<LockedItem<'a>>, EngineError> {
     let snapshot = shared.storage.snapshot()?;
     let (mut targets, mut bytes) = (Vec::with_capacity(rids.len()), 0);
     for (rid, row) in rids.iter().zip(items(&*snapshot, container, rids)?) {
@@ -88,27 +88,27 @@ fn target<'a>(
     container: &'a Container,
     rid: u64,
     row: &[u8],
-) -> Result<Option<Target<'a>>, EngineError> {
-    let row = Row::parse(row)?;
+) -> Result<Option<LockedItem<'a>>, EngineError> {
+    let row = ItemRow::parse(row)?;
     let home = LogicalPartition::of(container, row.partition_key()?)?;
     let id_key = home.id_key(row.id()?);
     let mut locks = LockSet::default();
-    home.add_lock(&shared.locks, &mut locks, Mode::Shared);
-    shared.locks.add(&mut locks, container.number, Protects::Item(&id_key), Mode::Exclusive);
+    home.add_lock(&shared.locks, &mut locks, LockMode::Shared);
+    shared.locks.add(&mut locks, container.number, LockKind::Item(&id_key), LockMode::Exclusive);
     let held = shared.locks.try_take(&locks);
-    Ok(held.map(|_held| Target { rid, home, id_key, _held }))
+    Ok(held.map(|_held| LockedItem { rid, home, id_key, _held }))
 }
 
 fn remove_from(
     shared: &Shared,
     container: &Container,
     partition: &Partition,
-    targets: &[&Target<'_>],
+    targets: &[&LockedItem<'_>],
     removal: &mut Removal,
 ) -> Result<(), EngineError> {
     // Before the snapshot.
     let generation = partition.sequencer.generation();
-    let moment = container.moment(shared);
+    let moment = container.visibility_point(shared);
     let rules = container.partitions.write_rules();
     if rules.model.is_some() {
         // It has got one just now.
@@ -124,11 +124,11 @@ fn remove_from(
         // It may have gone, or given its id to another one.
         let is_same = id.as_deref().and_then(keys::number) == Some(target.rid);
         let Some(bytes) = bytes.filter(|_| is_same) else { continue };
-        let removed = Row::parse(&bytes).and_then(|row| {
+        let removed = ItemRow::parse(&bytes).and_then(|row| {
             if !container.is_gone(&row, &moment) {
                 return Ok(None);
             }
-            let mut rows = Rows::new(shared, &target.home, generation, Arc::clone(&rules));
+            let mut rows = RowBuilder::new(shared, &target.home, generation, Arc::clone(&rules));
             rows.delete(target.rid, &row, &target.id_key)?;
             Ok(Some(rows.finish()))
         });
@@ -147,7 +147,7 @@ fn remove_from(
 
 fn submit(
     partition: &Partition,
-    prepared: Vec<Prepared>,
+    prepared: Vec<PreparedWrite>,
     of: &[u64],
     removal: &mut Removal,
 ) -> Result<(), EngineError> {
@@ -158,8 +158,8 @@ fn submit(
     for (rid, result) in of.iter().zip(partition.sequencer.submit_all(prepared)) {
         match result {
             Ok(_) => removal.removed += 1,
-            Err(Refused::Failed(error @ EngineError::Storage(_))) => failed = Some(error),
-            Err(Refused::Stale | Refused::Failed(_)) => removal.later.push(*rid),
+            Err(WriteRefused::Failed(error @ EngineError::Storage(_))) => failed = Some(error),
+            Err(WriteRefused::Stale | WriteRefused::Failed(_)) => removal.later.push(*rid),
         }
     }
     failed.map_or(Ok(()), Err)

@@ -9,18 +9,18 @@ use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::partition::deleted_keys::{DeletedKeys, marks_in};
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 /// Pages, point reads and transactions that share one agree on what is there.
 #[derive(Clone, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct VisibilityPoint {
     pub seconds: i64,
     deleted: Arc<DeletedKeys>,
 }
 
-impl Moment {
-    pub fn new(seconds: i64, deleted: Arc<DeletedKeys>) -> Moment {
-        Moment { seconds, deleted }
+impl VisibilityPoint {
+    pub fn new(seconds: i64, deleted: Arc<DeletedKeys>) -> VisibilityPoint {
+        VisibilityPoint { seconds, deleted }
     }
 
     /// Whether items of deleted partition keys may still have rows.
@@ -33,26 +33,26 @@ impl Container {
     /// What is visible now, of a single item, or while no item of the logical partition can change. Always asked **before**
     /// the snapshot or the cache that shows the item: the sweep may remove items and forget the mark that hid them in between,
     /// and a mark that comes later belongs to a delete that is not answered yet.
-    pub(crate) fn moment(&self, shared: &Shared) -> Moment {
-        Moment { seconds: shared.now_seconds(), deleted: self.partitions.deleted_keys() }
+    pub(crate) fn visibility_point(&self, shared: &Shared) -> VisibilityPoint {
+        VisibilityPoint { seconds: shared.now_seconds(), deleted: self.partitions.deleted_keys() }
     }
 
     /// What is visible in a snapshot as a whole, where `before` are the marks as they were before it was taken. When they have
     /// changed since, the snapshot's own marks count: a mark that came too late would show items beside those written after
     /// the delete.
-    pub(crate) fn moment_in(
+    pub(crate) fn visibility_point_in(
         &self,
         shared: &Shared,
         snapshot: &dyn Snapshot,
         before: Arc<DeletedKeys>,
-    ) -> Result<Moment, EngineError> {
+    ) -> Result<VisibilityPoint, EngineError> {
         let is_same = Arc::ptr_eq(&before, &self.partitions.deleted_keys());
         let deleted = if is_same { before } else { Arc::new(marks_in(snapshot, self.number)?) };
-        Ok(Moment { seconds: shared.now_seconds(), deleted })
+        Ok(VisibilityPoint { seconds: shared.now_seconds(), deleted })
     }
 
     /// Whether nobody sees an item any more, wherever its rows still are.
-    pub(crate) fn is_gone(&self, row: &Row<'_>, moment: &Moment) -> bool {
+    pub(crate) fn is_gone(&self, row: &ItemRow<'_>, moment: &VisibilityPoint) -> bool {
         self.is_past(row.ttl, row.written(), moment.seconds)
             || (!moment.deleted.is_empty()
                 && moment.deleted.covers(row.encoded_partition_key(), row.stamp.lsn))
@@ -64,7 +64,7 @@ impl Container {
         (ttl, written): (ItemTtl, i64),
         key: &PartitionKey,
         lsn: u64,
-        moment: &Moment,
+        moment: &VisibilityPoint,
     ) -> bool {
         if self.is_past(ttl, written, moment.seconds) {
             return true;

@@ -15,21 +15,21 @@ use quire_resource::PartitionKey;
 use quire_storage::Snapshot;
 use quire_value::{Item, Node};
 
-use super::body::{Body, Links, Stamped};
-use super::logical_partition::{LogicalPartition, Stored, Verb, check_precondition, id_of};
+use super::body::{Body, SelfLinks, StampedItem};
+use super::logical_partition::{LogicalPartition, StoredRow, WriteVerb, check_precondition, id_of};
 use super::patch::Patch;
 use super::unique::Tuple;
 use crate::api::{Answer, Cancel, EngineError, IndexingDirective, ItemWritten, WriteItem, WriteKind, charge};
 use crate::catalog::{Container, canonical};
 use crate::indexes::Indexes;
-use crate::items::prepare::{Indexed, NewVersion, Rows};
-use crate::items::visibility::Moment;
+use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
+use crate::items::visibility::VisibilityPoint;
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused, Written};
+use crate::partition::sequencer::{CommittedWrite, PreparedWrite, WriteRefused};
 use crate::recording::note_write;
-use crate::runtime::locks::{LockSet, Mode, Protects};
+use crate::runtime::locks::{LockKind, LockMode, LockSet};
 use crate::runtime::{Shared, allowance};
-use crate::store::item_row::{Row, Stamp};
+use crate::store::item_row::{ItemRow, Stamp};
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, unless};
 use crate::sync::sleep;
@@ -38,7 +38,7 @@ use crate::sync::sleep;
 const TRIES: u32 = 12;
 
 pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
-    let mut tally = Tally { charge: charge::REFUSED, partition: None };
+    let mut tally = WriteTally { charge: charge::REFUSED, partition: None };
     let result = run(shared, container, write, &mut tally);
     // Asked for after the write, so it covers it.
     let position = tally.partition.and_then(|partition| partition.position().ok());
@@ -46,14 +46,14 @@ pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteIte
 }
 
 /// What an answer says besides the result.
-struct Tally<'a> {
+struct WriteTally<'a> {
     charge: f64,
     partition: Option<&'a Partition>,
 }
 
 /// A validated request: [`run`] takes it from its locks to its answer, and so does, together with others, a bulk.
-pub(crate) struct Request<'a> {
-    verb: Verb,
+pub(crate) struct WriteRequest<'a> {
+    verb: WriteVerb,
     id: String,
     home: LogicalPartition<'a>,
     id_key: Vec<u8>,
@@ -78,8 +78,8 @@ pub(crate) struct Request<'a> {
 
 /// What one attempt came to before it was submitted.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
-pub(crate) enum Attempt {
-    Ready(Plan),
+pub(crate) enum WriteAttempt {
+    Ready(PlannedWrite),
     /// Expired items hold what this write needs, or a patch needs a unique tuple: their locks have to be taken too.
     Lock {
         id_keys: Vec<Vec<u8>>,
@@ -90,21 +90,21 @@ pub(crate) enum Attempt {
 }
 
 /// What a write of a modelled container found, before anything is made of it.
-pub(crate) struct Looked {
+pub(crate) struct ExistingItems {
     /// What is stored under its id, and whether clients see it.
-    pub there: Option<Stored>,
+    pub there: Option<StoredRow>,
     pub is_live: bool,
     /// Of a replace that gives the item another id: what nobody sees any more under that one.
-    pub taken: Option<Stored>,
+    pub taken: Option<StoredRow>,
 }
 
-pub(crate) struct Plan {
-    pub prepared: Prepared,
-    pub planned: Planned,
+pub(crate) struct PlannedWrite {
+    pub prepared: PreparedWrite,
+    pub planned: WriteSummary,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Planned {
+pub(crate) struct WriteSummary {
     pub rid: u64,
     pub created: bool,
     pub charge: f64,
@@ -114,11 +114,11 @@ fn run<'a>(
     shared: &Shared,
     container: &'a Container,
     write: WriteItem,
-    tally: &mut Tally<'a>,
+    tally: &mut WriteTally<'a>,
 ) -> Result<ItemWritten, EngineError> {
     container.check_open()?;
     let named = named(&write);
-    let request = match Request::new(container, write) {
+    let request = match WriteRequest::new(container, write) {
         Ok(request) => request,
         Err(error) => return Err(missing_or(shared, container, named, error)),
     };
@@ -129,9 +129,9 @@ fn run<'a>(
 }
 
 /// The item that a write with a body names.
-pub(crate) type Named = Option<(String, PartitionKey)>;
+pub(crate) type NamedItem = Option<(String, PartitionKey)>;
 
-pub(crate) fn named(write: &WriteItem) -> Named {
+pub(crate) fn named(write: &WriteItem) -> NamedItem {
     match (&write.kind, &write.partition_key) {
         (WriteKind::Replace { id } | WriteKind::Patch { id, .. }, Some(key)) => {
             Some((id.clone(), key.clone()))
@@ -144,7 +144,7 @@ pub(crate) fn named(write: &WriteItem) -> Named {
 pub(crate) fn missing_or(
     shared: &Shared,
     container: &Container,
-    named: Named,
+    named: NamedItem,
     error: EngineError,
 ) -> EngineError {
     let Some((id, key)) = named.filter(|_| !matches!(error, EngineError::Forbidden { .. })) else {
@@ -153,14 +153,14 @@ pub(crate) fn missing_or(
     let find = || {
         let home = LogicalPartition::of(container, key).ok()?;
         let stored = home.find(&*shared.storage.snapshot().ok()?, &home.id_key(&id)).ok()?;
-        let there = stored.as_ref().map(Stored::parse).transpose().ok()?;
-        let live = there.filter(|(_, row)| !container.is_gone(row, &container.moment(shared)));
-        home.check_existence(Verb::Replace, &id, live).err()
+        let there = stored.as_ref().map(StoredRow::parse).transpose().ok()?;
+        let live = there.filter(|(_, row)| !container.is_gone(row, &container.visibility_point(shared)));
+        home.check_existence(WriteVerb::Replace, &id, live).err()
     };
     find().unwrap_or(error)
 }
 
-impl<'a> Request<'a> {
+impl<'a> WriteRequest<'a> {
     /// By itself. What it cost comes with it.
     pub fn run(mut self, shared: &Shared) -> Result<(ItemWritten, f64), EngineError> {
         let container = self.home.container;
@@ -172,12 +172,12 @@ impl<'a> Request<'a> {
             }
             let held = shared.locks.take(&locks)?;
             let plan = match self.attempt(shared)? {
-                Attempt::Ready(plan) => plan,
-                Attempt::UnderModel => return Err(EngineError::UnderModel),
-                Attempt::Lock { id_keys, tuples } => {
-                    let items = id_keys.iter().map(|key| Protects::Item(key));
-                    for what in items.chain(tuples.iter().map(|tuple| Protects::UniqueTuple(tuple))) {
-                        shared.locks.add(&mut locks, container.number, what, Mode::Exclusive);
+                WriteAttempt::Ready(plan) => plan,
+                WriteAttempt::UnderModel => return Err(EngineError::UnderModel),
+                WriteAttempt::Lock { id_keys, tuples } => {
+                    let items = id_keys.iter().map(|key| LockKind::Item(key));
+                    for what in items.chain(tuples.iter().map(|tuple| LockKind::UniqueTuple(tuple))) {
+                        shared.locks.add(&mut locks, container.number, what, LockMode::Exclusive);
                     }
                     self.also_locked.extend(id_keys);
                     self.locked_tuples.extend(tuples);
@@ -191,29 +191,29 @@ impl<'a> Request<'a> {
                     drop(held);
                     return Ok((self.answer(shared, plan.planned, written), plan.planned.charge));
                 }
-                Err(Refused::Stale) => shared.statistics.retry(),
-                Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
+                Err(WriteRefused::Stale) => shared.statistics.retry(),
+                Err(WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
                     return Err(container.not_found());
                 }
-                Err(Refused::Failed(error)) => return Err(error),
+                Err(WriteRefused::Failed(error)) => return Err(error),
             }
         }
         Err(EngineError::Overloaded)
     }
 
-    pub fn new(container: &'a Container, write: WriteItem) -> Result<Request<'a>, EngineError> {
+    pub fn new(container: &'a Container, write: WriteItem) -> Result<WriteRequest<'a>, EngineError> {
         container.check_writable()?;
         let (verb, url_id, if_none_match) = match write.kind {
-            WriteKind::Create => (Verb::Create, None, None),
-            WriteKind::Upsert => (Verb::Upsert, None, None),
-            WriteKind::Replace { id } => (Verb::Replace, Some(id), None),
-            WriteKind::Delete { id } => (Verb::Delete, Some(id), None),
-            WriteKind::Patch { id, if_none_match } => (Verb::Patch, Some(id), if_none_match),
+            WriteKind::Create => (WriteVerb::Create, None, None),
+            WriteKind::Upsert => (WriteVerb::Upsert, None, None),
+            WriteKind::Replace { id } => (WriteVerb::Replace, Some(id), None),
+            WriteKind::Delete { id } => (WriteVerb::Delete, Some(id), None),
+            WriteKind::Patch { id, if_none_match } => (WriteVerb::Patch, Some(id), if_none_match),
         };
         let want_body = write.want_body;
         let (body, patch) = match verb {
-            Verb::Delete => (None, None),
-            Verb::Patch => (None, Some(Patch::parse(&write.body)?)),
+            WriteVerb::Delete => (None, None),
+            WriteVerb::Patch => (None, Some(Patch::parse(&write.body)?)),
             _ => (Some(Body::parse(&write.body, want_body)?), None),
         };
         let id = id_of(url_id, body.as_ref())?;
@@ -227,7 +227,7 @@ impl<'a> Request<'a> {
         let if_match = write.if_match;
         let locked_tuples = tuples.iter().map(|tuple| tuple.prefix.clone()).collect();
         let (also_locked, new_rid) = (Vec::new(), None);
-        Ok(Request {
+        Ok(WriteRequest {
             verb,
             id,
             home,
@@ -252,13 +252,13 @@ impl<'a> Request<'a> {
 
     pub fn add_locks(&self, shared: &Shared, set: &mut LockSet) {
         let (table, container) = (&shared.locks, self.home.container.number);
-        self.home.add_lock(table, set, Mode::Shared);
-        table.add(set, container, Protects::Item(&self.id_key), Mode::Exclusive);
+        self.home.add_lock(table, set, LockMode::Shared);
+        table.add(set, container, LockKind::Item(&self.id_key), LockMode::Exclusive);
         if let Some((_, id_key)) = &self.renamed {
-            table.add(set, container, Protects::Item(id_key), Mode::Exclusive);
+            table.add(set, container, LockKind::Item(id_key), LockMode::Exclusive);
         }
         for tuple in &self.tuples {
-            table.add(set, container, Protects::UniqueTuple(&tuple.prefix), Mode::Exclusive);
+            table.add(set, container, LockKind::UniqueTuple(&tuple.prefix), LockMode::Exclusive);
         }
     }
 
@@ -275,18 +275,18 @@ impl<'a> Request<'a> {
     }
 
     /// Under the locks: reads what is there and prepares the rows.
-    pub fn attempt(&mut self, shared: &Shared) -> Result<Attempt, EngineError> {
+    pub fn attempt(&mut self, shared: &Shared) -> Result<WriteAttempt, EngineError> {
         let home = &self.home;
         let container = home.container;
         let generation = home.place.partition.sequencer.generation();
         let rules = container.partitions.write_rules();
         if rules.model.is_some() {
-            return Ok(Attempt::UnderModel);
+            return Ok(WriteAttempt::UnderModel);
         }
-        let moment = container.moment(shared);
+        let moment = container.visibility_point(shared);
         let snapshot = container.snapshot(shared)?;
         let stored = home.find(&*snapshot, &self.id_key)?;
-        let there = stored.as_ref().map(Stored::parse).transpose()?;
+        let there = stored.as_ref().map(StoredRow::parse).transpose()?;
         let expired = there.filter(|(_, row)| container.is_gone(row, &moment));
         let live = there.filter(|(_, row)| !container.is_gone(row, &moment));
         let live = home.check_existence(self.verb, &self.id, live)?;
@@ -303,38 +303,38 @@ impl<'a> Request<'a> {
             let unlocked: Vec<_> = taken.filter(|prefix| !self.locked_tuples.contains(prefix)).collect();
             (self.tuples, self.body) = (tuples, Some(body));
             if !unlocked.is_empty() {
-                return Ok(Attempt::Lock { id_keys: Vec::new(), tuples: unlocked });
+                return Ok(WriteAttempt::Lock { id_keys: Vec::new(), tuples: unlocked });
             }
         }
         let taken = match &self.renamed {
             Some((_, id_key)) => home.find(&*snapshot, id_key)?,
             None => None,
         };
-        let taken = taken.as_ref().map(Stored::parse).transpose()?;
+        let taken = taken.as_ref().map(StoredRow::parse).transpose()?;
         if let (Some((id, _)), Some((_, row))) = (&self.renamed, &taken)
             && !container.is_gone(row, &moment)
         {
-            home.check_existence(Verb::Create, id, taken)?;
+            home.check_existence(WriteVerb::Create, id, taken)?;
         }
         let own = [there.map(|(rid, _)| rid), taken.map(|(rid, _)| rid)];
         let in_the_way =
             home.check_unique(&*snapshot, &self.tuples, &moment, &|rid| own.contains(&Some(rid)))?;
-        let mut rows = Rows::new(shared, home, generation, Arc::clone(&rules));
+        let mut rows = RowBuilder::new(shared, home, generation, Arc::clone(&rules));
         let mut unlocked = Vec::new();
         for holder in &in_the_way {
-            let row = Row::parse(&holder.bytes)?;
+            let row = ItemRow::parse(&holder.bytes)?;
             let id_key = home.id_key(row.id()?);
             rows.delete(holder.rid, &row, &id_key)?;
             unlocked.extend((!self.also_locked.contains(&id_key)).then_some(id_key));
         }
         if !unlocked.is_empty() {
-            return Ok(Attempt::Lock { id_keys: unlocked, tuples: Vec::new() });
+            return Ok(WriteAttempt::Lock { id_keys: unlocked, tuples: Vec::new() });
         }
         if let Some((rid, row)) = &expired {
-            rows.bury(*rid, row)?; // its id row is overwritten
+            rows.remove_version(*rid, row)?; // its id row is overwritten
         }
         if let Some((rid, row)) = taken {
-            rows.bury(rid, &row)?; // expired, and its id row is overwritten
+            rows.remove_version(rid, &row)?; // expired, and its id row is overwritten
         }
         let rid = match live.map(|(rid, _)| rid).or(self.new_rid) {
             Some(rid) => rid,
@@ -344,21 +344,21 @@ impl<'a> Request<'a> {
         if plan.planned.created {
             self.new_rid = Some(rid);
         }
-        Ok(Attempt::Ready(plan))
+        Ok(WriteAttempt::Ready(plan))
     }
 
     /// Of a modelled container, under the locks: existence, preconditions, and the body of a patch.
-    pub fn look(
+    pub fn find_existing(
         &mut self,
         shared: &Shared,
         snapshot: &dyn Snapshot,
-        moment: &Moment,
+        moment: &VisibilityPoint,
         if_match_mode: IfMatch,
-    ) -> Result<Looked, EngineError> {
+    ) -> Result<ExistingItems, EngineError> {
         let home = &self.home;
         let container = home.container;
         let there = home.find(snapshot, &self.id_key)?;
-        let found = there.as_ref().map(Stored::parse).transpose()?;
+        let found = there.as_ref().map(StoredRow::parse).transpose()?;
         let live = found.filter(|(_, row)| !container.is_gone(row, moment));
         let live = home.check_existence(self.verb, &self.id, live)?;
         if let Some((_, row)) = &live {
@@ -375,23 +375,23 @@ impl<'a> Request<'a> {
             Some((_, id_key)) => home.find(snapshot, id_key)?,
             None => None,
         };
-        let found = taken.as_ref().map(Stored::parse).transpose()?;
+        let found = taken.as_ref().map(StoredRow::parse).transpose()?;
         if let (Some((id, _)), Some((_, row))) = (&self.renamed, &found)
             && !container.is_gone(row, moment)
         {
-            home.check_existence(Verb::Create, id, found)?;
+            home.check_existence(WriteVerb::Create, id, found)?;
         }
         let is_live = live.is_some();
-        Ok(Looked { there, is_live, taken })
+        Ok(ExistingItems { there, is_live, taken })
     }
 
     /// Items that nobody sees any more and that hold a unique tuple of the new version.
     pub fn in_the_way(
         &self,
         snapshot: &dyn Snapshot,
-        moment: &Moment,
-        looked: &Looked,
-    ) -> Result<Vec<Stored>, EngineError> {
+        moment: &VisibilityPoint,
+        looked: &ExistingItems,
+    ) -> Result<Vec<StoredRow>, EngineError> {
         let own = [&looked.there, &looked.taken].map(|stored| stored.as_ref().map(|stored| stored.rid));
         self.home.check_unique(snapshot, &self.tuples, moment, &|rid| own.contains(&Some(rid)))
     }
@@ -432,10 +432,10 @@ impl<'a> Request<'a> {
     fn plan(
         &self,
         indexes: &Indexes,
-        mut rows: Rows<'_>,
-        live: Option<(u64, Row<'_>)>,
+        mut rows: RowBuilder<'_>,
+        live: Option<(u64, ItemRow<'_>)>,
         rid: u64,
-    ) -> Result<Plan, EngineError> {
+    ) -> Result<PlannedWrite, EngineError> {
         self.note(live.as_ref().map(|(_, row)| row), self.body.as_ref(), rid)?;
         let (charge, created) = match (live, &self.body) {
             (Some((rid, row)), None) => {
@@ -459,11 +459,16 @@ impl<'a> Request<'a> {
             }
             (None, None) => return Err(EngineError::ItemNotFound { id: self.id.clone() }),
         };
-        Ok(Plan { prepared: rows.finish(), planned: Planned { rid, created, charge } })
+        Ok(PlannedWrite { prepared: rows.finish(), planned: WriteSummary { rid, created, charge } })
     }
 
     /// For the record of requests: the item as it was, and as it is stored.
-    pub fn note(&self, before: Option<&Row<'_>>, after: Option<&Body>, rid: u64) -> Result<(), EngineError> {
+    pub fn note(
+        &self,
+        before: Option<&ItemRow<'_>>,
+        after: Option<&Body>,
+        rid: u64,
+    ) -> Result<(), EngineError> {
         let before = before.map(|row| Ok::<_, EngineError>((row.node()?, u64::from(row.json_bytes))));
         let after = after.map(|body| (body.item.root(), u64::from(body.json_bytes)));
         note_write(rid, &self.id, &self.home.place.key, before.transpose()?, after);
@@ -472,14 +477,14 @@ impl<'a> Request<'a> {
 
     /// The new version of an item, and how many of its values are indexed.
     fn version<'b>(&'b self, indexes: &Indexes, body: &'b Body, rid: u64) -> (NewVersion<'b>, usize) {
-        let indexed = Indexed::new(indexes, self.directive, body.item.root(), rid);
+        let indexed = IndexedVersion::new(indexes, self.directive, body.item.root(), rid);
         let values = indexed.values;
         let id_key = self.renamed.as_ref().map_or(&self.id_key, |(_, id_key)| id_key);
         let (id_key, tuples) = (id_key.as_slice(), self.tuples.as_slice());
         (NewVersion { id_key, body, tuples, indexed, own_etag: None, maintained: None }, values)
     }
 
-    pub fn answer(mut self, shared: &Shared, planned: Planned, written: Written) -> ItemWritten {
+    pub fn answer(mut self, shared: &Shared, planned: WriteSummary, written: CommittedWrite) -> ItemWritten {
         let json = self.body.take().map_or(Vec::new(), |body| body.json);
         self.answer_with(shared, planned, (written, 0), json)
     }
@@ -488,11 +493,11 @@ impl<'a> Request<'a> {
     pub fn answer_with(
         self,
         shared: &Shared,
-        planned: Planned,
-        (written, ordinal): (Written, u16),
+        planned: WriteSummary,
+        (written, ordinal): (CommittedWrite, u16),
         mut json: Vec<u8>,
     ) -> ItemWritten {
-        let Planned { rid, created, .. } = planned;
+        let WriteSummary { rid, created, .. } = planned;
         let stamp = Stamp {
             incarnation: shared.incarnation,
             partition: self.home.place.partition.layout.id,
@@ -501,9 +506,9 @@ impl<'a> Request<'a> {
             ts: written.ts,
             own_etag: None,
         };
-        let etag = if self.verb == Verb::Delete { String::new() } else { stamp.etag() };
+        let etag = if self.verb == WriteVerb::Delete { String::new() } else { stamp.etag() };
         if !json.is_empty() {
-            Links::new(self.home.container).complete(&mut json, rid, &stamp, &etag);
+            SelfLinks::new(self.home.container).complete(&mut json, rid, &stamp, &etag);
         }
         ItemWritten { created, body: Bytes::from(json), etag, item_lsn: written.lsn }
     }
@@ -518,8 +523,8 @@ pub(crate) fn patched(
     want_body: bool,
 ) -> Result<Body, EngineError> {
     let container = home.container;
-    let links = Links::new(container);
-    let system = Stamped { links: &links, child: rid, stamp };
+    let links = SelfLinks::new(container);
+    let system = StampedItem { links: &links, child: rid, stamp };
     let allowance = allowance::of_page(shared, &Cancel::default());
     let environment = allowance::environment(shared, container.definition.geospatial, allowance)?;
     let value = patch.apply(item, &system, &container.definition, environment)?;

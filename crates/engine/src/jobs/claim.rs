@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use quire_storage::{Op, Snapshot, Space};
 
 use super::id::JobId;
-use super::kind::{JobKind, Step};
-use super::registry::{Jobs, Scope};
-use super::row::{self, Checkpoint, Hold, JobBody, Outcome};
+use super::kind::{JobKind, JobStep};
+use super::registry::{JobScope, Jobs};
+use super::row::{self, Checkpoint, JobBody, JobHold, JobOutcome};
 use crate::api::EngineError;
 use crate::store::keys::{self, CATALOG};
 
 /// A job that the caller alone runs, until this is dropped.
-pub(crate) struct Claim<'a> {
+pub(crate) struct JobClaim<'a> {
     jobs: &'a Jobs,
     pub id: JobId,
     pub body: Arc<JobBody>,
@@ -24,16 +24,16 @@ pub(crate) struct Claim<'a> {
 
 /// A job's next checkpoint, to be part of a commit.
 #[derive(Clone, Debug)]
-pub(crate) struct Advance {
+pub(crate) struct CheckpointAdvance {
     before: Option<Vec<u8>>,
     checkpoint: Checkpoint,
     key: Vec<u8>,
     row: Vec<u8>,
 }
 
-impl<'a> Claim<'a> {
-    pub(super) fn new(jobs: &'a Jobs, id: JobId, body: Arc<JobBody>) -> Claim<'a> {
-        Claim { jobs, id, body, checkpoint: Checkpoint::default(), row: None }
+impl<'a> JobClaim<'a> {
+    pub(super) fn new(jobs: &'a Jobs, id: JobId, body: Arc<JobBody>) -> JobClaim<'a> {
+        JobClaim { jobs, id, body, checkpoint: Checkpoint::default(), row: None }
     }
 
     /// Where the job is, as its kind has written it; empty at the beginning.
@@ -46,18 +46,18 @@ impl<'a> Claim<'a> {
     }
 
     /// Where the job is going to be: `done` of `total`, where that is known. Neither falls.
-    pub fn advance(&self, position: Vec<u8>, done: u64, total: Option<u64>) -> Advance {
+    pub fn advance(&self, position: Vec<u8>, done: u64, total: Option<u64>) -> CheckpointAdvance {
         let done = done.max(self.checkpoint.done);
         let total = total.max(self.checkpoint.total).map(|total| total.max(done));
         let started_ms = self.checkpoint.started_ms.or_else(|| Some(self.jobs.clock.now_ms()));
         let checkpoint = Checkpoint { started_ms, done, total, position };
         let key = keys::job_checkpoint(self.id.0);
         let row = checkpoint.encode(&key);
-        Advance { before: self.row.clone(), checkpoint, key, row }
+        CheckpointAdvance { before: self.row.clone(), checkpoint, key, row }
     }
 
     /// The commit of an advance is durable.
-    pub fn advanced(&mut self, advance: Advance) {
+    pub fn advanced(&mut self, advance: CheckpointAdvance) {
         self.row = Some(advance.row);
         self.checkpoint = advance.checkpoint;
         if let Some(entry) = self.jobs.registry.lock().jobs.get_mut(&self.id) {
@@ -67,7 +67,7 @@ impl<'a> Claim<'a> {
 
     /// Whether a client has paused or cancelled the job: a step of several commits ends between two of them.
     pub fn is_held(&self) -> bool {
-        self.hold() != Some(Hold::None)
+        self.hold() != Some(JobHold::None)
     }
 
     /// How far the job is with its last step, which has no checkpoint of its own: shown when it has ended.
@@ -77,7 +77,7 @@ impl<'a> Claim<'a> {
     }
 
     /// Commits an advance, and rows that no partition has.
-    pub fn commit(&mut self, advance: Advance, mut ops: Vec<Op>) -> Result<(), EngineError> {
+    pub fn commit(&mut self, advance: CheckpointAdvance, mut ops: Vec<Op>) -> Result<(), EngineError> {
         ops.push(advance.op(&*self.jobs.storage.snapshot()?)?);
         self.jobs.commit(ops)?;
         self.advanced(advance);
@@ -91,7 +91,7 @@ impl<'a> Claim<'a> {
 
     /// Rows that end the job, to be part of its last commit; [`Claim::finished`] and [`Step::Committed`] follow. Only of kinds
     /// that clients cannot stop: a client that pauses the job would write its row again.
-    pub fn finish_ops(&self, outcome: &Outcome) -> Vec<Op> {
+    pub fn finish_ops(&self, outcome: &JobOutcome) -> Vec<Op> {
         self.jobs.end_ops(self.id, outcome, Some(&self.checkpoint))
     }
 
@@ -101,7 +101,7 @@ impl<'a> Claim<'a> {
     }
 
     /// That commit is durable.
-    pub fn finished(&self, outcome: &Outcome) {
+    pub fn finished(&self, outcome: &JobOutcome) {
         self.jobs.ended(self.id, outcome);
     }
 
@@ -131,20 +131,20 @@ impl<'a> Claim<'a> {
     ) -> Result<(), EngineError> {
         loop {
             match self.hold() {
-                Some(Hold::None) => {}
-                Some(Hold::Cancelling) => {
+                Some(JobHold::None) => {}
+                Some(JobHold::Cancelling) => {
                     kind.cancel(self)?;
-                    self.jobs.end(self.id, &Outcome::Cancelled, None)?;
+                    self.jobs.end(self.id, &JobOutcome::Cancelled, None)?;
                     return Ok(());
                 }
-                Some(Hold::Paused | Hold::Blocked { .. }) | None => {
+                Some(JobHold::Paused | JobHold::Blocked { .. }) | None => {
                     kind.release(self.id);
                     return Ok(());
                 }
             }
             match kind.step(self)? {
-                Step::More => {}
-                Step::Rest(time) => {
+                JobStep::More => {}
+                JobStep::Rest(time) => {
                     self.rest(time);
                     return Ok(());
                 }
@@ -156,21 +156,21 @@ impl<'a> Claim<'a> {
         }
     }
 
-    fn end(&mut self, step: Step) -> Result<(), EngineError> {
+    fn end(&mut self, step: JobStep) -> Result<(), EngineError> {
         let outcome = match step {
-            Step::Done(result) => Outcome::Done(result),
-            Step::Failed { error, result } => Outcome::Failed { error, result },
-            Step::Cancelled => Outcome::Cancelled,
-            Step::Blocked { error, result } => return self.block(Hold::Blocked { error, result }),
-            Step::More | Step::Rest(_) | Step::Committed => return Ok(()),
+            JobStep::Done(result) => JobOutcome::Done(result),
+            JobStep::Failed { error, result } => JobOutcome::Failed { error, result },
+            JobStep::Cancelled => JobOutcome::Cancelled,
+            JobStep::Blocked { error, result } => return self.block(JobHold::Blocked { error, result }),
+            JobStep::More | JobStep::Rest(_) | JobStep::Committed => return Ok(()),
         };
         self.jobs.end(self.id, &outcome, Some(&self.checkpoint))
     }
 
-    fn block(&self, hold: Hold) -> Result<(), EngineError> {
+    fn block(&self, hold: JobHold) -> Result<(), EngineError> {
         let _one = self.jobs.controlling.lock();
         // A client that has paused or cancelled it meanwhile was first.
-        if self.hold() != Some(Hold::None) {
+        if self.hold() != Some(JobHold::None) {
             return Ok(());
         }
         self.jobs.commit(vec![row::put_body(self.id, &self.body, &hold)])?;
@@ -187,7 +187,7 @@ impl<'a> Claim<'a> {
     }
 
     /// `None`: the job has ended.
-    fn hold(&self) -> Option<Hold> {
+    fn hold(&self) -> Option<JobHold> {
         self.jobs.registry.lock().jobs.get(&self.id).map(|entry| entry.hold.clone())
     }
 
@@ -209,13 +209,13 @@ impl<'a> Claim<'a> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for JobClaim<'_> {
     fn drop(&mut self) {
-        self.jobs.registry.lock().release(self.id, Scope::of(&self.body));
+        self.jobs.registry.lock().release(self.id, JobScope::of(&self.body));
     }
 }
 
-impl Advance {
+impl CheckpointAdvance {
     /// The op that moves the checkpoint, for a commit that is prepared on the snapshot. `TransactionConflict` when the job is
     /// elsewhere than was thought: an earlier commit happened after all.
     pub fn op(&self, snapshot: &dyn Snapshot) -> Result<Op, EngineError> {

@@ -4,7 +4,7 @@ use quire_storage::{Op, Storage};
 
 use super::id::JobId;
 use super::registry::Jobs;
-use super::row::{Checkpoint, Outcome};
+use super::row::{Checkpoint, JobOutcome};
 use crate::api::{EngineError, corrupt};
 use crate::store::Sequence;
 use crate::store::keys::{self, CATALOG};
@@ -15,16 +15,16 @@ const BLOCK: u64 = 64;
 
 /// Numbers that were reserved and not given out.
 #[derive(Default)]
-pub(super) struct JobNumbers(Mutex<Reserved>);
+pub(super) struct JobNumbers(Mutex<ReservedNumbers>);
 
-struct Reserved {
+struct ReservedNumbers {
     next: u64,
     end: u64,
 }
 
-impl Default for Reserved {
-    fn default() -> Reserved {
-        Reserved { next: 1, end: 1 }
+impl Default for ReservedNumbers {
+    fn default() -> ReservedNumbers {
+        ReservedNumbers { next: 1, end: 1 }
     }
 }
 
@@ -32,7 +32,7 @@ impl JobNumbers {
     pub fn load(&self, storage: &dyn Storage) -> Result<(), EngineError> {
         if let Some(value) = storage.snapshot()?.get(CATALOG, &keys::JOB_NUMBERS)? {
             let end = keys::number(&value).ok_or_else(|| corrupt("numbers of jobs"))?;
-            *self.0.lock() = Reserved { next: end, end };
+            *self.0.lock() = ReservedNumbers { next: end, end };
         }
         Ok(())
     }
@@ -73,14 +73,14 @@ impl Jobs {
 
     /// Ends a job that is not finished, as cancelled. Nobody runs it.
     pub fn end_unfinished(&self, id: JobId) -> Result<(), EngineError> {
-        if self.is_pending(id) { self.end(id, &Outcome::Cancelled, None) } else { Ok(()) }
+        if self.is_pending(id) { self.end(id, &JobOutcome::Cancelled, None) } else { Ok(()) }
     }
 
     /// Ends a job in a commit by itself.
     pub(super) fn end(
         &self,
         id: JobId,
-        outcome: &Outcome,
+        outcome: &JobOutcome,
         reached: Option<&Checkpoint>,
     ) -> Result<(), EngineError> {
         let _one = self.controlling.lock();

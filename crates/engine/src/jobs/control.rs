@@ -2,7 +2,7 @@
 
 use super::id::JobId;
 use super::registry::Jobs;
-use super::row::{self, Hold, Outcome};
+use super::row::{self, JobHold, JobOutcome};
 use crate::api::EngineError;
 
 /// What a client wants of a job.
@@ -49,7 +49,7 @@ impl Jobs {
         }
         if control == JobControl::Cancel && self.kind(&status.kind).is_none() {
             // Nobody runs it, so nobody is in it.
-            self.end(id, &Outcome::Cancelled, None)?;
+            self.end(id, &JobOutcome::Cancelled, None)?;
             return Ok(id);
         }
         self.set(id, control)?;
@@ -61,9 +61,11 @@ impl Jobs {
         let _one = self.controlling.lock();
         let Some((body, hold)) = self.held(id) else { return Ok(()) };
         let next = match (control, &hold) {
-            (JobControl::Pause, Hold::None) => Hold::Paused,
-            (JobControl::Resume, Hold::Paused | Hold::Blocked { .. }) => Hold::None,
-            (JobControl::Cancel, Hold::None | Hold::Paused | Hold::Blocked { .. }) => Hold::Cancelling,
+            (JobControl::Pause, JobHold::None) => JobHold::Paused,
+            (JobControl::Resume, JobHold::Paused | JobHold::Blocked { .. }) => JobHold::None,
+            (JobControl::Cancel, JobHold::None | JobHold::Paused | JobHold::Blocked { .. }) => {
+                JobHold::Cancelling
+            }
             _ => return Ok(()),
         };
         self.commit(vec![row::put_body(id, &body, &next)])?;

@@ -15,15 +15,15 @@ impl fmt::Display for JobId {
 
 /// Not the name of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoJobId;
+pub(crate) struct InvalidJobId;
 
 impl FromStr for JobId {
-    type Err = NoJobId;
+    type Err = InvalidJobId;
 
-    fn from_str(text: &str) -> Result<JobId, NoJobId> {
+    fn from_str(text: &str) -> Result<JobId, InvalidJobId> {
         let number = text.strip_prefix("j-").and_then(|number| number.parse().ok()).map(JobId);
         // One name for one job: no sign, no leading zeros.
-        number.filter(|id| id.to_string() == text).ok_or(NoJobId)
+        number.filter(|id| id.to_string() == text).ok_or(InvalidJobId)
     }
 }
 
@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(JobId(17).to_string(), "j-17");
         assert_eq!("j-17".parse(), Ok(JobId(17)));
         for text in ["", "17", "j-", "j-017", "j-+1", "J-1", "j-1 ", "j-99999999999999999999"] {
-            assert_eq!(text.parse::<JobId>(), Err(NoJobId), "{text}");
+            assert_eq!(text.parse::<JobId>(), Err(InvalidJobId), "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quire_value::Value;
 
-use super::claim::Claim;
+use super::claim::JobClaim;
 use super::id::JobId;
 use crate::api::EngineError;
 
@@ -20,7 +20,7 @@ pub(crate) trait JobKind: Send + Sync {
 
     /// Does a little of the work: one commit, or a few. It is asked again until it answers that there is no more, and after
     /// an error, with the checkpoint as it is in the storage: an error says nothing about whether a commit happened.
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError>;
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError>;
 
     /// Whether a client may pause or cancel it.
     fn can_stop(&self) -> bool {
@@ -36,7 +36,7 @@ pub(crate) trait JobKind: Send + Sync {
     }
 
     /// A client has cancelled the job, and it is about to end: puts in order what it leaves. May come again.
-    fn cancel(&self, _claim: &mut Claim<'_>) -> Result<(), EngineError> {
+    fn cancel(&self, _claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         Ok(())
     }
 
@@ -51,7 +51,7 @@ pub(crate) trait JobKind: Send + Sync {
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum JobStep {
     /// There is more to do.
     More,
     /// The same, not before this time has passed.

@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use quire_storage::{Op, Scan, Snapshot, Storage};
 
-use super::claim::Claim;
+use super::claim::JobClaim;
 use super::commit::JobNumbers;
 use super::id::JobId;
 use super::kind::JobKind;
-use super::row::{self, Checkpoint, FinishedJob, Hold, JobBody, NewJob, Outcome};
+use super::row::{self, Checkpoint, FinishedJob, JobBody, JobHold, JobOutcome, NewJob};
 use super::status::{JobCount, JobState};
 use crate::api::{Clock, EngineError, corrupt};
 use crate::store::keys::{self, CATALOG, JobRow};
@@ -31,7 +31,7 @@ pub(super) const FINISHED_KEPT: usize = 1_000;
 pub(crate) struct Jobs {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) registry: Mutex<Registry>,
+    pub(super) registry: Mutex<JobRegistry>,
     /// Jobs that are not finished, for those who must not wait for the registry.
     pub(super) unfinished: AtomicUsize,
     pub(super) sequence: Sequence,
@@ -39,36 +39,36 @@ pub(crate) struct Jobs {
     pub(super) controlling: Mutex<()>,
     pub(super) watchers: Watchers,
     numbers: JobNumbers,
-    kinds: OnceLock<Kinds>,
+    kinds: OnceLock<JobKinds>,
     slices: AtomicU64,
     /// Since this engine was opened.
     ended: Mutex<BTreeMap<(String, JobState), u64>>,
 }
 
 /// What the jobs of this version do, and how those who do it are told of something to do.
-struct Kinds {
+struct JobKinds {
     kinds: Vec<Arc<dyn JobKind>>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
-pub(super) struct Registry {
+pub(super) struct JobRegistry {
     /// Those that are not finished.
-    pub jobs: BTreeMap<JobId, Entry>,
+    pub jobs: BTreeMap<JobId, UnfinishedJob>,
     pub finished: BTreeSet<JobId>,
     /// Jobs to run, by owner, and the owners in the order of their turns.
-    queues: HashMap<Scope, VecDeque<JobId>>,
-    turns: VecDeque<Scope>,
+    queues: HashMap<JobScope, VecDeque<JobId>>,
+    turns: VecDeque<JobScope>,
     /// Owners one of whose jobs is running.
-    busy: BTreeSet<Scope>,
+    busy: BTreeSet<JobScope>,
     /// A commit of unknown outcome may have made or ended jobs.
     is_doubtful: bool,
 }
 
 /// An unfinished job.
-pub(super) struct Entry {
+pub(super) struct UnfinishedJob {
     pub body: Arc<JobBody>,
-    pub hold: Hold,
+    pub hold: JobHold,
     /// As it is in the storage.
     pub checkpoint: Checkpoint,
     pub is_claimed: bool,
@@ -89,15 +89,15 @@ pub(super) struct FirstRun {
 
 /// Whose job it is: a container's or a database's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Scope {
+pub(super) enum JobScope {
     Server,
     Database(u32),
     Container(u32),
 }
 
 /// A job to run.
-pub(crate) struct Claimed<'a> {
-    pub claim: Claim<'a>,
+pub(crate) struct ClaimedJob<'a> {
+    pub claim: JobClaim<'a>,
     pub kind: Arc<dyn JobKind>,
     /// Another one could run at the same time.
     pub has_more: bool,
@@ -105,7 +105,7 @@ pub(crate) struct Claimed<'a> {
 
 /// No job can run now.
 #[derive(Debug)]
-pub(crate) struct NoneDue {
+pub(crate) struct NoJobDue {
     /// When the first of those that rest is due.
     pub next: Option<Instant>,
 }
@@ -120,7 +120,7 @@ pub(crate) struct PreparedJob {
 impl PreparedJob {
     /// To be part of the commit that makes the job necessary.
     pub fn op(&self) -> Op {
-        row::put_body(self.id, &self.body, &Hold::None)
+        row::put_body(self.id, &self.body, &JobHold::None)
     }
 }
 
@@ -149,7 +149,7 @@ impl Jobs {
 
     /// From now on jobs of these kinds are run; `wake` tells whoever runs them that there is something to do.
     pub fn serve(&self, kinds: Vec<Arc<dyn JobKind>>, wake: impl Fn() + Send + Sync + 'static) {
-        let served = self.kinds.set(Kinds { kinds, wake: Box::new(wake) });
+        let served = self.kinds.set(JobKinds { kinds, wake: Box::new(wake) });
         assert!(served.is_ok(), "jobs are served once");
     }
 
@@ -161,7 +161,7 @@ impl Jobs {
 
     pub fn add(&self, job: PreparedJob) {
         let mut registry = self.registry.lock();
-        registry.insert(job.id, job.body, Hold::None, Checkpoint::default());
+        registry.insert(job.id, job.body, JobHold::None, Checkpoint::default());
         self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
         drop(registry);
         self.wake();
@@ -259,7 +259,8 @@ impl Jobs {
     /// The unfinished jobs that work on a database or its containers.
     pub fn unfinished_of(&self, database: u32) -> Vec<JobId> {
         let registry = self.registry.lock();
-        let is_own = |entry: &Entry| entry.body.database.as_ref().is_some_and(|own| own.number == database);
+        let is_own =
+            |entry: &UnfinishedJob| entry.body.database.as_ref().is_some_and(|own| own.number == database);
         registry.jobs.iter().filter(|(_, entry)| is_own(entry)).map(|(id, _)| *id).collect()
     }
 
@@ -271,7 +272,7 @@ impl Jobs {
         })
     }
 
-    pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, Hold)> {
+    pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, JobHold)> {
         let registry = self.registry.lock();
         registry.jobs.get(&id).map(|entry| (Arc::clone(&entry.body), entry.hold.clone()))
     }
@@ -288,7 +289,7 @@ impl Jobs {
     }
 
     /// The job whose turn it is, for the caller alone. `is_ready` says of a job whether it may run now.
-    pub fn claim(&self, is_ready: impl Fn(JobId) -> bool) -> Result<Claimed<'_>, NoneDue> {
+    pub fn claim(&self, is_ready: impl Fn(JobId) -> bool) -> Result<ClaimedJob<'_>, NoJobDue> {
         let now = Instant::now();
         let mut registry = self.registry.lock();
         let id = registry.take_next(|id, entry| {
@@ -296,14 +297,14 @@ impl Jobs {
         });
         let claimed = id.and_then(|id| registry.claimed(self, id, now));
         // Of the moment at which the jobs were looked at: one that became due since then would be waited for by nobody.
-        let claimed = claimed.ok_or_else(|| NoneDue { next: registry.next_time(now) })?;
+        let claimed = claimed.ok_or_else(|| NoJobDue { next: registry.next_time(now) })?;
         drop(registry);
         self.slices.fetch_add(1, Ordering::Relaxed);
         Ok(claimed)
     }
 
     /// Rows of a job that ends: its own go, and so does the finished job that is one too many. `reached`: how far it is with this.
-    pub(super) fn end_ops(&self, id: JobId, outcome: &Outcome, reached: Option<&Checkpoint>) -> Vec<Op> {
+    pub(super) fn end_ops(&self, id: JobId, outcome: &JobOutcome, reached: Option<&Checkpoint>) -> Vec<Op> {
         let registry = self.registry.lock();
         let Some(entry) = registry.jobs.get(&id) else { return Vec::new() };
         let checkpoint = reached.unwrap_or(&entry.checkpoint);
@@ -324,7 +325,7 @@ impl Jobs {
     }
 
     /// The commit with those rows is durable.
-    pub(super) fn ended(&self, id: JobId, outcome: &Outcome) {
+    pub(super) fn ended(&self, id: JobId, outcome: &JobOutcome) {
         let mut registry = self.registry.lock();
         let kind = registry.jobs.get(&id).map(|entry| entry.body.kind.clone());
         registry.retain(|other| other != id);
@@ -356,7 +357,7 @@ impl Jobs {
     }
 }
 
-impl Entry {
+impl UnfinishedJob {
     fn is_due(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|time| time <= now)
     }
@@ -366,20 +367,21 @@ impl Entry {
     }
 }
 
-impl Registry {
-    fn insert(&mut self, id: JobId, body: Arc<JobBody>, hold: Hold, checkpoint: Checkpoint) {
+impl JobRegistry {
+    fn insert(&mut self, id: JobId, body: Arc<JobBody>, hold: JobHold, checkpoint: Checkpoint) {
         let (is_claimed, not_before, first_run, error) = Default::default();
-        let entry = Entry { body, hold: Hold::None, checkpoint, is_claimed, not_before, first_run, error };
+        let entry =
+            UnfinishedJob { body, hold: JobHold::None, checkpoint, is_claimed, not_before, first_run, error };
         self.jobs.insert(id, entry);
         self.queue(id);
         self.set_hold(id, hold);
     }
 
     /// A job that is paused or blocked has no turn.
-    pub fn set_hold(&mut self, id: JobId, hold: Hold) {
+    pub fn set_hold(&mut self, id: JobId, hold: JobHold) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        let runs = |hold: &Hold| matches!(hold, Hold::None | Hold::Cancelling);
-        let (ran, is_claimed, scope) = (runs(&entry.hold), entry.is_claimed, Scope::of(&entry.body));
+        let runs = |hold: &JobHold| matches!(hold, JobHold::None | JobHold::Cancelling);
+        let (ran, is_claimed, scope) = (runs(&entry.hold), entry.is_claimed, JobScope::of(&entry.body));
         let will_run = runs(&hold);
         entry.hold = hold;
         match (ran, will_run) {
@@ -390,18 +392,18 @@ impl Registry {
     }
 
     /// The claim is over: the job is behind the others of its owner.
-    pub fn release(&mut self, id: JobId, scope: Scope) {
+    pub fn release(&mut self, id: JobId, scope: JobScope) {
         self.busy.remove(&scope);
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         entry.is_claimed = false;
-        if matches!(entry.hold, Hold::None | Hold::Cancelling) {
+        if matches!(entry.hold, JobHold::None | JobHold::Cancelling) {
             self.queue(id);
         }
     }
 
     fn queue(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id) else { return };
-        let scope = Scope::of(&entry.body);
+        let scope = JobScope::of(&entry.body);
         if !self.queues.contains_key(&scope) {
             self.turns.push_back(scope);
         }
@@ -411,7 +413,7 @@ impl Registry {
         }
     }
 
-    fn unqueue(&mut self, scope: Scope, id: JobId) {
+    fn unqueue(&mut self, scope: JobScope, id: JobId) {
         if let Some(queue) = self.queues.get_mut(&scope) {
             queue.retain(|queued| *queued != id);
         }
@@ -421,13 +423,13 @@ impl Registry {
         let gone: Vec<JobId> = self.jobs.keys().copied().filter(|id| !stays(*id)).collect();
         for id in gone {
             if let Some(entry) = self.jobs.remove(&id) {
-                self.unqueue(Scope::of(&entry.body), id);
+                self.unqueue(JobScope::of(&entry.body), id);
             }
         }
     }
 
     /// Takes the next job that can run off its queue. Its owner's next turn is after those of all others.
-    fn take_next(&mut self, can_run: impl Fn(JobId, &Entry) -> bool) -> Option<JobId> {
+    fn take_next(&mut self, can_run: impl Fn(JobId, &UnfinishedJob) -> bool) -> Option<JobId> {
         for _ in 0..self.turns.len() {
             let scope = self.turns.pop_front()?;
             let Some(queue) = self.queues.get_mut(&scope).filter(|queue| !queue.is_empty()) else {
@@ -447,14 +449,14 @@ impl Registry {
         None
     }
 
-    fn claimed<'j>(&mut self, jobs: &'j Jobs, id: JobId, now: Instant) -> Option<Claimed<'j>> {
+    fn claimed<'j>(&mut self, jobs: &'j Jobs, id: JobId, now: Instant) -> Option<ClaimedJob<'j>> {
         let has_more = self.has_other_turns();
         let entry = self.jobs.get_mut(&id)?;
         let kind = Arc::clone(jobs.kind(&entry.body.kind)?);
         entry.is_claimed = true;
         let (at_ms, done) = (jobs.clock.now_ms(), entry.checkpoint.done);
         entry.first_run.get_or_insert(FirstRun { at: now, at_ms, done });
-        Some(Claimed { claim: Claim::new(jobs, id, Arc::clone(&entry.body)), kind, has_more })
+        Some(ClaimedJob { claim: JobClaim::new(jobs, id, Arc::clone(&entry.body)), kind, has_more })
     }
 
     /// When the first of the jobs that are not due is.
@@ -466,17 +468,17 @@ impl Registry {
 
     fn has_other_turns(&self) -> bool {
         let is_free =
-            |(scope, queue): (&Scope, &VecDeque<JobId>)| !queue.is_empty() && !self.busy.contains(scope);
+            |(scope, queue): (&JobScope, &VecDeque<JobId>)| !queue.is_empty() && !self.busy.contains(scope);
         self.queues.iter().any(is_free)
     }
 }
 
-impl Scope {
-    pub fn of(body: &JobBody) -> Scope {
+impl JobScope {
+    pub fn of(body: &JobBody) -> JobScope {
         match (&body.container, &body.database) {
-            (Some(container), _) => Scope::Container(container.number),
-            (None, Some(database)) => Scope::Database(database.number),
-            (None, None) => Scope::Server,
+            (Some(container), _) => JobScope::Container(container.number),
+            (None, Some(database)) => JobScope::Database(database.number),
+            (None, None) => JobScope::Server,
         }
     }
 }

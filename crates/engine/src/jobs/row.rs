@@ -19,7 +19,7 @@ use quire_value::{Limits, Object, Value, text};
 use super::id::JobId;
 use crate::api::{EngineError, corrupt};
 use crate::store::keys::{self, CATALOG};
-use crate::store::sealed::{Reader, open, seal, write_text};
+use crate::store::sealed::{FieldReader, open, seal, write_text};
 
 const JSON_LIMITS: Limits = Limits { depth_max: 256 };
 const NONE: i64 = i64::MIN;
@@ -29,8 +29,8 @@ const NONE: i64 = i64::MIN;
 pub(crate) struct NewJob {
     pub kind: &'static str,
     pub unit: &'static str,
-    pub database: Option<Owner>,
-    pub container: Option<Owner>,
+    pub database: Option<JobOwner>,
+    pub container: Option<JobOwner>,
     pub about: Object,
     /// What its kind must know, in a form of the kind's own.
     pub payload: Vec<u8>,
@@ -41,8 +41,8 @@ pub(crate) struct NewJob {
 pub(crate) struct JobBody {
     pub kind: String,
     pub unit: String,
-    pub database: Option<Owner>,
-    pub container: Option<Owner>,
+    pub database: Option<JobOwner>,
+    pub container: Option<JobOwner>,
     pub about: Object,
     pub payload: Vec<u8>,
     pub created_ms: i64,
@@ -50,14 +50,14 @@ pub(crate) struct JobBody {
 
 /// The database or container of a job, which may be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct JobOwner {
     pub number: u32,
     pub name: String,
 }
 
 /// Why an unfinished job is not run, or only to be ended.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum Hold {
+pub(super) enum JobHold {
     #[default]
     None,
     Paused,
@@ -80,7 +80,7 @@ pub(super) struct Checkpoint {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FinishedJob {
     pub body: JobBody,
-    pub outcome: Outcome,
+    pub outcome: JobOutcome,
     pub started_ms: Option<i64>,
     pub finished_ms: i64,
     pub done: u64,
@@ -89,7 +89,7 @@ pub(super) struct FinishedJob {
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum JobOutcome {
     Done(Value),
     Failed { error: String, result: Value },
     Cancelled,
@@ -150,7 +150,7 @@ impl JobBody {
         rest
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<JobBody, EngineError> {
+    fn read(reader: &mut FieldReader<'_>) -> Result<JobBody, EngineError> {
         Ok(JobBody {
             kind: reader.string()?,
             unit: reader.string()?,
@@ -167,14 +167,14 @@ impl JobBody {
 }
 
 /// The row of an unfinished job.
-pub(super) fn put_body(id: JobId, body: &JobBody, hold: &Hold) -> Op {
+pub(super) fn put_body(id: JobId, body: &JobBody, hold: &JobHold) -> Op {
     let key = keys::job(id.0);
     let mut rest = body.write(&body.payload);
     let (tag, error, result) = match hold {
-        Hold::None => (0, "", &Value::Null),
-        Hold::Paused => (1, "", &Value::Null),
-        Hold::Blocked { error, result } => (2, error.as_str(), result),
-        Hold::Cancelling => (3, "", &Value::Null),
+        JobHold::None => (0, "", &Value::Null),
+        JobHold::Paused => (1, "", &Value::Null),
+        JobHold::Blocked { error, result } => (2, error.as_str(), result),
+        JobHold::Cancelling => (3, "", &Value::Null),
     };
     rest.push(tag);
     write_text(error.as_bytes(), &mut rest);
@@ -183,17 +183,17 @@ pub(super) fn put_body(id: JobId, body: &JobBody, hold: &Hold) -> Op {
     Op::Put { space: CATALOG, key, value }
 }
 
-pub(super) fn decode_body(key: &[u8], value: &[u8]) -> Result<(JobBody, Hold), EngineError> {
+pub(super) fn decode_body(key: &[u8], value: &[u8]) -> Result<(JobBody, JobHold), EngineError> {
     let mut reader = open(key, value)?;
     let body = JobBody::read(&mut reader)?;
     let [tag] = reader.array()?;
     let (error, result) = (reader.string()?, read_json(&mut reader)?);
     reader.end()?;
     let hold = match tag {
-        0 => Hold::None,
-        1 => Hold::Paused,
-        2 => Hold::Blocked { error, result },
-        3 => Hold::Cancelling,
+        0 => JobHold::None,
+        1 => JobHold::Paused,
+        2 => JobHold::Blocked { error, result },
+        3 => JobHold::Cancelling,
         _ => return Err(corrupt("hold of a job")),
     };
     Ok((body, hold))
@@ -239,9 +239,9 @@ impl FinishedJob {
     fn encode(&self, key: &[u8]) -> Vec<u8> {
         let mut rest = self.body.write(&[]);
         let (tag, error, result) = match &self.outcome {
-            Outcome::Done(result) => (0, "", result),
-            Outcome::Failed { error, result } => (1, error.as_str(), result),
-            Outcome::Cancelled => (2, "", &Value::Null),
+            JobOutcome::Done(result) => (0, "", result),
+            JobOutcome::Failed { error, result } => (1, error.as_str(), result),
+            JobOutcome::Cancelled => (2, "", &Value::Null),
         };
         rest.push(tag);
         rest.extend(self.started_ms.unwrap_or(NONE).to_le_bytes());
@@ -262,9 +262,9 @@ impl FinishedJob {
         let (error, result) = (reader.string()?, read_json(&mut reader)?);
         reader.end()?;
         let outcome = match tag {
-            0 => Outcome::Done(result),
-            1 => Outcome::Failed { error, result },
-            2 => Outcome::Cancelled,
+            0 => JobOutcome::Done(result),
+            1 => JobOutcome::Failed { error, result },
+            2 => JobOutcome::Cancelled,
             _ => return Err(corrupt("state of a finished job")),
         };
         Ok(FinishedJob { body, outcome, started_ms, finished_ms, done, total })
@@ -279,12 +279,12 @@ fn total(number: u64) -> Option<u64> {
     (number != u64::MAX).then_some(number)
 }
 
-fn read_owner(reader: &mut Reader<'_>) -> Result<Option<Owner>, EngineError> {
-    let owner = Owner { number: reader.u32()?, name: reader.string()? };
+fn read_owner(reader: &mut FieldReader<'_>) -> Result<Option<JobOwner>, EngineError> {
+    let owner = JobOwner { number: reader.u32()?, name: reader.string()? };
     Ok((owner.number != 0).then_some(owner))
 }
 
-fn read_json(reader: &mut Reader<'_>) -> Result<Value, EngineError> {
+fn read_json(reader: &mut FieldReader<'_>) -> Result<Value, EngineError> {
     text::parse(reader.bytes()?, JSON_LIMITS).map_err(|_| corrupt("JSON of a job"))
 }
 
@@ -296,7 +296,7 @@ mod tests {
         JobBody {
             kind: "build".to_owned(),
             unit: "items".to_owned(),
-            database: Some(Owner { number: 7, name: "library".to_owned() }),
+            database: Some(JobOwner { number: 7, name: "library".to_owned() }),
             container: None,
             about: Object::from_iter([("revision", 3)]),
             payload: vec![1, 2],
@@ -318,7 +318,7 @@ mod tests {
     /// On disk: a change here is a new format.
     #[test]
     fn golden_bytes() {
-        let (key, row) = value(put_body(JobId(17), &body(), &Hold::Paused));
+        let (key, row) = value(put_body(JobId(17), &body(), &JobHold::Paused));
         assert_eq!(hex(&key), "d00000000000000011");
         expect_test::expect!["017c98cb79050000006275696c64050000006974656d7307000000070000006c69627261727900000000000000000068e5cf8b0100000e0000007b227265766973696f6e223a337d0200000001020100000000040000006e756c6c"].assert_eq(&hex(&row));
         let checkpoint = Checkpoint { started_ms: Some(5), done: 4, total: None, position: vec![9] };
@@ -328,7 +328,7 @@ mod tests {
             .assert_eq(&hex(&checkpoint.encode(&key)));
         let finished = FinishedJob {
             body: body(),
-            outcome: Outcome::Failed { error: "no".to_owned(), result: Value::Null },
+            outcome: JobOutcome::Failed { error: "no".to_owned(), result: Value::Null },
             started_ms: Some(5),
             finished_ms: 6,
             done: 4,
@@ -341,8 +341,8 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let blocked = Hold::Blocked { error: "two".to_owned(), result: Value::from(2) };
-        for hold in [Hold::None, Hold::Paused, blocked, Hold::Cancelling] {
+        let blocked = JobHold::Blocked { error: "two".to_owned(), result: Value::from(2) };
+        for hold in [JobHold::None, JobHold::Paused, blocked, JobHold::Cancelling] {
             let (key, row) = value(put_body(JobId(1), &body(), &hold));
             assert_eq!(decode_body(&key, &row).unwrap(), (body(), hold));
             assert!((0..row.len()).all(|cut| decode_body(&key, &row[..cut]).is_err()));
@@ -351,9 +351,9 @@ mod tests {
         let key = keys::job_checkpoint(1);
         assert_eq!(Checkpoint::decode(&key, &checkpoint.encode(&key)).unwrap(), checkpoint);
         for outcome in [
-            Outcome::Done(Value::from(1)),
-            Outcome::Failed { error: "e".to_owned(), result: Value::from(2) },
-            Outcome::Cancelled,
+            JobOutcome::Done(Value::from(1)),
+            JobOutcome::Failed { error: "e".to_owned(), result: Value::from(2) },
+            JobOutcome::Cancelled,
         ] {
             let (started_ms, finished_ms, done, total) = (None, 6, 4, None);
             let body = JobBody { payload: Vec::new(), ..body() };

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use quire_value::{Object, Value};
 
 use super::id::JobId;
-use super::registry::{Entry, Jobs, id_of};
-use super::row::{FinishedJob, Hold, JobBody, Outcome};
+use super::registry::{Jobs, UnfinishedJob, id_of};
+use super::row::{FinishedJob, JobBody, JobHold, JobOutcome};
 use crate::api::EngineError;
 use crate::store::for_each_row;
 use crate::store::keys::{self, CATALOG, JobRow};
@@ -146,31 +146,31 @@ impl Jobs {
     }
 }
 
-impl Entry {
+impl UnfinishedJob {
     pub(super) fn state(&self) -> JobState {
         match &self.hold {
-            Hold::None if self.first_run.is_none() => JobState::Waiting,
-            Hold::None | Hold::Cancelling => JobState::Running,
-            Hold::Paused => JobState::Paused,
-            Hold::Blocked { .. } => JobState::Blocked,
+            JobHold::None if self.first_run.is_none() => JobState::Waiting,
+            JobHold::None | JobHold::Cancelling => JobState::Running,
+            JobHold::Paused => JobState::Paused,
+            JobHold::Blocked { .. } => JobState::Blocked,
         }
     }
 }
 
-impl Outcome {
+impl JobOutcome {
     pub(super) fn state(&self) -> JobState {
         match self {
-            Outcome::Done(_) => JobState::Done,
-            Outcome::Failed { .. } => JobState::Failed,
-            Outcome::Cancelled => JobState::Cancelled,
+            JobOutcome::Done(_) => JobState::Done,
+            JobOutcome::Failed { .. } => JobState::Failed,
+            JobOutcome::Cancelled => JobState::Cancelled,
         }
     }
 }
 
-fn of_entry(id: JobId, entry: &Entry) -> JobStatus {
+fn of_entry(id: JobId, entry: &UnfinishedJob) -> JobStatus {
     let (error, result) = match &entry.hold {
-        Hold::Blocked { error, result } => (Some(error.clone()), result.clone()),
-        Hold::None | Hold::Paused | Hold::Cancelling => (entry.error.clone(), Value::Null),
+        JobHold::Blocked { error, result } => (Some(error.clone()), result.clone()),
+        JobHold::None | JobHold::Paused | JobHold::Cancelling => (entry.error.clone(), Value::Null),
     };
     let rate = entry.first_run.map_or(0, |run| {
         rate(entry.checkpoint.done.saturating_sub(run.done), run.at.elapsed().as_millis() as u64)
@@ -183,9 +183,9 @@ fn of_entry(id: JobId, entry: &Entry) -> JobStatus {
 fn of_finished(id: JobId, job: FinishedJob) -> JobStatus {
     let state = job.outcome.state();
     let (error, result) = match job.outcome {
-        Outcome::Done(result) => (None, result),
-        Outcome::Failed { error, result } => (Some(error), result),
-        Outcome::Cancelled => (None, Value::Null),
+        JobOutcome::Done(result) => (None, result),
+        JobOutcome::Failed { error, result } => (Some(error), result),
+        JobOutcome::Cancelled => (None, Value::Null),
     };
     let took = job.started_ms.map_or(0, |started| job.finished_ms.saturating_sub(started));
     let progress = (job.done, job.total, rate(job.done, u64::try_from(took).unwrap_or(0)));

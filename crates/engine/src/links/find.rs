@@ -8,9 +8,9 @@ use quire_storage::Snapshot;
 use super::TargetHash;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
-use crate::items::logical_partition::{LogicalPartition, Stored};
-use crate::items::visibility::Moment;
-use crate::store::item_row::Row;
+use crate::items::logical_partition::{LogicalPartition, StoredRow};
+use crate::items::visibility::VisibilityPoint;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, DeclarationKeys, LOOKUPS};
 use crate::store::scan;
 
@@ -28,7 +28,7 @@ pub(crate) struct TargetRoute<'a> {
 pub(crate) struct FoundTarget<'a> {
     pub home: LogicalPartition<'a>,
     pub id_key: Vec<u8>,
-    pub stored: Stored,
+    pub stored: StoredRow,
     /// Nobody sees it any more: for clients it is no target.
     pub is_gone: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) fn find_target<'a>(
     snapshot: &dyn Snapshot,
     route: TargetRoute<'a>,
     target: &TargetKey,
-    moment: &Moment,
+    moment: &VisibilityPoint,
 ) -> Result<Option<FoundTarget<'a>>, EngineError> {
     if route.link.link.has_key_index() {
         return find_by_key(snapshot, route, target, moment);
@@ -74,13 +74,14 @@ fn find_by_key<'a>(
     snapshot: &dyn Snapshot,
     route: TargetRoute<'a>,
     target: &TargetKey,
-    moment: &Moment,
+    moment: &VisibilityPoint,
 ) -> Result<Option<FoundTarget<'a>>, EngineError> {
     let key = route.rows().link_key(&TargetHash::of(target).0);
     let Some(rid) = snapshot.get(LOOKUPS, &key)? else { return Ok(None) };
     let rid = keys::number(&rid).ok_or_else(|| corrupt("row of a link's key"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(route.container.number, rid))?;
-    let stored = Stored { rid, bytes: bytes.ok_or_else(|| corrupt("row of a link's key without an item"))? };
+    let stored =
+        StoredRow { rid, bytes: bytes.ok_or_else(|| corrupt("row of a link's key without an item"))? };
     let (_, row) = stored.parse()?;
     let partition_key = row.partition_key()?;
     if route.link.target_key(row.node()?, &partition_key).as_ref() != Some(target) {
@@ -106,7 +107,7 @@ pub(crate) fn scan_for_key(
     snapshot: &dyn Snapshot,
     route: TargetRoute<'_>,
     target: &TargetKey,
-    moment: &Moment,
+    moment: &VisibilityPoint,
     items_max: usize,
 ) -> Result<ScannedKey, EngineError> {
     let (container, mut range, mut left) =
@@ -114,7 +115,7 @@ pub(crate) fn scan_for_key(
     loop {
         let page = snapshot.scan(&scan(keys::ITEMS, range.clone()))?;
         for (_, bytes) in page.rows.iter().take(left) {
-            let row = Row::parse(bytes)?;
+            let row = ItemRow::parse(bytes)?;
             let key = route.link.target_key(row.node()?, &row.partition_key()?);
             if key.as_ref() == Some(target) && !container.is_gone(&row, moment) {
                 return Ok(ScannedKey::Found(row.json_bytes as usize));

@@ -8,8 +8,8 @@ use super::target::refers_to;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::indexes::IndexId;
-use crate::items::logical_partition::Stored;
-use crate::items::visibility::Moment;
+use crate::items::logical_partition::StoredRow;
+use crate::items::visibility::VisibilityPoint;
 use crate::store::keys::{INDEX, ITEMS, LinkKeys, item, rid_of_place};
 use crate::store::scan;
 
@@ -31,7 +31,7 @@ pub(crate) struct Referrers<'a> {
 pub(crate) struct Referrer {
     /// Where it stands: the next page begins behind it.
     pub place: Vec<u8>,
-    pub stored: Stored,
+    pub stored: StoredRow,
     pub is_gone: bool,
 }
 
@@ -53,7 +53,7 @@ impl Referrers<'_> {
         snapshot: &dyn Snapshot,
         after: Option<&[u8]>,
         count_max: usize,
-        moment: &Moment,
+        moment: &VisibilityPoint,
     ) -> Result<ReferrerPage, EngineError> {
         let (mut page, mut after) = (ReferrerPage::default(), after.map(<[u8]>::to_vec));
         while page.referrers.len() < count_max {
@@ -74,7 +74,7 @@ impl Referrers<'_> {
         &self,
         snapshot: &dyn Snapshot,
         count_max: usize,
-        moment: &Moment,
+        moment: &VisibilityPoint,
     ) -> Result<usize, EngineError> {
         let (mut count, mut after) = (0, None);
         loop {
@@ -111,7 +111,7 @@ impl Referrers<'_> {
         &self,
         snapshot: &dyn Snapshot,
         places: Vec<Vec<u8>>,
-        moment: &Moment,
+        moment: &VisibilityPoint,
         referrers: &mut Vec<Referrer>,
     ) -> Result<(), EngineError> {
         let rids: Option<Vec<u64>> = places.iter().map(|place| rid_of_place(place)).collect();
@@ -121,7 +121,7 @@ impl Referrers<'_> {
         let items = snapshot.multi_get(ITEMS, &keys)?;
         for ((place, rid), bytes) in places.into_iter().zip(rids).zip(items) {
             let bytes = bytes.ok_or_else(|| corrupt("row of a link's index without an item"))?;
-            let stored = Stored { rid, bytes };
+            let stored = StoredRow { rid, bytes };
             let (_, row) = stored.parse()?;
             let (is_referrer, is_gone) =
                 (refers_to(self.link, row.node()?, self.target), self.container.is_gone(&row, moment));

@@ -14,7 +14,7 @@ use quire_value::{Object, Value};
 
 use super::Unit;
 use crate::api::{EngineError, corrupt};
-use crate::jobs::{JobId, NewJob, Owner, PreparedJob};
+use crate::jobs::{JobId, JobOwner, NewJob, PreparedJob};
 use crate::links::TargetHash;
 use crate::store::keys::LOOKUPS;
 
@@ -188,8 +188,8 @@ impl Unit<'_> {
         NewJob {
             kind: FAN_OUT,
             unit: "items",
-            database: Some(Owner { number, name: database.id.clone() }),
-            container: Some(Owner {
+            database: Some(JobOwner { number, name: database.id.clone() }),
+            container: Some(JobOwner {
                 number: site.container.number,
                 name: site.container.definition.id.clone(),
             }),

@@ -7,7 +7,7 @@ use quire_storage::Snapshot;
 
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::items::visibility::Moment;
+use crate::items::visibility::VisibilityPoint;
 use crate::links::{Referrers, TargetRoute};
 use crate::model::{ContainerModel, DatabaseModel, Declaration};
 use crate::partition::Partition;
@@ -30,7 +30,7 @@ pub(crate) struct Ground<'a> {
 pub(crate) struct Site<'a> {
     pub container: &'a Container,
     pub rules: Arc<WriteRules>,
-    pub moment: Moment,
+    pub moment: VisibilityPoint,
     /// By partition, in the order of the container's.
     generations: Vec<u64>,
 }
@@ -141,7 +141,7 @@ impl<'a> Site<'a> {
         partitions.iter().try_for_each(|partition| partition.sequencer.ensure_settled())?;
         let generations = partitions.iter().map(|partition| partition.sequencer.generation()).collect();
         let rules = container.partitions.write_rules();
-        Ok(Site { container, rules, moment: container.moment(shared), generations })
+        Ok(Site { container, rules, moment: container.visibility_point(shared), generations })
     }
 
     /// `None`: no model names the container.

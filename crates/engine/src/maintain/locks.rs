@@ -8,7 +8,7 @@ use crate::items::logical_partition::LogicalPartition;
 use crate::links::{TargetHash, TargetRoute};
 #[cfg(test)]
 use crate::runtime::broken::Broken;
-use crate::runtime::locks::{LockSet, LockTable, Mode, Protects};
+use crate::runtime::locks::{LockKind, LockMode, LockSet, LockTable};
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
@@ -17,16 +17,16 @@ impl Unit<'_> {
         let mut set = LockSet::default();
         for slot in &self.slots {
             let (table, container) = (&self.ground.shared.locks, slot.home.container.number);
-            slot.home.add_lock(table, &mut set, Mode::Shared);
+            slot.home.add_lock(table, &mut set, LockMode::Shared);
             let before = slot.before.iter().map(|before| &before.id_key);
             for id_key in before.chain(slot.after.iter().map(|after| &after.id_key)) {
-                table.add(&mut set, container, Protects::Item(id_key), Mode::Exclusive);
+                table.add(&mut set, container, LockKind::Item(id_key), LockMode::Exclusive);
             }
             for own in slot.keys_before.iter().chain(&slot.keys_after) {
                 if self.ground.link(own.link).link.has_key_index() {
                     let declaration = self.ground.link_declaration(own.link).number;
-                    let what = Protects::LinkTarget(declaration, &own.hash.0);
-                    table.add(&mut set, container, what, Mode::Exclusive);
+                    let what = LockKind::LinkTarget(declaration, &own.hash.0);
+                    table.add(&mut set, container, what, LockMode::Exclusive);
                 }
             }
             for (link, references) in slot.references_before.iter().chain(&slot.references_after) {
@@ -74,16 +74,16 @@ pub(super) fn lock_named_target(
         return;
     }
     if route.link.link.has_key_index() {
-        let what = Protects::LinkTarget(route.declaration, &TargetHash::of(target).0);
-        table.add(set, route.container.number, what, Mode::Shared);
+        let what = LockKind::LinkTarget(route.declaration, &TargetHash::of(target).0);
+        table.add(set, route.container.number, what, LockMode::Shared);
     } else if let Some((home, id_key)) = route.place_of(target) {
         lock_item(table, set, &home, &id_key);
     }
 }
 
 fn lock_item(table: &LockTable, set: &mut LockSet, home: &LogicalPartition<'_>, id_key: &[u8]) {
-    home.add_lock(table, set, Mode::Shared);
-    table.add(set, home.container.number, Protects::Item(id_key), Mode::Shared);
+    home.add_lock(table, set, LockMode::Shared);
+    table.add(set, home.container.number, LockKind::Item(id_key), LockMode::Shared);
 }
 
 /// Whether anything depends on the targets of a link.

@@ -10,7 +10,7 @@ use super::pages::{PageSet, UnitPages};
 use super::slot::Slot;
 use super::windows::{Look, Rebuild};
 use crate::api::EngineError;
-use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::items::logical_partition::{LogicalPartition, StoredRow};
 
 /// A page that a client changes.
 pub(super) struct ClientPage {
@@ -26,7 +26,7 @@ type Named = (usize, String, u32);
 struct Parent<'a> {
     home: LogicalPartition<'a>,
     id_key: Vec<u8>,
-    found: Option<(Stored, bool)>,
+    found: Option<(StoredRow, bool)>,
 }
 
 impl<'a> Unit<'a> {

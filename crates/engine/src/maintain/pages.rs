@@ -17,8 +17,8 @@ use super::slot::Slot;
 use super::{After, Ground, Unit};
 use crate::api::{EngineError, IndexingDirective, corrupt};
 use crate::items::body::Body;
-use crate::items::logical_partition::{LogicalPartition, Stored};
-use crate::store::item_row::Row;
+use crate::items::logical_partition::{LogicalPartition, StoredRow};
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS, LOOKUPS};
 use crate::store::scan;
 
@@ -51,7 +51,7 @@ pub(super) struct PageSlots {
 /// A page as it is stored.
 pub(super) struct StoredPage {
     pub number: u32,
-    pub stored: Stored,
+    pub stored: StoredRow,
     pub is_live: bool,
 }
 
@@ -120,13 +120,13 @@ impl PageWalk<'_> {
         let site = &self.ground.sites[self.ground.page_site(self.set.window)];
         let bytes = self.ground.snapshot.get(ITEMS, &keys::item(site.container.number, rid))?;
         let bytes = bytes.ok_or_else(|| corrupt("id row without an item"))?;
-        let row = Row::parse(&bytes)?;
+        let row = ItemRow::parse(&bytes)?;
         // Hashes of partition keys collide.
         if !row.has_partition_key(&self.set.key, &self.set.encoded_key)? {
             return Ok(None);
         }
         let is_live = !site.container.is_gone(&row, &site.moment);
-        Ok(Some(StoredPage { number, stored: Stored { rid, bytes }, is_live }))
+        Ok(Some(StoredPage { number, stored: StoredRow { rid, bytes }, is_live }))
     }
 }
 
@@ -150,7 +150,7 @@ impl StoredPages for UnitPages<'_, '_> {
         };
         let is_newer = |stored: &StoredPage| own.is_none_or(|(number, _)| number < stored.number);
         if let Some(page) = stored.filter(is_newer) {
-            let value = Row::trusted(&page.stored.bytes)?.node()?.to_value();
+            let value = ItemRow::trusted(&page.stored.bytes)?.node()?.to_value();
             return Ok(Some(Page { number: page.number, elements: rules.page_elements(&value) }));
         }
         let Some((number, slot)) = own else { return Ok(None) };
@@ -216,11 +216,11 @@ impl<'a> Unit<'a> {
             return Ok(self.slots[*at].after.as_ref().map(|after| after.body.item.root().to_value()));
         }
         let Some((stored, true)) = self.stored_page(set, number)? else { return Ok(None) };
-        Ok(Some(Row::trusted(&stored.bytes)?.node()?.to_value()))
+        Ok(Some(ItemRow::trusted(&stored.bytes)?.node()?.to_value()))
     }
 
     /// What is stored under the id of a page, and whether clients see it.
-    fn stored_page(&self, set: &PageSet, number: u32) -> Result<Option<(Stored, bool)>, EngineError> {
+    fn stored_page(&self, set: &PageSet, number: u32) -> Result<Option<(StoredRow, bool)>, EngineError> {
         let home = self.page_home(set)?;
         let id_key = home.id_key(&self.ground.window(set.window).page_id(&set.item_id, number));
         let Some(stored) = home.find(&*self.ground.snapshot, &id_key)? else { return Ok(None) };
@@ -377,7 +377,7 @@ impl<'a> Unit<'a> {
         let mut walk = self.stored_pages(set, Direction::Forward, None);
         while let Some(page) = walk.next()? {
             if !slots.is_some_and(|slots| slots.current.contains_key(&page.number)) {
-                count += self.element_count(set.window, Row::trusted(&page.stored.bytes)?.node()?);
+                count += self.element_count(set.window, ItemRow::trusted(&page.stored.bytes)?.node()?);
             }
         }
         Ok(count)

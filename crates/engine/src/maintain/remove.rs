@@ -7,10 +7,10 @@ use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::logical_partition::LogicalPartition;
 use crate::items::remove::Removal;
-use crate::partition::sequencer::Refused;
+use crate::partition::sequencer::WriteRefused;
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// Items that are removed by one commit.
@@ -128,9 +128,9 @@ fn commit(
     unit.check()?;
     match unit.into_commit()?.submit(shared, container.partitions.commit_queue()) {
         Ok(_) => Ok(Removed::Done(count)),
-        Err(Refused::Failed(error @ EngineError::Storage(_))) => Err(error),
-        Err(Refused::Failed(error @ EngineError::RefusedByModel(_))) => Err(error),
-        Err(Refused::Stale | Refused::Failed(_)) => Ok(Removed::Held),
+        Err(WriteRefused::Failed(error @ EngineError::Storage(_))) => Err(error),
+        Err(WriteRefused::Failed(error @ EngineError::RefusedByModel(_))) => Err(error),
+        Err(WriteRefused::Stale | WriteRefused::Failed(_)) => Ok(Removed::Held),
     }
 }
 
@@ -142,7 +142,7 @@ fn expanded<'a>(ground: &'a Ground<'a>, rids: &[u64]) -> Result<Unit<'a>, Engine
     for rid in rids {
         let key = keys::item(site.container.number, *rid);
         let Some(bytes) = ground.snapshot.get(keys::ITEMS, &key)? else { continue };
-        let row = Row::parse(&bytes)?;
+        let row = ItemRow::parse(&bytes)?;
         if !site.container.is_gone(&row, &site.moment) {
             continue;
         }
@@ -162,7 +162,7 @@ fn first_pages<'a>(ground: &'a Ground<'a>, rids: &[u64]) -> Result<Unit<'a>, Eng
     for rid in rids {
         let key = keys::item(site.container.number, *rid);
         let Some(bytes) = ground.snapshot.get(keys::ITEMS, &key)? else { continue };
-        let row = Row::parse(&bytes)?;
+        let row = ItemRow::parse(&bytes)?;
         if site.container.is_gone(&row, &site.moment) {
             let home = LogicalPartition::of(site.container, row.partition_key()?)?;
             unit.remove_first_pages(home, &row, PAGES_AT_ONCE)?;

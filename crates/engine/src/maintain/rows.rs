@@ -13,11 +13,13 @@ use super::slot::{LinkedKey, Slot};
 use super::targets::TargetDifferences;
 use crate::api::{EngineError, charge};
 use crate::indexes::IndexId;
-use crate::items::prepare::{Indexed, NewVersion, Rows};
+use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
 use crate::jobs::PreparedJob;
 use crate::links::{extreme_ops, link_rows, mirror_value_bytes, read_totals, referrer_order, totals_op};
 use crate::model::DatabaseModel;
-use crate::partition::sequencer::{CommitQueue, Differences, Prepared, Refused, Sequencer, Work, Written};
+use crate::partition::sequencer::{
+    AtomicWrites, CommitQueue, CommittedWrite, Differences, PreparedWrite, Sequencer, WriteRefused,
+};
 use crate::runtime::Shared;
 use crate::store::keys::{self, LOOKUPS, LinkKeys};
 #[cfg(feature = "schedules")]
@@ -29,7 +31,7 @@ const CHARGE_PER_LINK_ROW: f64 = 0.35;
 /// A unit, ready to be committed.
 pub(crate) struct UnitCommit {
     /// One for each partition.
-    writes: Vec<(Arc<Sequencer>, Prepared)>,
+    writes: Vec<(Arc<Sequencer>, PreparedWrite)>,
     /// By slot: its write, and the ordinal of its new version there.
     placed: Vec<Option<(usize, Option<usize>)>>,
     differences: Option<TargetDifferences>,
@@ -39,7 +41,7 @@ pub(crate) struct UnitCommit {
 
 /// A unit that is durable and visible.
 pub(crate) struct UnitDone {
-    written: Vec<Written>,
+    written: Vec<CommittedWrite>,
     placed: Vec<Option<(usize, Option<usize>)>>,
     /// Of everything but the items that clients wrote.
     pub charge: f64,
@@ -47,7 +49,7 @@ pub(crate) struct UnitDone {
 
 impl UnitDone {
     /// The write of a slot, and the ordinal of its new version, if it has one.
-    pub fn write_of(&self, slot: usize) -> Option<(Written, Option<u16>)> {
+    pub fn write_of(&self, slot: usize) -> Option<(CommittedWrite, Option<u16>)> {
         let (write, ordinal) = (*self.placed.get(slot)?)?;
         Some((*self.written.get(write)?, ordinal.map(|ordinal| ordinal as u16)))
     }
@@ -55,7 +57,7 @@ impl UnitDone {
 
 impl UnitCommit {
     /// Blocks until it is durable and visible, or certainly not going to be (except after `Overloaded`).
-    pub fn submit(self, shared: &Shared, queue: &CommitQueue) -> Result<UnitDone, Refused> {
+    pub fn submit(self, shared: &Shared, queue: &CommitQueue) -> Result<UnitDone, WriteRefused> {
         let UnitCommit { mut writes, placed, differences, jobs, mut charge } = self;
         let sent = if writes.len() == 1 && differences.is_none() {
             let only = writes.pop().map(|(sequencer, prepared)| sequencer.submit(prepared));
@@ -64,7 +66,7 @@ impl UnitCommit {
             let writes =
                 writes.into_iter().map(|(sequencer, prepared)| (sequencer, vec![prepared])).collect();
             let differences = differences.map(|own| Box::new(own) as Box<dyn Differences>);
-            queue.submit(shared, Work { writes, differences }).map(|done| {
+            queue.submit(shared, AtomicWrites { writes, differences }).map(|done| {
                 charge += done.charge;
                 done.written
             })
@@ -77,7 +79,7 @@ impl UnitCommit {
                 Ok(UnitDone { written, placed, charge })
             }
             Err(refused) => {
-                if !jobs.is_empty() && matches!(refused, Refused::Failed(_)) {
+                if !jobs.is_empty() && matches!(refused, WriteRefused::Failed(_)) {
                     shared.jobs.doubt();
                 }
                 Err(refused)
@@ -96,7 +98,7 @@ impl Unit<'_> {
         });
         let mut commit = self.commit_with(false, Vec::new())?;
         if let (true, Some((sequencer, generation))) = (commit.writes.is_empty(), first) {
-            commit.writes.push((sequencer, Prepared::upkeep(generation, Vec::new())));
+            commit.writes.push((sequencer, PreparedWrite::index_maintenance(generation, Vec::new())));
         }
         Ok(commit)
     }
@@ -111,7 +113,7 @@ impl Unit<'_> {
 
     fn commit_with(self, counts: bool, also: Vec<Op>) -> Result<UnitCommit, EngineError> {
         let ids: HashSet<&[u8]> = self.ids_after();
-        let (mut writes, mut placed) = (Vec::<(Arc<Sequencer>, Prepared)>::new(), Vec::new());
+        let (mut writes, mut placed) = (Vec::<(Arc<Sequencer>, PreparedWrite)>::new(), Vec::new());
         let mut charge = self.charge;
         for slot in &self.slots {
             if !slot.is_written() {
@@ -142,7 +144,7 @@ impl Unit<'_> {
             let name = (slot.home.container.number, slot.home.place.partition.layout.id);
             let asked = self.asked_ts.iter().filter(|(own, _)| *own == name).map(|(_, ts)| *ts).max();
             if let Some((at, _)) = placed {
-                writes[*at].1.asked_ts = asked;
+                writes[*at].1.requested_ts = asked;
             }
         }
         let (mut ops, jobs) = self.other_ops()?;
@@ -152,7 +154,10 @@ impl Unit<'_> {
         if let (true, Some(slot)) = (writes.is_empty() && has_rows, self.slots.first()) {
             let partition = slot.home.place.partition;
             let generation = self.ground.sites[slot.site].generation(partition);
-            writes.push((Arc::clone(&partition.sequencer), Prepared::upkeep(generation, Vec::new())));
+            writes.push((
+                Arc::clone(&partition.sequencer),
+                PreparedWrite::index_maintenance(generation, Vec::new()),
+            ));
         }
         if let Some((_, first)) = writes.first_mut() {
             first.ops.extend(ops.into_iter().chain(also));
@@ -180,7 +185,7 @@ impl Unit<'_> {
         &self,
         slot: &Slot<'_>,
         takes_keys: bool,
-        writes: &mut Vec<(Arc<Sequencer>, Prepared)>,
+        writes: &mut Vec<(Arc<Sequencer>, PreparedWrite)>,
     ) -> Result<(), EngineError> {
         let mut ops = Vec::new();
         self.add_link_rows(slot, &mut ops)?;
@@ -190,7 +195,7 @@ impl Unit<'_> {
         self.add_marks(slot, &mut ops);
         let partition = slot.home.place.partition;
         let generation = self.ground.sites[slot.site].generation(partition);
-        let prepared = Prepared::upkeep(generation, ops);
+        let prepared = PreparedWrite::index_maintenance(generation, ops);
         match writes.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &partition.sequencer)) {
             Some((_, own)) => own.merge(prepared),
             None => writes.push((Arc::clone(&partition.sequencer), prepared)),
@@ -205,10 +210,10 @@ impl Unit<'_> {
     }
 
     /// The rows of one item, and what its write costs.
-    fn prepare(&self, slot: &Slot<'_>, ids: &HashSet<&[u8]>) -> Result<(Prepared, f64), EngineError> {
+    fn prepare(&self, slot: &Slot<'_>, ids: &HashSet<&[u8]>) -> Result<(PreparedWrite, f64), EngineError> {
         let site = &self.ground.sites[slot.site];
         let generation = site.generation(slot.home.place.partition);
-        let mut rows = Rows::new(self.ground.shared, &slot.home, generation, Arc::clone(&site.rules));
+        let mut rows = RowBuilder::new(self.ground.shared, &slot.home, generation, Arc::clone(&site.rules));
         let before = match &slot.before {
             Some(before) => Some((before, before.row()?)),
             None => None,
@@ -216,12 +221,13 @@ impl Unit<'_> {
         let Some(after) = &slot.after else {
             let Some((before, row)) = before else { return Ok((rows.finish(), 0.0)) };
             let values = match ids.contains(before.id_key.as_slice()) {
-                true => rows.bury(slot.rid, &row)?, // its id row is overwritten
+                true => rows.remove_version(slot.rid, &row)?, // its id row is overwritten
                 false => rows.delete(slot.rid, &row, &before.id_key)?,
             };
             return Ok((rows.finish(), charge::write(row.json_bytes as usize, values)));
         };
-        let indexed = Indexed::new(&site.rules.indexes, after.directive, after.body.item.root(), slot.rid);
+        let indexed =
+            IndexedVersion::new(&site.rules.indexes, after.directive, after.body.item.root(), slot.rid);
         let cost = charge::replace(after.body.json_bytes as usize, indexed.values);
         let version = NewVersion {
             id_key: &after.id_key,

@@ -232,7 +232,7 @@ fn take_room(values: &mut [OwnedValue], item: &Value, bytes_left: &mut usize) ->
 fn read_charge(target: &Option<Target>) -> Result<f64, EngineError> {
     Ok(match target {
         Some(Target::Stored(bytes)) => {
-            charge::read(crate::store::item_row::Row::trusted(bytes)?.json_bytes as usize)
+            charge::read(crate::store::item_row::ItemRow::trusted(bytes)?.json_bytes as usize)
         }
         Some(Target::Slot(_)) | None => charge::REFUSED,
     })

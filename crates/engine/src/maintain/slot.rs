@@ -7,10 +7,10 @@ use super::Ground;
 use crate::api::{EngineError, IndexingDirective};
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
-use crate::items::prepare::Maintained;
+use crate::items::prepare::MaintainedVersion;
 use crate::items::unique::Tuple;
 use crate::links::TargetHash;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 pub(crate) struct Slot<'a> {
@@ -59,8 +59,8 @@ pub(crate) struct After {
 }
 
 impl Before {
-    pub fn row(&self) -> Result<Row<'_>, EngineError> {
-        Row::trusted(&self.bytes)
+    pub fn row(&self) -> Result<ItemRow<'_>, EngineError> {
+        ItemRow::trusted(&self.bytes)
     }
 
     pub fn node(&self) -> Result<Node<'_>, EngineError> {
@@ -146,7 +146,7 @@ impl<'a> Slot<'a> {
     }
 
     /// What the new version says of who made it.
-    pub fn maintained(&self, keeps_client: bool) -> Result<Option<Maintained>, EngineError> {
+    pub fn maintained(&self, keeps_client: bool) -> Result<Option<MaintainedVersion>, EngineError> {
         if self.is_client {
             return Ok(None);
         }
@@ -154,7 +154,7 @@ impl<'a> Slot<'a> {
             Some(before) if keeps_client => before.row()?.client_version(),
             _ => None,
         };
-        Ok(Some(Maintained { by: self.maintained_by.join(",").into(), client }))
+        Ok(Some(MaintainedVersion { by: self.maintained_by.join(",").into(), client }))
     }
 
     /// Whether anything is written.

@@ -16,15 +16,15 @@ use crate::api::{EngineError, charge, corrupt};
 use crate::catalog::Container;
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
-use crate::items::prepare::{Indexed, Maintained, NewVersion, Rows};
-use crate::items::visibility::Moment;
+use crate::items::prepare::{IndexedVersion, MaintainedVersion, NewVersion, RowBuilder};
+use crate::items::visibility::VisibilityPoint;
 use crate::links::{FoundTarget, TargetHash, TargetRoute, find_target};
 use crate::model::DatabaseModel;
-use crate::partition::sequencer::{BuiltTargets, Differences, Refused, Sequencer};
+use crate::partition::sequencer::{BuiltTargets, Differences, Sequencer, WriteRefused};
 use crate::runtime::Shared;
 #[cfg(test)]
 use crate::runtime::broken::Broken;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
@@ -128,7 +128,7 @@ impl Differences for TargetDifferences {
         let (same, others): (Vec<_>, Vec<_>) =
             own.map(|(work, own)| (work, own.filter(of_model))).partition(|(_, own)| own.is_some());
         if !others.is_empty() {
-            let refused = others.into_iter().map(|(work, _)| (work, Refused::Stale)).collect();
+            let refused = others.into_iter().map(|(work, _)| (work, WriteRefused::Stale)).collect();
             return Ok(BuiltTargets { refused, ..BuiltTargets::default() });
         }
         let works: Vec<(usize, &TargetDifferences)> =
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
         for target in changing.values() {
             if !self.is_led(&target.found) {
                 let works = target.merged.iter().flat_map(|own| &own.works);
-                built.refused = works.map(|work| (*work, Refused::Stale)).collect();
+                built.refused = works.map(|work| (*work, WriteRefused::Stale)).collect();
                 return Ok(built);
             }
             if let Err(overflow) = self.add(&*snapshot, target, &mut built)? {
@@ -207,11 +207,11 @@ impl<'a> Builder<'a> {
     }
 
     /// Of all containers of targets. Before the snapshot.
-    fn moments(&self) -> Result<HashMap<u32, (&'a Arc<Container>, Moment)>, EngineError> {
+    fn moments(&self) -> Result<HashMap<u32, (&'a Arc<Container>, VisibilityPoint)>, EngineError> {
         let mut moments = HashMap::new();
         for (_, own) in self.works {
             for container in &own.containers {
-                let moment = || (container, container.moment(self.shared));
+                let moment = || (container, container.visibility_point(self.shared));
                 moments.entry(container.number).or_insert_with(moment);
             }
         }
@@ -221,8 +221,8 @@ impl<'a> Builder<'a> {
     fn container_of<'m>(
         &self,
         link: usize,
-        moments: &'m HashMap<u32, (&'a Arc<Container>, Moment)>,
-    ) -> Result<(&'a Container, &'m Moment), EngineError> {
+        moments: &'m HashMap<u32, (&'a Arc<Container>, VisibilityPoint)>,
+    ) -> Result<(&'a Container, &'m VisibilityPoint), EngineError> {
         let name = &self.model.rules.links[link].link.to.container;
         let number = self.model.containers.get(name).copied().unwrap_or_default();
         let (container, moment) = moments.get(&number).ok_or(EngineError::Overloaded)?;
@@ -274,7 +274,7 @@ impl<'a> Builder<'a> {
         };
         let keeps_client = self.model.model().if_match == IfMatch::Client;
         let client = row.client_version().filter(|_| keeps_client);
-        let maintained = Maintained { by: changed_by.join(",").into(), client };
+        let maintained = MaintainedVersion { by: changed_by.join(",").into(), client };
         let cost = self.write(found, container, (rid, &row), (&body, maintained), built)?;
         let mut works: Vec<usize> = merged.iter().flat_map(|own| own.works.clone()).collect();
         works.sort_unstable();
@@ -335,20 +335,20 @@ impl<'a> Builder<'a> {
     }
 
     /// Of the works that made a target too large, the last one that adds to it.
-    fn refuse(&self, overflow: Overflow) -> (usize, Refused) {
+    fn refuse(&self, overflow: Overflow) -> (usize, WriteRefused) {
         let adds = |work: &&usize| {
             let own = self.works.iter().find(|(other, _)| other == *work);
             own.is_some_and(|(_, own)| own.targets.iter().any(adds_values))
         };
         let Overflow { error, works } = overflow;
         let last = works.iter().filter(adds).max().or(works.iter().max());
-        (last.copied().unwrap_or_default(), Refused::Failed(error.into()))
+        (last.copied().unwrap_or_default(), WriteRefused::Failed(error.into()))
     }
 
     fn body(
         &self,
         value: &Value,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
         owner: &str,
         container: &Container,
     ) -> Result<Body, EngineError> {
@@ -364,17 +364,17 @@ impl<'a> Builder<'a> {
         &self,
         found: &FoundTarget<'_>,
         container: &Container,
-        (rid, row): (u64, &Row<'_>),
-        (body, maintained): (&Body, Maintained),
+        (rid, row): (u64, &ItemRow<'_>),
+        (body, maintained): (&Body, MaintainedVersion),
         built: &mut BuiltTargets,
     ) -> Result<f64, EngineError> {
         let home: &LogicalPartition<'_> = &found.home;
         let sequencer = &home.place.partition.sequencer;
         let (generation, rules) = (sequencer.generation(), container.partitions.write_rules());
         let tuples = home.tuples(body.item.root());
-        let indexed = Indexed::new(&rules.indexes, row.indexing.directive, body.item.root(), rid);
+        let indexed = IndexedVersion::new(&rules.indexes, row.indexing.directive, body.item.root(), rid);
         let cost = charge::replace(body.json_bytes as usize, indexed.values);
-        let mut rows = Rows::new(self.shared, home, generation, rules);
+        let mut rows = RowBuilder::new(self.shared, home, generation, rules);
         let version = NewVersion {
             id_key: &found.id_key,
             body,

@@ -15,7 +15,7 @@ use crate::api::{EngineError, corrupt};
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
 use crate::links::{FoundTarget, TargetHash, find_target};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use quire_resource::ItemTtl;
 
 /// Of stored referrers that one unit rewrites: more of them are left to a job, also where they are few.
@@ -105,7 +105,7 @@ impl<'a> Unit<'a> {
         is_live: bool,
     ) -> Result<usize, EngineError> {
         let container = self.ground.sites[site].container;
-        let row = Row::trusted(&bytes)?;
+        let row = ItemRow::trusted(&bytes)?;
         let home = LogicalPartition::of(container, row.partition_key()?)?;
         let id = row.id()?.to_owned();
         let id_key = home.id_key(&id);
@@ -225,7 +225,7 @@ impl<'a> Unit<'a> {
     pub(super) fn node_of<'t>(&'t self, target: &'t Target) -> Result<Option<Node<'t>>, EngineError> {
         match target {
             Target::Slot(at) => Ok(self.slots[*at].after.as_ref().map(|after| after.body.item.root())),
-            Target::Stored(bytes) => Row::trusted(bytes)?.node().map(Some),
+            Target::Stored(bytes) => ItemRow::trusted(bytes)?.node().map(Some),
         }
     }
 }

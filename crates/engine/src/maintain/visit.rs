@@ -16,10 +16,10 @@ use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::links::{TargetHash, TargetRoute};
 use crate::model::DatabaseModel;
-use crate::partition::sequencer::Refused;
+use crate::partition::sequencer::WriteRefused;
 use crate::runtime::Shared;
-use crate::runtime::locks::{Held, LockSet};
-use crate::store::item_row::Row;
+use crate::runtime::locks::{HeldLocks, LockSet};
+use crate::store::item_row::ItemRow;
 use crate::store::{keys, scan};
 use crate::sync::sleep;
 
@@ -177,8 +177,8 @@ fn attempt(
     };
     match commit.submit(shared, order.container.partitions.commit_queue()) {
         Ok(_) => Ok(Attempt::Ended(Visited::Done { is_committed: true, figures })),
-        Err(Refused::Stale) => Ok(Attempt::Again(LockSet::default())),
-        Err(Refused::Failed(error)) => Err(error),
+        Err(WriteRefused::Stale) => Ok(Attempt::Again(LockSet::default())),
+        Err(WriteRefused::Failed(error)) => Err(error),
     }
 }
 
@@ -222,7 +222,7 @@ fn add_slots<'a>(
     let mut gone = Vec::new();
     for (rid, bytes) in order.rids.iter().zip(rows) {
         let Some(bytes) = bytes else { continue };
-        let is_live = !site.container.is_gone(&Row::parse(&bytes)?, &site.moment);
+        let is_live = !site.container.is_gone(&ItemRow::parse(&bytes)?, &site.moment);
         // What nobody sees counts until the sweep removes it; its values do not matter any more.
         if is_live || matches!(order.work, VisitWork::Count) {
             let at = unit.add_stored(0, *rid, bytes, is_live)?;
@@ -368,7 +368,7 @@ pub(crate) fn lock_target<'s>(
     link: usize,
     targets: &Container,
     target: &TargetKey,
-) -> Result<Held<'s>, EngineError> {
+) -> Result<HeldLocks<'s>, EngineError> {
     let declaration = model.declarations.links[link].number;
     let route = TargetRoute { link: &model.rules.links[link], declaration, container: targets };
     let mut locks = LockSet::default();

@@ -17,7 +17,7 @@ use super::pages::{PageSet, PageSlots, UnitPages};
 use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
 use crate::model::DeclarationState;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 /// What a unit knows of windows.
 #[derive(Default)]
@@ -141,7 +141,7 @@ impl<'a> Unit<'a> {
     pub(super) fn remove_first_pages(
         &mut self,
         home: LogicalPartition<'a>,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
         count: usize,
     ) -> Result<(), EngineError> {
         let (item, id) = (row.node()?.to_value(), row.id()?);

@@ -12,12 +12,12 @@ use crate::api::{Answer, EngineError, ItemWritten, WriteItem, charge};
 use crate::catalog::Container;
 use crate::items;
 use crate::items::body::Body;
-use crate::items::logical_partition::{LogicalPartition, Stored};
-use crate::items::write::{Looked, Planned, Request, missing_or, named};
+use crate::items::logical_partition::{LogicalPartition, StoredRow};
+use crate::items::write::{ExistingItems, WriteRequest, WriteSummary, missing_or, named};
 use crate::links::TargetRoute;
 use crate::model::ContainerModel;
 use crate::partition::Partition;
-use crate::partition::sequencer::{Refused, Written};
+use crate::partition::sequencer::{CommittedWrite, WriteRefused};
 use crate::runtime::Shared;
 #[cfg(test)]
 use crate::runtime::broken::Broken;
@@ -60,7 +60,7 @@ fn run<'a>(
 ) -> Result<(ItemWritten, f64), EngineError> {
     container.check_open()?;
     let named = named(&write);
-    let request = match Request::new(container, write) {
+    let request = match WriteRequest::new(container, write) {
         Ok(request) => request,
         Err(error) => return Err(missing_or(shared, container, named, error)),
     };
@@ -72,7 +72,7 @@ fn run<'a>(
 pub(crate) fn run_request(
     shared: &Shared,
     container: &Container,
-    mut request: Request<'_>,
+    mut request: WriteRequest<'_>,
 ) -> Result<(ItemWritten, f64), EngineError> {
     let mut own_locks = LockSet::default();
     request.add_locks(shared, &mut own_locks);
@@ -132,7 +132,7 @@ fn guess(
     shared: &Shared,
     model: &ContainerModel,
     others: &[Arc<Container>],
-    request: &Request<'_>,
+    request: &WriteRequest<'_>,
     locks: &mut LockSet,
 ) {
     let Some(body) = request.body() else { return };
@@ -165,17 +165,17 @@ enum Outcome {
     Again,
     Stale,
     Done {
-        planned: Planned,
-        written: (Written, u16),
+        planned: WriteSummary,
+        written: (CommittedWrite, u16),
         json: Vec<u8>,
     },
 }
 
 impl Attempt<'_> {
-    fn run(&self, request: &mut Request<'_>, locks: &mut LockSet) -> Result<Outcome, EngineError> {
+    fn run(&self, request: &mut WriteRequest<'_>, locks: &mut LockSet) -> Result<Outcome, EngineError> {
         let ground = self.ground;
         let (snapshot, moment) = (&*ground.snapshot, &ground.sites[0].moment);
-        let looked = request.look(self.shared, snapshot, moment, ground.model.model().if_match)?;
+        let looked = request.find_existing(self.shared, snapshot, moment, ground.model.model().if_match)?;
         let in_the_way = request.in_the_way(snapshot, moment, &looked);
         let fan_out_max = ground.model.model().fan_out_max as usize;
         let mut unit = Unit::new(ground, if self.leaves_to_jobs { 0 } else { fan_out_max });
@@ -201,21 +201,23 @@ impl Attempt<'_> {
         let before = looked.there.as_ref().filter(|_| looked.is_live);
         let after = unit.slots[own].after.as_ref().map(|after| &after.body);
         request.note(
-            before.map(Stored::parse).transpose()?.as_ref().map(|(_, row)| row),
+            before.map(StoredRow::parse).transpose()?.as_ref().map(|(_, row)| row),
             after,
             planned.rid,
         )?;
         let commit = unit.into_commit()?;
         match commit.submit(self.shared, self.container.partitions.commit_queue()) {
             Ok(done) => {
-                let written = done.write_of(own).unwrap_or((Written { lsn: 0, ts: 0 }, None));
+                let written = done.write_of(own).unwrap_or((CommittedWrite { lsn: 0, ts: 0 }, None));
                 let written = (written.0, written.1.unwrap_or(0));
-                let planned = Planned { charge: planned.charge + done.charge, ..planned };
+                let planned = WriteSummary { charge: planned.charge + done.charge, ..planned };
                 Ok(Outcome::Done { planned, written, json })
             }
-            Err(Refused::Stale) => Ok(Outcome::Stale),
-            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => Err(self.container.not_found()),
-            Err(Refused::Failed(error)) => Err(error),
+            Err(WriteRefused::Stale) => Ok(Outcome::Stale),
+            Err(WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
+                Err(self.container.not_found())
+            }
+            Err(WriteRefused::Failed(error)) => Err(error),
         }
     }
 
@@ -223,15 +225,15 @@ impl Attempt<'_> {
     fn add_own<'u>(
         &self,
         unit: &mut Unit<'u>,
-        request: &mut Request<'_>,
-        looked: &Looked,
+        request: &mut WriteRequest<'_>,
+        looked: &ExistingItems,
     ) -> Result<usize, EngineError>
     where
         Self: 'u,
     {
         let after = request.body().map(|body| self.after(request, body)).transpose()?;
         let id_key = request.id_keys().0.to_vec();
-        let stored = |stored: &Stored, is_live| Before {
+        let stored = |stored: &StoredRow, is_live| Before {
             id_key: id_key.clone(),
             bytes: stored.bytes.clone(),
             is_live,
@@ -260,8 +262,8 @@ impl Attempt<'_> {
     fn add_gone(
         &self,
         unit: &mut Unit<'_>,
-        request: &Request<'_>,
-        stored: &Stored,
+        request: &WriteRequest<'_>,
+        stored: &StoredRow,
     ) -> Result<(), EngineError> {
         let home = self.home(unit, request)?;
         let (_, row) = stored.parse()?;
@@ -271,11 +273,15 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    fn home<'u>(&self, unit: &Unit<'u>, request: &Request<'_>) -> Result<LogicalPartition<'u>, EngineError> {
+    fn home<'u>(
+        &self,
+        unit: &Unit<'u>,
+        request: &WriteRequest<'_>,
+    ) -> Result<LogicalPartition<'u>, EngineError> {
         LogicalPartition::of(unit.ground.sites[0].container, request.key().clone())
     }
 
-    fn after(&self, request: &Request<'_>, body: &Body) -> Result<After, EngineError> {
+    fn after(&self, request: &WriteRequest<'_>, body: &Body) -> Result<After, EngineError> {
         Ok(After {
             id_key: request.id_keys().1.to_vec(),
             body: without_follow(self.ground, 0, body)?,
@@ -286,7 +292,12 @@ impl Attempt<'_> {
     }
 
     /// What the answer says of the item itself.
-    fn plan(&self, unit: &Unit<'_>, own: usize, looked: &Looked) -> Result<(Planned, Vec<u8>), EngineError> {
+    fn plan(
+        &self,
+        unit: &Unit<'_>,
+        own: usize,
+        looked: &ExistingItems,
+    ) -> Result<(WriteSummary, Vec<u8>), EngineError> {
         let slot = &unit.slots[own];
         let site = &self.ground.sites[0];
         let indexes = &site.rules.indexes;
@@ -308,7 +319,7 @@ impl Attempt<'_> {
             }
             (None, None) => (charge::REFUSED, Vec::new()),
         };
-        Ok((Planned { rid: slot.rid, created: created && slot.after.is_some(), charge }, json))
+        Ok((WriteSummary { rid: slot.rid, created: created && slot.after.is_some(), charge }, json))
     }
 }
 

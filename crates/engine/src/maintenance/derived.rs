@@ -6,7 +6,7 @@ use quire_storage::Space;
 use crate::api::EngineError;
 use crate::indexes::{IndexId, Indexes};
 use crate::items::unique;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, FEEDS, INDEX, LOOKUPS};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct DerivedRow {
 }
 
 /// All that follows from an item.
-pub(crate) struct Derived {
+pub(crate) struct DerivedRows {
     pub rows: Vec<DerivedRow>,
     /// What is counted of it without rows.
     pub weights: Vec<(IndexId, u64)>,
@@ -29,8 +29,8 @@ pub(crate) fn derived_rows(
     definition: &ContainerDefinition,
     indexes: &Indexes,
     rid: u64,
-    row: &Row<'_>,
-) -> Result<Derived, EngineError> {
+    row: &ItemRow<'_>,
+) -> Result<DerivedRows, EngineError> {
     let key = row.partition_key()?;
     let epk = definition.partition_key.effective(&key);
     let identity = definition.partition_key.identity(&key);
@@ -56,11 +56,11 @@ pub(crate) fn derived_rows(
         let key = [&prefix[..], &middle, &rid.to_be_bytes()].concat();
         rows.push(DerivedRow { space: INDEX, key, value: Vec::new() });
     }
-    Ok(Derived { rows, weights })
+    Ok(DerivedRows { rows, weights })
 }
 
 /// Only items with a `ttl` of their own have an expiry row, also where the container's TTL is off.
-fn own_expiry(row: &Row<'_>) -> Option<i64> {
+fn own_expiry(row: &ItemRow<'_>) -> Option<i64> {
     match row.ttl {
         ItemTtl::Seconds(seconds) => Some(row.written() + i64::from(seconds)),
         ItemTtl::Inherit | ItemTtl::Never => None,

@@ -20,20 +20,20 @@ use crate::links::{
 use crate::maintenance::derived::DerivedRow;
 use crate::model::{Declaration, Declarations};
 use crate::partition::deleted_keys::DeletedKeys;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, DeclarationKeys, INDEX, LOOKUPS, LinkKeys};
 
 /// A target of a declaration: container, number of the declaration, hash.
-type Name = (DeclarationKeys, TargetHash);
+type TargetName = (DeclarationKeys, TargetHash);
 
 pub(crate) struct ModelRows {
     rules: ModelRules,
     declarations: Declarations,
     containers: HashMap<String, u32>,
-    totals: HashMap<Name, RollupTotals>,
-    extremes: HashMap<Name, BTreeMap<Vec<u8>, i64>>,
+    totals: HashMap<TargetName, RollupTotals>,
+    extremes: HashMap<TargetName, BTreeMap<Vec<u8>, i64>>,
     /// Whoever expires last has a key; the others are not seen any more.
-    link_keys: HashMap<Name, Holder>,
+    link_keys: HashMap<TargetName, KeyHolder>,
     /// Default times to live of containers, and keys that were deleted.
     default_ttls: HashMap<u32, Option<i32>>,
     deleted_keys: HashMap<u32, DeletedKeys>,
@@ -41,14 +41,14 @@ pub(crate) struct ModelRows {
 
 /// An item with a key of a link. Of several the greatest has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Holder {
+struct KeyHolder {
     expires_at: i64,
     ts: i64,
     lsn: u64,
     rid: u64,
 }
 
-impl Holder {
+impl KeyHolder {
     /// It was or may be gone before its rows are: the build of a link that finds it so leaves its key alone.
     fn is_passing(&self) -> bool {
         self.expires_at < i64::MAX
@@ -105,7 +105,12 @@ impl ModelRows {
     }
 
     /// Takes an item in. Rows that follow from it alone.
-    pub fn add(&mut self, container: u32, rid: u64, row: &Row<'_>) -> Result<Vec<DerivedRow>, EngineError> {
+    pub fn add(
+        &mut self,
+        container: u32,
+        rid: u64,
+        row: &ItemRow<'_>,
+    ) -> Result<Vec<DerivedRow>, EngineError> {
         let (node, mut rows) = (row.node()?, Vec::new());
         let order = referrer_order(row.id()?, &row.partition_key()?);
         for link in 0..self.rules.links.len() {
@@ -139,7 +144,7 @@ impl ModelRows {
         container: u32,
         link: usize,
         rid: u64,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
     ) -> Result<(), EngineError> {
         let Some(key) = self.rules.links[link].target_key(row.node()?, &row.partition_key()?) else {
             return Ok(());
@@ -151,7 +156,7 @@ impl ModelRows {
         Ok(())
     }
 
-    fn holder(&self, container: u32, rid: u64, row: &Row<'_>) -> Holder {
+    fn holder(&self, container: u32, rid: u64, row: &ItemRow<'_>) -> KeyHolder {
         let default_ttl = self.default_ttls.get(&container).copied().flatten();
         let deleted = self.deleted_keys.get(&container);
         let is_deleted = deleted.is_some_and(|keys| keys.covers(row.encoded_partition_key(), row.stamp.lsn));
@@ -159,7 +164,7 @@ impl ModelRows {
             _ if is_deleted => i64::MIN,
             at => at.unwrap_or(i64::MAX),
         };
-        Holder { expires_at, ts: row.stamp.ts, lsn: row.stamp.lsn, rid }
+        KeyHolder { expires_at, ts: row.stamp.ts, lsn: row.stamp.lsn, rid }
     }
 
     fn add_rollup(&mut self, container: u32, number: usize, node: Node<'_>) -> Result<(), EngineError> {
@@ -186,7 +191,7 @@ impl ModelRows {
         container: u32,
         number: usize,
         rid: u64,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
     ) -> Result<Vec<DerivedRow>, EngineError> {
         let (mirror, own) = (&self.rules.mirrors[number], &self.declarations.mirrors[number]);
         let link = &self.rules.links[mirror.link];
@@ -211,21 +216,21 @@ impl ModelRows {
     }
 
     /// Rows that follow from all items that were taken in.
-    pub fn rest(&self) -> Vec<DerivedRow> {
+    pub fn remaining_rows(&self) -> Vec<DerivedRow> {
         let mut rows = self.totals_and_extremes();
         rows.extend(self.link_key_rows(|_| true));
         rows
     }
 
     /// The same, in two parts: those that are there, and those that need not be.
-    pub fn rest_for_certain(&self) -> (Vec<DerivedRow>, Vec<DerivedRow>) {
+    pub fn certain_rows(&self) -> (Vec<DerivedRow>, Vec<DerivedRow>) {
         let mut rows = self.totals_and_extremes();
         rows.extend(self.link_key_rows(|holder| !holder.is_passing()));
-        (rows, self.link_key_rows(Holder::is_passing))
+        (rows, self.link_key_rows(KeyHolder::is_passing))
     }
 
-    fn link_key_rows(&self, is_asked: impl Fn(&Holder) -> bool) -> Vec<DerivedRow> {
-        let row = |((rows, target), holder): (&Name, &Holder)| {
+    fn link_key_rows(&self, is_asked: impl Fn(&KeyHolder) -> bool) -> Vec<DerivedRow> {
+        let row = |((rows, target), holder): (&TargetName, &KeyHolder)| {
             let (key, value) = (rows.link_key(&target.0), keys::number_value(holder.rid));
             DerivedRow { space: LOOKUPS, key, value }
         };
@@ -272,7 +277,7 @@ impl ModelRows {
         self.containers.get(container).copied().unwrap_or_default()
     }
 
-    fn name(&self, container: u32, own: &Declaration, target: &TargetKey) -> Name {
+    fn name(&self, container: u32, own: &Declaration, target: &TargetKey) -> TargetName {
         (DeclarationKeys { container, declaration: own.number }, TargetHash::of(target))
     }
 }

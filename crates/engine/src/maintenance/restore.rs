@@ -24,16 +24,16 @@ use crate::indexes::{CountedIndexes, IndexEpochs, IndexRow, Indexes, parse_row};
 use crate::jobs::{restored_row, unfinished_job};
 use crate::maintain::fan_out::{FAN_OUT, FanOutPayload, FanOutRow};
 use crate::maintenance::backup::bad;
-use crate::maintenance::backup::file::{Record, read_file};
+use crate::maintenance::backup::file::{BackupRecord, read_file};
 use crate::maintenance::backup::manifest::{ContainerEntry, Manifest};
-use crate::maintenance::backup::repeated::Repeated;
-use crate::maintenance::derived::{Derived, DerivedRow, derived_rows};
+use crate::maintenance::backup::repeated_records::RepeatedRecords;
+use crate::maintenance::derived::{DerivedRow, DerivedRows, derived_rows};
 use crate::maintenance::model_rows::ModelRows;
 use crate::maintenance::verify::{check_files, check_row, for_each_item};
 use crate::partition::deleted_keys::marks_in;
-use crate::store::item_row::{self, Row};
+use crate::store::item_row::{self, ItemRow};
 use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
-use crate::store::{PartitionLayout, Sent, fill_random, guarded_commit, send};
+use crate::store::{CommitOutcome, PartitionLayout, fill_random, guarded_commit, send};
 
 /// More than a store plausibly did between its last backup and its end.
 const LSN_JUMP: u64 = 1_000_000_000;
@@ -74,7 +74,7 @@ pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport,
 }
 
 /// What the catalog says of a container.
-struct Defined {
+struct RestoredContainer {
     /// Number of its database.
     database: u32,
     definition: ContainerDefinition,
@@ -87,7 +87,7 @@ struct Restore<'a> {
     directory: &'a Path,
     loader: Loader<'a>,
     /// By container and partition.
-    found: HashMap<(u32, u32), Found>,
+    found: HashMap<(u32, u32), RestoredPartition>,
     /// By database.
     models: Vec<(u32, ModelRow)>,
     /// Jobs that rewrite referrers and were not done.
@@ -96,13 +96,13 @@ struct Restore<'a> {
 
 impl Restore<'_> {
     /// The catalog rows as they are (containers with new epochs), the counters ahead of where they were.
-    fn write_catalog(&mut self) -> Result<HashMap<u32, Defined>, EngineError> {
+    fn write_catalog(&mut self) -> Result<HashMap<u32, RestoredContainer>, EngineError> {
         let mut definitions = HashMap::new();
         let file = self.manifest.files.first().ok_or_else(|| bad("a backup without catalog"))?;
         let (loader, models, fan_outs) = (&mut self.loader, &mut self.models, &mut self.fan_outs);
         let mut last_job = 0;
         read_file(self.directory, file, |record| {
-            let Record::CatalogRow { key, value } = record else {
+            let BackupRecord::CatalogRow { key, value } = record else {
                 return Err(bad("an item in the catalog file"));
             };
             if key == catalog_keys::COUNTERS {
@@ -128,7 +128,7 @@ impl Restore<'_> {
                 let body = Value::Object(row.resource.body.clone());
                 let definition = ContainerDefinition::create(&body)?;
                 let (layout, indexes) = (row.layout.clone(), Indexes::complete(&definition));
-                definitions.insert(container, Defined { database, definition, layout, indexes });
+                definitions.insert(container, RestoredContainer { database, definition, layout, indexes });
                 let epochs = IndexEpochs::new();
                 let value = ResourceRow::encode_container(key, &row.resource, &row.layout, &epochs);
                 return loader.put(CATALOG, key.to_vec(), value);
@@ -144,8 +144,8 @@ impl Restore<'_> {
     /// not in the catalog.
     fn write_items(
         &mut self,
-        repeated: &Repeated,
-        definitions: &HashMap<u32, Defined>,
+        repeated: &RepeatedRecords,
+        definitions: &HashMap<u32, RestoredContainer>,
         models: &mut [(u32, ModelRows)],
     ) -> Result<u64, EngineError> {
         let mut items = 0;
@@ -171,7 +171,7 @@ impl Restore<'_> {
     /// The models, ready to say which rows there must be.
     fn model_rows(
         &mut self,
-        definitions: &HashMap<u32, Defined>,
+        definitions: &HashMap<u32, RestoredContainer>,
     ) -> Result<Vec<(u32, ModelRows)>, EngineError> {
         self.loader.flush()?;
         let snapshot = self.loader.storage.snapshot()?;
@@ -190,7 +190,7 @@ impl Restore<'_> {
     /// What follows from all items by the models, and which targets have referrers that are still to be rewritten.
     fn write_models(&mut self, models: &[(u32, ModelRows)]) -> Result<(), EngineError> {
         for (_, model) in models {
-            for DerivedRow { space, key, value } in model.rest() {
+            for DerivedRow { space, key, value } in model.remaining_rows() {
                 self.loader.put(space, key, value)?;
             }
         }
@@ -212,7 +212,7 @@ impl Restore<'_> {
     fn place(&mut self, container: &ContainerEntry) -> Result<(), EngineError> {
         for partition in &container.partitions {
             let found = self.found.remove(&(container.number, partition.id));
-            let Found { counts, mut indexes } = found.unwrap_or_default();
+            let RestoredPartition { counts, mut indexes } = found.unwrap_or_default();
             let stated = partition.counts;
             if (counts.items, counts.bytes) != (stated.items, stated.bytes)
                 || counts.lsn > stated.lsn
@@ -270,7 +270,7 @@ fn write_model_rows(
     rid: u64,
     row: &[u8],
 ) -> Result<(), EngineError> {
-    for DerivedRow { space, key, value } in model.add(container, rid, &Row::parse(row)?)? {
+    for DerivedRow { space, key, value } in model.add(container, rid, &ItemRow::parse(row)?)? {
         if space != INDEX {
             loader.add(Op::Put { space, key, value });
             continue;
@@ -284,7 +284,7 @@ fn write_model_rows(
 
 /// What the items of a partition come to.
 #[derive(Default)]
-struct Found {
+struct RestoredPartition {
     counts: Counts,
     indexes: CountedIndexes,
 }
@@ -292,22 +292,22 @@ struct Found {
 /// Writes an item as it was, and the rows that follow from it under the container's policy, whatever it had.
 fn write_item(
     loader: &mut Loader<'_>,
-    found: &mut HashMap<(u32, u32), Found>,
+    found: &mut HashMap<(u32, u32), RestoredPartition>,
     container: u32,
-    Defined { definition, layout, indexes, .. }: &Defined,
+    RestoredContainer { definition, layout, indexes, .. }: &RestoredContainer,
     rid: u64,
     row: &[u8],
 ) -> Result<(), EngineError> {
-    let partition = check_row(definition, layout, rid, &Row::parse(row)?).map_err(bad)?;
+    let partition = check_row(definition, layout, rid, &ItemRow::parse(row)?).map_err(bad)?;
     let mut value = row.to_vec();
-    let indexing = indexes.indexing(Row::parse(&value)?.indexing.directive);
+    let indexing = indexes.indexing(ItemRow::parse(&value)?.indexing.directive);
     item_row::set_indexing(&mut value, indexing);
-    let row = Row::parse(&value)?;
+    let row = ItemRow::parse(&value)?;
     let found = found.entry((container, partition)).or_default();
     found.counts.merge(&row.counts());
     let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
     let mut added = Vec::new();
-    let Derived { rows, weights } = derived_rows(container, definition, indexes, rid, &row)?;
+    let DerivedRows { rows, weights } = derived_rows(container, definition, indexes, rid, &row)?;
     for (index, weight) in weights {
         found.indexes.add(index, weight as i64);
     }
@@ -400,8 +400,8 @@ impl<'a> Loader<'a> {
 
 fn send_all(storage: &dyn Storage, commit: &Commit) -> Result<(), EngineError> {
     match send(storage, commit) {
-        Sent::Done => Ok(()),
-        Sent::Failed(error) => Err(error),
-        Sent::Unknown => Err(EngineError::Unresolved),
+        CommitOutcome::Done => Ok(()),
+        CommitOutcome::Failed(error) => Err(error),
+        CommitOutcome::Unknown => Err(EngineError::Unresolved),
     }
 }

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// Of all partitions of a container.
 #[derive(Default)]
-pub(crate) struct Access {
+pub(crate) struct ContainerAccess {
     state: AtomicU8,
     /// Held while the state changes.
     changing: Mutex<()>,
@@ -28,7 +28,7 @@ pub(crate) enum AccessState {
     Closed = 2,
 }
 
-impl Access {
+impl ContainerAccess {
     pub fn state(&self) -> AccessState {
         match self.state.load(Ordering::Acquire) {
             0 => AccessState::Open,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quire_storage::{Commit, CommitError, Guard, Op};
 
 use crate::api::{EngineError, corrupt};
-use crate::partition::sequencer::{Refused, until_taken};
+use crate::partition::sequencer::{WriteRefused, until_taken};
 use crate::runtime::Shared;
 use crate::store::{keys, random_token};
 use crate::sync::Mutex;
@@ -16,22 +16,22 @@ use crate::sync::Mutex;
 /// One more sync per this many creates; a restart loses at most as many of 2^36.
 const BLOCK: u64 = 1 << 14;
 
-pub(crate) struct Rids {
+pub(crate) struct ChildIds {
     container: u32,
     shared: Arc<Shared>,
-    block: Mutex<Block>,
+    block: Mutex<ChildIdBlock>,
 }
 
 #[derive(Default)]
-struct Block {
+struct ChildIdBlock {
     /// Reserved and not yet given; empty at first.
     left: std::ops::Range<u64>,
     retired: bool,
 }
 
-impl Rids {
-    pub fn new(shared: &Arc<Shared>, container: u32) -> Rids {
-        Rids { container, shared: Arc::clone(shared), block: Mutex::default() }
+impl ChildIds {
+    pub fn new(shared: &Arc<Shared>, container: u32) -> ChildIds {
+        ChildIds { container, shared: Arc::clone(shared), block: Mutex::default() }
     }
 
     /// The next counter of the container.
@@ -59,7 +59,7 @@ impl Rids {
     }
 
     fn reserve(&self) -> Result<std::ops::Range<u64>, EngineError> {
-        until_taken(&self.shared.statistics, || self.try_reserve()?.ok_or(Refused::Stale))
+        until_taken(&self.shared.statistics, || self.try_reserve()?.ok_or(WriteRefused::Stale))
     }
 
     /// `None` when it did not happen, or nobody knows: another block is as good.

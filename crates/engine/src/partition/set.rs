@@ -11,13 +11,13 @@ use quire_resource::{ChildKind, EffectivePartitionKey, ResourceId, SessionToken}
 use quire_storage::Snapshot;
 use quire_value::Path;
 
-use super::access::{Access, AccessState};
+use super::access::{AccessState, ContainerAccess};
 use super::deleted_keys::marks_in;
-use crate::api::{EngineError, PartitionInfo, Position};
+use crate::api::{EngineError, PartitionInfo, SessionPosition};
 use crate::indexes::Indexes;
 use crate::indexes::missing::PATHS_MAX;
 use crate::model::ContainerModel;
-use crate::partition::child_ids::Rids;
+use crate::partition::child_ids::ChildIds;
 use crate::partition::deleted_keys::DeletedKeys;
 use crate::partition::sequencer::{CommitQueue, Sequencer};
 use crate::partition::sweep_due::SweepDue;
@@ -31,7 +31,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 pub(crate) struct PartitionSet {
     /// In the order of their ranges.
     partitions: Vec<Arc<Partition>>,
-    whole: Arc<Whole>,
+    shared_state: Arc<ContainerShared>,
     /// One more than the id of a partition that a split, perhaps under way, brings; 0: none.
     successor: AtomicU64,
     moved: AtomicBool,
@@ -39,10 +39,10 @@ pub(crate) struct PartitionSet {
 
 /// What a container has as a whole, however it is divided, for as long as the engine is open and whatever happens to the
 /// definition.
-struct Whole {
+struct ContainerShared {
     rid: ResourceId,
     number: u32,
-    rids: Rids,
+    rids: ChildIds,
     retired: AtomicBool,
     /// Held during a commit of a background thread that has no partition.
     committing: Mutex<()>,
@@ -52,9 +52,9 @@ struct Whole {
     rules: ArcSwap<WriteRules>,
     deleted_keys: Arc<ArcSwap<DeletedKeys>>,
     /// Paths that queries sort by and that items lack, to be recorded.
-    missing_wanted: Mutex<Vec<Path>>,
+    requested_missing: Mutex<Vec<Path>>,
     sweep_due: Arc<SweepDue>,
-    access: Arc<Access>,
+    access: Arc<ContainerAccess>,
     /// Of the database.
     commit_queue: Arc<CommitQueue>,
 }
@@ -78,17 +78,17 @@ impl PartitionSet {
         commit_queue: Arc<CommitQueue>,
     ) -> Result<PartitionSet, EngineError> {
         check_tiling(layout)?;
-        let (sweep_due, access) = (Arc::new(SweepDue::new()), Arc::<Access>::default());
+        let (sweep_due, access) = (Arc::new(SweepDue::new()), Arc::<ContainerAccess>::default());
         let new = |layout| Arc::new(Partition::new(shared, container_number, layout, (&sweep_due, &access)));
         let partitions = layout.iter().map(new).collect();
-        let rids = Rids::new(shared, container_number);
+        let rids = ChildIds::new(shared, container_number);
         let (retired, rules) = (AtomicBool::new(false), ArcSwap::from_pointee(rules));
         let deleted_keys = marks_in(&*shared.storage.snapshot()?, container_number)?;
         let deleted_keys = Arc::new(ArcSwap::from_pointee(deleted_keys));
         let number = container_number;
         let missing_wanted = Mutex::default();
         let (committing, vector_progress) = (Mutex::new(()), AtomicU8::new(100));
-        let whole = Whole {
+        let whole = ContainerShared {
             rid,
             number,
             rids,
@@ -97,7 +97,7 @@ impl PartitionSet {
             vector_progress,
             rules,
             deleted_keys,
-            missing_wanted,
+            requested_missing: missing_wanted,
             sweep_due,
             access,
             commit_queue,
@@ -105,9 +105,14 @@ impl PartitionSet {
         Ok(PartitionSet::of(partitions, Arc::new(whole)))
     }
 
-    fn of(mut partitions: Vec<Arc<Partition>>, whole: Arc<Whole>) -> PartitionSet {
+    fn of(mut partitions: Vec<Arc<Partition>>, whole: Arc<ContainerShared>) -> PartitionSet {
         partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
-        PartitionSet { partitions, whole, successor: AtomicU64::new(0), moved: AtomicBool::new(false) }
+        PartitionSet {
+            partitions,
+            shared_state: whole,
+            successor: AtomicU64::new(0),
+            moved: AtomicBool::new(false),
+        }
     }
 
     /// The set in which the children have the place of a partition. The others are the same objects.
@@ -118,10 +123,10 @@ impl PartitionSet {
         children: &[PartitionLayout],
     ) -> Result<PartitionSet, EngineError> {
         let others = self.partitions.iter().filter(|partition| partition.layout.id != parent);
-        let own = (&self.whole.sweep_due, &self.whole.access);
-        let new = |layout| Arc::new(Partition::new(shared, self.whole.number, layout, own));
+        let own = (&self.shared_state.sweep_due, &self.shared_state.access);
+        let new = |layout| Arc::new(Partition::new(shared, self.shared_state.number, layout, own));
         let partitions: Vec<_> = others.cloned().chain(children.iter().map(new)).collect();
-        let set = PartitionSet::of(partitions, Arc::clone(&self.whole));
+        let set = PartitionSet::of(partitions, Arc::clone(&self.shared_state));
         check_tiling(&set.layout())?;
         Ok(set)
     }
@@ -157,7 +162,7 @@ impl PartitionSet {
 
     /// Nothing keeps writes from it: there is no later set, and it is neither held nor closed.
     pub fn is_current(&self) -> bool {
-        !self.is_moved() && self.whole.access.state() == AccessState::Open
+        !self.is_moved() && self.shared_state.access.state() == AccessState::Open
     }
 
     /// Refuses what is to be read by partition where the snapshot may show a later set: counts and feeds are not where
@@ -167,7 +172,7 @@ impl PartitionSet {
             return Err(EngineError::PartitionMoved);
         }
         let Some(child) = self.successor.load(Ordering::Acquire).checked_sub(1) else { return Ok(()) };
-        let key = keys::counts(self.whole.number, child as u32);
+        let key = keys::counts(self.shared_state.number, child as u32);
         match snapshot.get(keys::CATALOG, &key)? {
             Some(_) => Err(EngineError::PartitionMoved),
             None => Ok(()),
@@ -181,26 +186,26 @@ impl PartitionSet {
 
     /// For commits over several partitions of the database.
     pub fn commit_queue(&self) -> &CommitQueue {
-        &self.whole.commit_queue
+        &self.shared_state.commit_queue
     }
 
     /// When the sweep has something to do.
     pub fn sweep_due(&self) -> &SweepDue {
-        &self.whole.sweep_due
+        &self.shared_state.sweep_due
     }
 
     /// Who may write.
-    pub fn access(&self) -> &Access {
-        &self.whole.access
+    pub fn access(&self) -> &ContainerAccess {
+        &self.shared_state.access
     }
 
     /// Partition keys that were deleted and are not empty yet.
     pub fn deleted_keys(&self) -> Arc<DeletedKeys> {
-        self.whole.deleted_keys.load_full()
+        self.shared_state.deleted_keys.load_full()
     }
 
     pub fn change_deleted_keys(&self, change: impl Fn(&mut DeletedKeys)) {
-        self.whole.deleted_keys.rcu(|keys| {
+        self.shared_state.deleted_keys.rcu(|keys| {
             let mut keys = DeletedKeys::clone(keys);
             change(&mut keys);
             keys
@@ -209,30 +214,30 @@ impl PartitionSet {
 
     /// The container's indexes as they are now, whichever definition the caller has.
     pub fn indexes(&self) -> Arc<Indexes> {
-        Arc::clone(&self.whole.rules.load().indexes)
+        Arc::clone(&self.shared_state.rules.load().indexes)
     }
 
     /// What a write depends on, as it is now. To be loaded after the generation of the partition was noted.
     pub fn write_rules(&self) -> Arc<WriteRules> {
-        self.whole.rules.load_full()
+        self.shared_state.rules.load_full()
     }
 
     /// Whether a model names the container.
     pub fn is_modelled(&self) -> bool {
-        self.whole.rules.load().model.is_some()
+        self.shared_state.rules.load().model.is_some()
     }
 
     /// What the model of the database says of the container.
     pub fn model(&self) -> Option<Arc<ContainerModel>> {
-        self.whole.rules.load().model.clone()
+        self.shared_state.rules.load().model.clone()
     }
 
     /// Asks for rows of the items that lack a path; true if that is new.
-    pub fn want_missing(&self, path: &Path) -> bool {
+    pub fn request_missing_rows(&self, path: &Path) -> bool {
         if !self.indexes().can_keep_missing(path) {
             return false;
         }
-        let mut wanted = self.whole.missing_wanted.lock();
+        let mut wanted = self.shared_state.requested_missing.lock();
         let is_new = wanted.len() < PATHS_MAX && !wanted.contains(path);
         if is_new {
             wanted.push(path.clone());
@@ -240,27 +245,27 @@ impl PartitionSet {
         is_new
     }
 
-    pub fn wants_missing(&self) -> bool {
-        !self.whole.missing_wanted.lock().is_empty()
+    pub fn has_requested_rows(&self) -> bool {
+        !self.shared_state.requested_missing.lock().is_empty()
     }
 
-    pub fn missing_wanted(&self) -> Vec<Path> {
-        self.whole.missing_wanted.lock().clone()
+    pub fn requested_missing(&self) -> Vec<Path> {
+        self.shared_state.requested_missing.lock().clone()
     }
 
     /// They are recorded, or cannot be.
-    pub fn forget_wanted(&self, paths: &[Path]) {
-        self.whole.missing_wanted.lock().retain(|path| !paths.contains(path));
+    pub fn remove_requested(&self, paths: &[Path]) {
+        self.shared_state.requested_missing.lock().retain(|path| !paths.contains(path));
     }
 
     /// A commit of the catalog says so, and only one of them at a time. Writes that were prepared under other rules are
     /// prepared again, except those in a group that is under way: see [`PartitionSet::pass_barrier`].
     pub fn switch(&self, change: impl FnOnce(&mut WriteRules)) {
-        let before = self.whole.rules.load_full();
+        let before = self.shared_state.rules.load_full();
         let mut rules = WriteRules::clone(&before);
         change(&mut rules);
         let is_same = rules.are_same(&before);
-        self.whole.rules.store(Arc::new(rules));
+        self.shared_state.rules.store(Arc::new(rules));
         if !is_same {
             self.partitions.iter().for_each(|partition| partition.sequencer.void_prepared());
         }
@@ -288,40 +293,40 @@ impl PartitionSet {
     /// `ResourceNotFound`. Call it before the commit that drops the container. Fails where nobody can tell how a commit ended:
     /// then the container is to be revived.
     pub fn retire(&self) -> Result<(), EngineError> {
-        self.whole.retired.store(true, Ordering::Release);
-        drop(self.whole.committing.lock());
-        self.whole.rids.retire();
+        self.shared_state.retired.store(true, Ordering::Release);
+        drop(self.shared_state.committing.lock());
+        self.shared_state.rids.retire();
         self.partitions.iter().try_for_each(|partition| partition.sequencer.retire())?;
         if let Some(partition) = self.partitions.first() {
-            partition.forget_kept();
+            partition.clear_caches();
         }
         Ok(())
     }
 
     /// That commit failed: takes writes again.
     pub fn revive(&self) {
-        self.whole.rids.revive();
+        self.shared_state.rids.revive();
         self.partitions.iter().for_each(|partition| partition.sequencer.revive());
-        self.whole.retired.store(false, Ordering::Release);
+        self.shared_state.retired.store(false, Ordering::Release);
     }
 
     /// Runs a commit that no partition's sequencer makes, unless the container is being deleted; that waits for it.
     pub fn unless_retired<T>(&self, commit: impl FnOnce() -> T) -> Option<T> {
-        let _committing = self.whole.committing.lock();
+        let _committing = self.shared_state.committing.lock();
         (!self.is_retired()).then(commit)
     }
 
     /// Percent of the vector indexes that are built.
     pub fn vector_progress(&self) -> u8 {
-        self.whole.vector_progress.load(Ordering::Relaxed)
+        self.shared_state.vector_progress.load(Ordering::Relaxed)
     }
 
     pub fn set_vector_progress(&self, percent: u8) {
-        self.whole.vector_progress.store(percent, Ordering::Relaxed);
+        self.shared_state.vector_progress.store(percent, Ordering::Relaxed);
     }
 
     pub fn is_retired(&self) -> bool {
-        self.whole.retired.load(Ordering::Acquire)
+        self.shared_state.retired.load(Ordering::Acquire)
     }
 
     /// In the order of their ranges.
@@ -336,11 +341,11 @@ impl PartitionSet {
     }
 
     pub fn allocate_counter(&self) -> Result<u64, EngineError> {
-        self.whole.rids.allocate()
+        self.shared_state.rids.allocate()
     }
 
     pub fn infos(&self) -> Vec<PartitionInfo> {
-        self.partitions.iter().map(|partition| partition.info(&self.whole.rid)).collect()
+        self.partitions.iter().map(|partition| partition.info(&self.shared_state.rid)).collect()
     }
 }
 
@@ -349,7 +354,7 @@ impl Partition {
         shared: &Arc<Shared>,
         container: u32,
         layout: &PartitionLayout,
-        (sweep_due, access): (&Arc<SweepDue>, &Arc<Access>),
+        (sweep_due, access): (&Arc<SweepDue>, &Arc<ContainerAccess>),
     ) -> Partition {
         Partition {
             layout: layout.clone(),
@@ -360,22 +365,22 @@ impl Partition {
     }
 
     /// What scans keep of the whole container.
-    fn forget_kept(&self) {
+    fn clear_caches(&self) {
         self.shared.row_spans.remove_container(self.sequencer.container());
     }
 
-    pub fn position(&self) -> Result<Position, EngineError> {
+    pub fn position(&self) -> Result<SessionPosition, EngineError> {
         Ok(self.position_at(self.sequencer.lsn()?))
     }
 
     /// The same if it needs no disk.
-    pub fn position_known(&self) -> Option<Position> {
+    pub fn position_known(&self) -> Option<SessionPosition> {
         self.sequencer.lsn_known().map(|lsn| self.position_at(lsn))
     }
 
     /// The position for a read, at least as far as the session token asks. A snapshot taken afterwards shows it. Nothing is
     /// waited for: an LSN is published before any answer names it, so a token that is ahead was not given out here.
-    pub fn position_for(&self, session: Option<&SessionToken>) -> Result<Position, EngineError> {
+    pub fn position_for(&self, session: Option<&SessionToken>) -> Result<SessionPosition, EngineError> {
         let Some(floor) = session.and_then(|token| self.floor_of(token)) else { return self.position() };
         let lsn = floor?;
         let position = self.position()?;
@@ -389,7 +394,7 @@ impl Partition {
     }
 
     /// Whether the partition is known to be as far as the token asks.
-    pub fn satisfies(&self, session: Option<&SessionToken>, position: &Position) -> bool {
+    pub fn satisfies(&self, session: Option<&SessionToken>, position: &SessionPosition) -> bool {
         match session.and_then(|token| self.floor_of(token)) {
             None => true,
             Some(floor) => floor.is_ok_and(|lsn| lsn <= position.lsn),
@@ -410,9 +415,9 @@ impl Partition {
         }))
     }
 
-    fn position_at(&self, lsn: u64) -> Position {
+    fn position_at(&self, lsn: u64) -> SessionPosition {
         let session_version = self.shared.session_version();
-        Position { partition_id: self.name.clone(), session_version, lsn }
+        SessionPosition { partition_id: self.name.clone(), session_version, lsn }
     }
 
     fn info(&self, container: &ResourceId) -> PartitionInfo {

@@ -18,18 +18,18 @@ pub(crate) struct SweepDue {
 
 /// What one commit adds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Noted {
+pub(crate) struct SweepDueUpdate {
     pub own_expiry: i64,
     pub item_written: i64,
     pub version_written: i64,
 }
 
-impl Noted {
-    pub const NOTHING: Noted =
-        Noted { own_expiry: i64::MAX, item_written: i64::MAX, version_written: i64::MAX };
+impl SweepDueUpdate {
+    pub const NOTHING: SweepDueUpdate =
+        SweepDueUpdate { own_expiry: i64::MAX, item_written: i64::MAX, version_written: i64::MAX };
     /// Anything may have been written.
-    pub const ANYTHING: Noted =
-        Noted { own_expiry: i64::MIN, item_written: i64::MIN, version_written: i64::MIN };
+    pub const ANYTHING: SweepDueUpdate =
+        SweepDueUpdate { own_expiry: i64::MIN, item_written: i64::MIN, version_written: i64::MIN };
 }
 
 impl SweepDue {
@@ -39,7 +39,7 @@ impl SweepDue {
         SweepDue { own_expiry: unknown(), item_written: unknown(), version_written: unknown() }
     }
 
-    pub fn note(&self, noted: Noted) {
+    pub fn note(&self, noted: SweepDueUpdate) {
         lower(&self.own_expiry, noted.own_expiry);
         lower(&self.item_written, noted.item_written);
         lower(&self.version_written, noted.version_written);
@@ -79,11 +79,11 @@ mod tests {
         assert_eq!(due.take_own_expiry(), i64::MIN);
         assert_eq!(due.take_own_expiry(), i64::MAX);
         for own_expiry in [9, 7, 8] {
-            due.note(Noted { own_expiry, ..Noted::NOTHING });
+            due.note(SweepDueUpdate { own_expiry, ..SweepDueUpdate::NOTHING });
         }
         assert_eq!(due.take_own_expiry(), 7);
         assert_eq!(due.take_own_expiry(), i64::MAX);
-        due.note(Noted::ANYTHING);
+        due.note(SweepDueUpdate::ANYTHING);
         assert_eq!(due.take_version_written(), i64::MIN);
     }
 }

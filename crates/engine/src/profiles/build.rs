@@ -14,14 +14,14 @@ use quire_resource::{ContainerDefinition, PartitionKey};
 use quire_storage::{KeyRange, Scan, Snapshot};
 use quire_value::{Item, Node, murmur};
 
-use super::lookups::Wanted;
-use super::retained::{HELD_MAX, Retained, RetainedSource, positions_in};
-use crate::api::{EngineError, Position, corrupt};
+use super::lookups::PendingLookups;
+use super::retained::{HELD_MAX, RetainedScan, RetainedScans, positions_in};
+use crate::api::{EngineError, SessionPosition, corrupt};
 use crate::catalog::Container;
-use crate::items::visibility::Moment;
+use crate::items::visibility::VisibilityPoint;
 use crate::runtime::Shared;
-use crate::runtime::touched::ItemNotes;
-use crate::store::item_row::Row;
+use crate::runtime::touched::TouchedLog;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS, RID_PREFIX_BITS};
 use crate::store::scan;
 
@@ -41,15 +41,15 @@ pub(crate) struct BuildOptions {
 /// A profile that is being built.
 pub(crate) struct ProfileBuild {
     database: String,
-    view: ProfileView,
-    stage: Stage,
+    view: ProfileSnapshot,
+    stage: ProfileStage,
     /// The container of the walk, and where the walk goes on.
     place: usize,
     range: Option<KeyRange>,
     survey_place: u32,
     state: BuildState,
     /// Items that were touched since before the snapshot, by container; empty where the profile is not followed.
-    notes: Vec<Arc<ItemNotes>>,
+    notes: Vec<Arc<TouchedLog>>,
     now_ms: u64,
     scan_max: u64,
     done: u64,
@@ -59,28 +59,28 @@ pub(crate) struct ProfileBuild {
 /// Profiles of all containers, and what they were made of.
 pub(crate) struct BuiltProfile {
     pub profile: DatabaseProfile,
-    pub made_of: Vec<MadeOf>,
+    pub scanned: Vec<ScannedContainer>,
     pub sequences: Vec<ItemSequence>,
     /// Of larger containers it is made of a sample of about so many items.
     pub scan_max: u64,
 }
 
 /// A container as it was when it was scanned.
-pub(crate) struct MadeOf {
+pub(crate) struct ScannedContainer {
     pub container: Weak<Container>,
-    pub positions: Vec<Position>,
+    pub positions: Vec<SessionPosition>,
 }
 
 /// What the walks look at; it does not change.
-pub(super) struct ProfileView {
-    pub sources: Vec<Source>,
+pub(super) struct ProfileSnapshot {
+    pub sources: Vec<ProfileSource>,
     pub snapshot: Box<dyn Snapshot>,
 }
 
-pub(super) struct Source {
+pub(super) struct ProfileSource {
     pub container: Arc<Container>,
-    pub moment: Moment,
-    pub positions: Vec<Position>,
+    pub moment: VisibilityPoint,
+    pub positions: Vec<SessionPosition>,
     /// Items with a larger hash are counted and not scanned.
     pub sampled_to: u64,
 }
@@ -94,11 +94,11 @@ struct BuildState {
     scans: Vec<ItemScan>,
     held_bytes: usize,
     relations: Option<Relations>,
-    wanted: Wanted,
+    wanted: PendingLookups,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ProfileStage {
     Survey,
     Scan,
     Prove,
@@ -125,16 +125,16 @@ impl ProfileBuild {
             if container.partitions.is_retired() {
                 continue;
             }
-            let moment = container.moment_in(shared, &*snapshot, marks)?;
+            let moment = container.visibility_point_in(shared, &*snapshot, marks)?;
             let sampled_to = sampled_to(container.usage().0, options.scan_max);
-            sources.push(Source { container, moment, positions, sampled_to });
+            sources.push(ProfileSource { container, moment, positions, sampled_to });
             notes_of.extend(notes);
         }
         let total = 2 * sources.iter().map(|source| source.container.usage().0).sum::<u64>();
         Ok(ProfileBuild {
             database: database.to_owned(),
-            view: ProfileView { sources, snapshot },
-            stage: Stage::Survey,
+            view: ProfileSnapshot { sources, snapshot },
+            stage: ProfileStage::Survey,
             place: 0,
             range: None,
             survey_place: 0,
@@ -160,7 +160,7 @@ impl ProfileBuild {
         if is_over {
             self.next_stage()?;
         }
-        Ok(self.stage == Stage::Done)
+        Ok(self.stage == ProfileStage::Done)
     }
 
     /// Items that were looked at, and all that there are to look at.
@@ -170,16 +170,16 @@ impl ProfileBuild {
 
     fn is_visited(&self) -> bool {
         match self.stage {
-            Stage::Survey | Stage::Scan | Stage::Pair => true,
-            Stage::Prove | Stage::Compare => self.state.wanted.is_wanted(self.place),
-            Stage::Done => false,
+            ProfileStage::Survey | ProfileStage::Scan | ProfileStage::Pair => true,
+            ProfileStage::Prove | ProfileStage::Compare => self.state.wanted.is_wanted(self.place),
+            ProfileStage::Done => false,
         }
     }
 
     /// One page of the walk over a container; whether it was the last of the last container.
     fn walk(&mut self, items_max: usize) -> Result<bool, EngineError> {
         let source = &self.view.sources[self.place];
-        let sampling = self.stage == Stage::Survey && source.container.usage().0 > SURVEY_ALL_MAX;
+        let sampling = self.stage == ProfileStage::Survey && source.container.usage().0 > SURVEY_ALL_MAX;
         let range = match self.range.take() {
             _ if sampling => survey_range(source.container.number, self.survey_place),
             Some(range) => range,
@@ -189,12 +189,12 @@ impl ProfileBuild {
         let page = self.view.snapshot.scan(&Scan { rows_max, ..scan(ITEMS, range.clone()) })?;
         for (key, bytes) in &page.rows {
             let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
-            let row = Row::parse(bytes)?;
+            let row = ItemRow::parse(bytes)?;
             if !source.container.is_gone(&row, &source.moment) {
-                self.state.look(self.stage, self.place, source, rid, &row)?;
+                self.state.visit(self.stage, self.place, source, rid, &row)?;
             }
         }
-        if matches!(self.stage, Stage::Scan | Stage::Pair) {
+        if matches!(self.stage, ProfileStage::Scan | ProfileStage::Pair) {
             self.done += page.rows.len() as u64;
         }
         self.survey_place += 1;
@@ -214,21 +214,23 @@ impl ProfileBuild {
         let source = &self.view.sources[self.place];
         self.survey_place = 0;
         match self.stage {
-            Stage::Survey => {
+            ProfileStage::Survey => {
                 let survey = std::mem::take(&mut self.state.survey);
                 self.state.scan = Some(ItemScan::new(&source.container.definition, &survey));
-                self.stage = Stage::Scan;
+                self.stage = ProfileStage::Scan;
             }
-            Stage::Scan => {
+            ProfileStage::Scan => {
                 let partitions = u32::try_from(source.container.partitions().len()).unwrap_or(u32::MAX);
                 if let Some(scan) = self.state.scan.take() {
                     self.state.results.push(scan.finish(0, self.now_ms, partitions));
                     self.state.keep(scan);
                 }
-                self.stage = Stage::Survey;
+                self.stage = ProfileStage::Survey;
                 self.place += 1;
             }
-            Stage::Prove | Stage::Pair | Stage::Compare | Stage::Done => self.place += 1,
+            ProfileStage::Prove | ProfileStage::Pair | ProfileStage::Compare | ProfileStage::Done => {
+                self.place += 1
+            }
         }
     }
 
@@ -238,27 +240,27 @@ impl ProfileBuild {
         let results = &state.results;
         let relations = state.relations.get_or_insert_with(|| Relations::new(&scanned(view, results)));
         self.stage = match self.stage {
-            Stage::Survey | Stage::Scan => {
+            ProfileStage::Survey | ProfileStage::Scan => {
                 let lookups = relations.lookups();
-                state.wanted = Wanted::new(&lookups, view);
+                state.wanted = PendingLookups::new(&lookups, view);
                 state.wanted.answer_by_id(&lookups, view, relations)?;
-                Stage::Prove
+                ProfileStage::Prove
             }
-            Stage::Prove => {
+            ProfileStage::Prove => {
                 std::mem::take(&mut state.wanted).answer_rest(relations);
                 relations.begin_pairs();
-                Stage::Pair
+                ProfileStage::Pair
             }
-            Stage::Pair => {
+            ProfileStage::Pair => {
                 let lookups = relations.target_lookups();
-                state.wanted = Wanted::new(&lookups, view);
+                state.wanted = PendingLookups::new(&lookups, view);
                 state.wanted.answer_by_id(&lookups, view, relations)?;
-                Stage::Compare
+                ProfileStage::Compare
             }
-            Stage::Compare | Stage::Done => {
+            ProfileStage::Compare | ProfileStage::Done => {
                 std::mem::take(&mut state.wanted).answer_rest(relations);
                 relations.end_compare();
-                Stage::Done
+                ProfileStage::Done
             }
         };
         Ok(())
@@ -266,14 +268,17 @@ impl ProfileBuild {
 
     /// The profiles, without what was recorded, and what the next refresh goes on with. Containers that were deleted meanwhile are
     /// left out.
-    pub fn finish(self, model: Option<&Model>) -> Result<(BuiltProfile, Option<Retained>), EngineError> {
+    pub fn finish(self, model: Option<&Model>) -> Result<(BuiltProfile, Option<RetainedScans>), EngineError> {
         let Some(relations) = self.state.relations else {
             let profile = DatabaseProfile { database: self.database, containers: Vec::new() };
             let (made_of, sequences) = Default::default();
-            return Ok((BuiltProfile { profile, made_of, sequences, scan_max: self.scan_max }, None));
+            return Ok((
+                BuiltProfile { profile, scanned: made_of, sequences, scan_max: self.scan_max },
+                None,
+            ));
         };
         let followed = self.state.results.iter().map(|_| None).collect();
-        let scanned = Scanned { results: self.state.results, followed, relations: &relations };
+        let scanned = ScanResults { results: self.state.results, followed, relations: &relations };
         let built = self.view.assemble(self.database, scanned, model, self.scan_max);
         let is_followed = [self.state.scans.len(), self.notes.len()] == [self.view.sources.len(); 2];
         if !is_followed {
@@ -282,25 +287,25 @@ impl ProfileBuild {
         let mut sources = Vec::new();
         for ((source, scan), notes) in self.view.sources.iter().zip(self.state.scans).zip(self.notes) {
             let positions = positions_in(&*self.view.snapshot, &source.container)?;
-            sources.push(RetainedSource::new(source, scan, notes, positions));
+            sources.push(RetainedScan::new(source, scan, notes, positions));
         }
-        let retained = Retained { sources, relations, scan_max: self.scan_max, scanned_ms: self.now_ms };
+        let retained = RetainedScans { sources, relations, scan_max: self.scan_max, scanned_ms: self.now_ms };
         Ok((built, Some(retained)))
     }
 }
 
 /// What all containers have, beside what they hold.
-pub(super) struct Scanned<'a> {
+pub(super) struct ScanResults<'a> {
     pub results: Vec<ScanResult>,
     pub followed: Vec<Option<Followed>>,
     pub relations: &'a Relations,
 }
 
-impl ProfileView {
+impl ProfileSnapshot {
     pub fn assemble(
         &self,
         database: String,
-        scanned: Scanned<'_>,
+        scanned: ScanResults<'_>,
         model: Option<&Model>,
         scan_max: u64,
     ) -> BuiltProfile {
@@ -321,12 +326,17 @@ impl ProfileView {
                 key: reference.key.clone(),
             }));
             containers.push(profile);
-            made_of.push(MadeOf {
+            made_of.push(ScannedContainer {
                 container: Arc::downgrade(&source.container),
                 positions: source.positions.clone(),
             });
         }
-        BuiltProfile { profile: DatabaseProfile { database, containers }, made_of, sequences, scan_max }
+        BuiltProfile {
+            profile: DatabaseProfile { database, containers },
+            scanned: made_of,
+            sequences,
+            scan_max,
+        }
     }
 }
 
@@ -340,16 +350,16 @@ impl BuildState {
         }
     }
 
-    fn look(
+    fn visit(
         &mut self,
-        stage: Stage,
+        stage: ProfileStage,
         place: usize,
-        source: &Source,
+        source: &ProfileSource,
         rid: u64,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
     ) -> Result<(), EngineError> {
         let (item, is_sampled) = (row.node()?, sample_hash(rid) <= source.sampled_to);
-        if stage == Stage::Survey {
+        if stage == ProfileStage::Survey {
             self.survey.add(item);
             return Ok(());
         }
@@ -357,12 +367,12 @@ impl BuildState {
         let input = item_input(rid, row, item, &partition_key);
         let bytes = input.bytes;
         match (stage, &mut self.scan, &mut self.relations) {
-            (Stage::Scan, Some(scan), _) if is_sampled => scan.add(input),
-            (Stage::Scan, Some(scan), _) => scan.not_scanned(1, bytes),
-            (Stage::Pair, _, Some(relations)) if is_sampled => {
+            (ProfileStage::Scan, Some(scan), _) if is_sampled => scan.add(input),
+            (ProfileStage::Scan, Some(scan), _) => scan.not_scanned(1, bytes),
+            (ProfileStage::Pair, _, Some(relations)) if is_sampled => {
                 relations.add(&source.container.definition.id, input);
             }
-            (Stage::Prove | Stage::Compare, _, Some(relations)) => {
+            (ProfileStage::Prove | ProfileStage::Compare, _, Some(relations)) => {
                 let found = Found { number: rid, item, partition_key: &partition_key };
                 self.wanted.answer(place, found, relations);
             }
@@ -381,15 +391,15 @@ pub(crate) struct CurrentItems<'a> {
 impl ItemReader for CurrentItems<'_> {
     fn item(&self, container: &str, number: u64) -> Option<Item> {
         let container = self.containers.iter().find(|own| own.definition.id == container)?;
-        let moment = container.moment(self.shared);
+        let moment = container.visibility_point(self.shared);
         let snapshot = container.snapshot(self.shared).ok()?;
         let bytes = snapshot.get(ITEMS, &keys::item(container.number, number)).ok()??;
-        let row = Row::parse(&bytes).ok().filter(|row| !container.is_gone(row, &moment))?;
+        let row = ItemRow::parse(&bytes).ok().filter(|row| !container.is_gone(row, &moment))?;
         Item::from_bytes(row.item().to_vec()).ok()
     }
 }
 
-fn scanned<'a>(view: &'a ProfileView, results: &'a [ScanResult]) -> Vec<ContainerScan<'a>> {
+fn scanned<'a>(view: &'a ProfileSnapshot, results: &'a [ScanResult]) -> Vec<ContainerScan<'a>> {
     let definitions = view.sources.iter().map(|source| &source.container.definition);
     definitions
         .zip(results)
@@ -399,7 +409,7 @@ fn scanned<'a>(view: &'a ProfileView, results: &'a [ScanResult]) -> Vec<Containe
 
 pub(super) fn item_input<'a>(
     rid: u64,
-    row: &Row<'_>,
+    row: &ItemRow<'_>,
     item: Node<'a>,
     partition_key: &'a PartitionKey,
 ) -> ItemInput<'a> {
@@ -408,7 +418,7 @@ pub(super) fn item_input<'a>(
 }
 
 /// From here on touched items are noted, whatever was prepared before. `None` where that is not certain.
-fn begin_notes(shared: &Shared, containers: &[Arc<Container>]) -> Vec<Option<Arc<ItemNotes>>> {
+fn begin_notes(shared: &Shared, containers: &[Arc<Container>]) -> Vec<Option<Arc<TouchedLog>>> {
     let notes = |own: &Arc<Container>| {
         let notes = shared.touched.begin(own.number, notes_max(own.usage().0));
         own.partitions.settle_prepared().ok().map(|()| notes)

@@ -10,22 +10,24 @@ use std::sync::Arc;
 use quire_model::Model;
 use quire_profile::Followed;
 
-use super::build::{BuiltProfile, ProfileView, Scanned, Source, item_input, now_ms, sample_hash};
+use super::build::{
+    BuiltProfile, ProfileSnapshot, ProfileSource, ScanResults, item_input, now_ms, sample_hash,
+};
 use super::lookups::answer_known;
-use super::retained::{Retained, totals_in};
+use super::retained::{RetainedScans, totals_in};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::runtime::Shared;
-use crate::runtime::touched::Notes;
-use crate::store::item_row::Row;
+use crate::runtime::touched::TouchedRids;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 
 /// A profile that is being brought up to date.
 pub(crate) struct ProfileFollow {
     database: String,
-    view: ProfileView,
-    retained: Retained,
-    touched: Vec<Touched>,
+    view: ProfileSnapshot,
+    retained: RetainedScans,
+    touched: Vec<TouchedItem>,
     next: usize,
     /// For the next refresh, by container: see [`RetainedSource`](super::retained::RetainedSource).
     reached: Vec<HashMap<u32, u64>>,
@@ -33,7 +35,7 @@ pub(crate) struct ProfileFollow {
     now_ms: u64,
 }
 
-struct Touched {
+struct TouchedItem {
     /// The number of its container among the sources.
     place: usize,
     rid: u64,
@@ -46,7 +48,7 @@ impl ProfileFollow {
         shared: &Arc<Shared>,
         database: &str,
         containers: Vec<Arc<Container>>,
-        mut retained: Retained,
+        mut retained: RetainedScans,
     ) -> Result<Option<ProfileFollow>, EngineError> {
         if !retained.is_of(&containers) {
             return Ok(None);
@@ -73,7 +75,7 @@ impl ProfileFollow {
     pub fn step(&mut self, items_max: usize) -> Result<bool, EngineError> {
         let end = self.touched.len().min(self.next + items_max);
         for at in self.next..end {
-            self.look(at)?;
+            self.visit(at)?;
         }
         self.next = end;
         if end < self.touched.len() {
@@ -88,12 +90,12 @@ impl ProfileFollow {
         (self.next as u64, self.touched.len() as u64)
     }
 
-    fn look(&mut self, at: usize) -> Result<(), EngineError> {
-        let Touched { place, rid, is_new } = self.touched[at];
+    fn visit(&mut self, at: usize) -> Result<(), EngineError> {
+        let TouchedItem { place, rid, is_new } = self.touched[at];
         let source = &self.view.sources[place];
         let retained = &mut self.retained.sources[place];
         let bytes = self.view.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
-        let row = bytes.as_deref().map(Row::parse).transpose()?;
+        let row = bytes.as_deref().map(ItemRow::parse).transpose()?;
         let Some(row) = row.filter(|row| !source.container.is_gone(row, &source.moment)) else {
             retained.scan.follow_unseen();
             return Ok(());
@@ -132,7 +134,7 @@ impl ProfileFollow {
     }
 
     /// The profiles, without what was recorded, and what the next refresh goes on with.
-    pub fn finish(self, model: Option<&Model>) -> (BuiltProfile, Option<Retained>) {
+    pub fn finish(self, model: Option<&Model>) -> (BuiltProfile, Option<RetainedScans>) {
         let (view, retained) = (&self.view, self.retained);
         let (mut results, mut followed) = (Vec::new(), Vec::new());
         for (source, own) in view.sources.iter().zip(&retained.sources) {
@@ -141,16 +143,16 @@ impl ProfileFollow {
             let (since_ms, changes) = (retained.scanned_ms, own.scan.followed());
             followed.push((changes > 0).then_some(Followed { since_ms, changes }));
         }
-        let scanned = Scanned { results, followed, relations: &retained.relations };
+        let scanned = ScanResults { results, followed, relations: &retained.relations };
         let built = view.assemble(self.database, scanned, model, retained.scan_max);
         (built, Some(retained))
     }
 }
 
-impl Retained {
+impl RetainedScans {
     /// What was touched in each container; `None` where it is not known, or is too much.
-    fn take_notes(&self) -> Option<Vec<Notes>> {
-        let notes: Vec<Notes> =
+    fn take_notes(&self) -> Option<Vec<TouchedRids>> {
+        let notes: Vec<TouchedRids> =
             self.sources.iter().map(|source| source.notes.take()).collect::<Option<_>>()?;
         let is_due = self
             .sources
@@ -161,12 +163,12 @@ impl Retained {
     }
 
     /// What is to be looked at, in the order of the items.
-    fn begin(&mut self, view: &ProfileView, notes: Vec<Notes>) -> Vec<Touched> {
+    fn begin(&mut self, view: &ProfileSnapshot, notes: Vec<TouchedRids>) -> Vec<TouchedItem> {
         let mut touched = Vec::new();
         for (place, (source, notes)) in view.sources.iter().zip(notes).enumerate() {
             let numbers: HashSet<u64> = notes.keys().copied().collect();
             self.relations.begin_follow(&source.container.definition.id, &numbers);
-            touched.extend(notes.into_iter().map(|(rid, is_new)| Touched { place, rid, is_new }));
+            touched.extend(notes.into_iter().map(|(rid, is_new)| TouchedItem { place, rid, is_new }));
         }
         touched.sort_unstable_by_key(|touched| (touched.place, touched.rid));
         touched
@@ -176,18 +178,18 @@ impl Retained {
 fn view(
     shared: &Arc<Shared>,
     containers: Vec<Arc<Container>>,
-    retained: &Retained,
-) -> Result<ProfileView, EngineError> {
+    retained: &RetainedScans,
+) -> Result<ProfileSnapshot, EngineError> {
     // Before the snapshot: see `Container::moment`.
     let before: Vec<_> =
         containers.iter().map(|own| (own.partitions.deleted_keys(), own.positions())).collect();
     let snapshot = shared.storage.snapshot()?;
     let mut sources = Vec::new();
     for ((container, (marks, positions)), own) in containers.into_iter().zip(before).zip(&retained.sources) {
-        let moment = container.moment_in(shared, &*snapshot, marks)?;
-        sources.push(Source { container, moment, positions, sampled_to: own.sampled_to });
+        let moment = container.visibility_point_in(shared, &*snapshot, marks)?;
+        sources.push(ProfileSource { container, moment, positions, sampled_to: own.sampled_to });
     }
-    Ok(ProfileView { sources, snapshot })
+    Ok(ProfileSnapshot { sources, snapshot })
 }
 
 fn lsns(container: &Container) -> Result<HashMap<u32, u64>, EngineError> {

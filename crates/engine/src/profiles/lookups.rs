@@ -6,25 +6,25 @@ use quire_profile::{Found, Lookup, Relations, is_found_by_id, names};
 use quire_resource::{Component, PartitionKey};
 use quire_value::Node;
 
-use super::build::{ProfileView, Source};
+use super::build::{ProfileSnapshot, ProfileSource};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::RoutedKey;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS, LOOKUPS};
 
 /// What is still to be found in a walk, by container.
 #[derive(Default)]
-pub(super) struct Wanted(HashMap<usize, Vec<WantedKey>>);
+pub(super) struct PendingLookups(HashMap<usize, Vec<LookupKey>>);
 
-struct WantedKey {
+struct LookupKey {
     name: String,
     /// Who asks for a value: the number of the look-up, and of the value in it.
     values: HashMap<String, Vec<(usize, usize)>>,
 }
 
-impl Wanted {
-    pub fn new(lookups: &[Lookup], view: &ProfileView) -> Wanted {
-        let mut wanted = Wanted::default();
+impl PendingLookups {
+    pub fn new(lookups: &[Lookup], view: &ProfileSnapshot) -> PendingLookups {
+        let mut wanted = PendingLookups::default();
         for lookup in lookups {
             let Some(place) = place_of(lookup, view) else { continue };
             if !is_found_by_id(&view.sources[place].container.definition, &lookup.key) {
@@ -39,7 +39,7 @@ impl Wanted {
         let keys = self.0.entry(place).or_default();
         let known = keys.iter().position(|key| key.name == name);
         let known = known.unwrap_or_else(|| {
-            keys.push(WantedKey { name, values: HashMap::new() });
+            keys.push(LookupKey { name, values: HashMap::new() });
             keys.len() - 1
         });
         for (number, value) in lookup.values.iter().enumerate() {
@@ -74,12 +74,13 @@ impl Wanted {
     pub fn answer_by_id(
         &self,
         lookups: &[Lookup],
-        view: &ProfileView,
+        view: &ProfileSnapshot,
         relations: &mut Relations,
     ) -> Result<(), EngineError> {
         for lookup in lookups {
             let source = place_of(lookup, view).map(|place| &view.sources[place]);
-            let is_direct = |source: &&Source| is_found_by_id(&source.container.definition, &lookup.key);
+            let is_direct =
+                |source: &&ProfileSource| is_found_by_id(&source.container.definition, &lookup.key);
             let Some(source) = source.filter(is_direct) else { continue };
             for (number, id) in lookup.values.iter().enumerate() {
                 let row = row_of(source, view, id)?;
@@ -93,7 +94,7 @@ impl Wanted {
 /// Answers without a walk: by id, or by the number that an item had when it was last found.
 pub(super) fn answer_known(
     lookups: &[Lookup],
-    view: &ProfileView,
+    view: &ProfileSnapshot,
     relations: &mut Relations,
 ) -> Result<(), EngineError> {
     for lookup in lookups {
@@ -115,11 +116,11 @@ pub(super) fn answer_known(
 fn answer(
     (lookup, number): (usize, usize),
     row: Option<(u64, Vec<u8>)>,
-    source: &Source,
+    source: &ProfileSource,
     relations: &mut Relations,
 ) -> Result<(), EngineError> {
     let row =
-        row.as_ref().map(|(rid, bytes)| Ok::<_, EngineError>((*rid, Row::parse(bytes)?))).transpose()?;
+        row.as_ref().map(|(rid, bytes)| Ok::<_, EngineError>((*rid, ItemRow::parse(bytes)?))).transpose()?;
     let Some((rid, row)) = row.filter(|(_, row)| !source.container.is_gone(row, &source.moment)) else {
         relations.answer(lookup, number, None);
         return Ok(());
@@ -130,11 +131,15 @@ fn answer(
     Ok(())
 }
 
-fn place_of(lookup: &Lookup, view: &ProfileView) -> Option<usize> {
+fn place_of(lookup: &Lookup, view: &ProfileSnapshot) -> Option<usize> {
     view.sources.iter().position(|source| source.container.definition.id == lookup.container)
 }
 
-fn row_of(source: &Source, view: &ProfileView, id: &str) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
+fn row_of(
+    source: &ProfileSource,
+    view: &ProfileSnapshot,
+    id: &str,
+) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
     let container = &*source.container;
     let key = PartitionKey(vec![Component::String(id.to_owned())]);
     let Ok(routed) = RoutedKey::of(container, key) else { return Ok(None) };
@@ -146,14 +151,14 @@ fn row_of(source: &Source, view: &ProfileView, id: &str) -> Result<Option<(u64, 
 
 /// The row of a number, where the item has the value still.
 fn row_with(
-    source: &Source,
-    view: &ProfileView,
+    source: &ProfileSource,
+    view: &ProfileSnapshot,
     rid: u64,
     (key, value): (&str, &str),
 ) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
     let row = view.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
     let Some(row) = row else { return Ok(None) };
     let name = names(key).pop().unwrap_or_default();
-    let is_same = Row::parse(&row)?.node()?.get(&name).and_then(Node::as_str) == Some(value);
+    let is_same = ItemRow::parse(&row)?.node()?.get(&name).and_then(Node::as_str) == Some(value);
     Ok(is_same.then_some((rid, row)))
 }

@@ -8,11 +8,11 @@
 mod build; // walks over items
 mod follow; // items that were touched since
 mod lookups; // values of references that are looked up
-mod ready; // the last profiles, in memory
+mod registry; // the last profiles, in memory
 mod retained; // what the next refresh goes on with
 mod rows; // profiles and advice in the storage
 
 pub(crate) use build::{BuildOptions, BuiltProfile, ProfileBuild, SCAN_MAX_DEFAULT};
 pub(crate) use follow::ProfileFollow;
-pub(crate) use ready::Profiles;
-pub(crate) use retained::Retained;
+pub(crate) use registry::Profiles;
+pub(crate) use retained::RetainedScans;

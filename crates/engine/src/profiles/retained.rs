@@ -6,11 +6,11 @@ use std::sync::Arc;
 use quire_profile::{Relations, Scan};
 use quire_storage::Snapshot;
 
-use super::build::Source;
+use super::build::ProfileSource;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
-use crate::runtime::touched::ItemNotes;
-use crate::store::item_row::Row;
+use crate::runtime::touched::TouchedLog;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, Counts};
 
 /// Of one database. What holds more is built anew every time.
@@ -19,29 +19,29 @@ pub(crate) const HELD_MAX: usize = 32 << 20;
 pub(super) const HELD_TOTAL_MAX: usize = 64 << 20;
 
 /// Scans of all containers of a database, and how their items belong together.
-pub(crate) struct Retained {
+pub(crate) struct RetainedScans {
     /// In the order of the containers' names.
-    pub sources: Vec<RetainedSource>,
+    pub sources: Vec<RetainedScan>,
     pub relations: Relations,
     pub scan_max: u64,
     /// When the items were scanned.
     pub scanned_ms: u64,
 }
 
-pub(crate) struct RetainedSource {
+pub(crate) struct RetainedScan {
     number: u32,
     /// Of the container's definition.
     etag: String,
     pub scan: Scan,
     pub sampled_to: u64,
-    pub notes: Arc<ItemNotes>,
+    pub notes: Arc<TouchedLog>,
     /// By partition: what was committed up to this LSN is in the scan.
     pub positions: HashMap<u32, u64>,
     /// Touched items that were taken in by the last refresh, and the LSN that they had.
     pub taken: HashMap<u64, u64>,
 }
 
-impl Retained {
+impl RetainedScans {
     /// Whether a database has still these containers, and no others.
     pub fn is_of(&self, containers: &[Arc<Container>]) -> bool {
         self.sources.len() == containers.len()
@@ -54,17 +54,17 @@ impl Retained {
     }
 }
 
-impl RetainedSource {
+impl RetainedScan {
     pub(super) fn new(
-        source: &Source,
+        source: &ProfileSource,
         scan: Scan,
-        notes: Arc<ItemNotes>,
+        notes: Arc<TouchedLog>,
         positions: HashMap<u32, u64>,
-    ) -> RetainedSource {
+    ) -> RetainedScan {
         let container = &source.container;
         let (number, etag) = (container.number, container.resource.etag.clone());
         let (sampled_to, taken) = (source.sampled_to, HashMap::new());
-        RetainedSource { number, etag, scan, sampled_to, notes, positions, taken }
+        RetainedScan { number, etag, scan, sampled_to, notes, positions, taken }
     }
 
     /// Partitions may have been split since.
@@ -74,7 +74,7 @@ impl RetainedSource {
     }
 
     /// Whether a version of an item is in the scan already.
-    pub fn has(&self, rid: u64, row: &Row<'_>) -> bool {
+    pub fn has(&self, rid: u64, row: &ItemRow<'_>) -> bool {
         let is_scanned = self.positions.get(&row.stamp.partition).is_some_and(|lsn| row.stamp.lsn <= *lsn);
         is_scanned || self.taken.get(&rid) == Some(&row.stamp.lsn)
     }

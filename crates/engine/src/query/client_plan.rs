@@ -6,7 +6,7 @@ use quire_sql::{Feature, Query, QueryShape};
 
 use crate::api::{Crossing, EngineError, PageRequest, PlannedQuery, QueryRange, Scope};
 use crate::catalog::Container;
-use crate::query::key_of_values;
+use crate::query::partition_scope::key_of_values;
 
 /// With more ranges than this the plan names the whole key space: a client would visit every partition anyway.
 const RANGES_MAX: usize = 2000;

@@ -20,8 +20,8 @@ use quire_value::Value;
 use crate::api::{EngineError, Resource, ScriptError};
 use crate::catalog::Container;
 use crate::runtime::Shared;
-use crate::runtime::scripting::gate::Pass;
-use crate::runtime::scripting::{Scripting, Source};
+use crate::runtime::scripting::gate::GatePass;
+use crate::runtime::scripting::{ScriptSource, Scripting};
 
 /// The cost of a call in steps of evaluation, so that many calls for one item reach the limit.
 const CALL_STEPS: u64 = 20;
@@ -41,8 +41,8 @@ pub(crate) struct PageFunctions<'a> {
     find: Box<FindFunction<'a>>,
     /// The limits of the query: its time, and whether the client still waits.
     allowance: Allowance,
-    pass: RefCell<Option<Pass>>,
-    found: RefCell<Vec<Source>>,
+    pass: RefCell<Option<GatePass>>,
+    found: RefCell<Vec<ScriptSource>>,
     /// Calls in the text of the query.
     written: Cell<u32>,
     running: RefCell<Option<Functions>>,
@@ -227,7 +227,7 @@ impl<'a> PageFunctions<'a> {
         self.watched(&version, || running.call(function, arguments)).map_err(fail)
     }
 
-    fn call_failed(&self, source: &Source, error: ScriptError) -> EngineError {
+    fn call_failed(&self, source: &ScriptSource, error: ScriptError) -> EngineError {
         // A call that ended for another reason does not block the function.
         if self.scripting.is_stopping() {
             return EngineError::Overloaded;
@@ -264,10 +264,10 @@ impl<'a> PageFunctions<'a> {
     fn start(&self) -> Result<Functions, EngineError> {
         let found = self.found.borrow();
         found.iter().try_for_each(|source| self.scripting.check_blocked(source))?;
-        let scripts: Vec<Script<'_>> = found.iter().map(Source::script).collect();
+        let scripts: Vec<Script<'_>> = found.iter().map(ScriptSource::script).collect();
         let allowance = self.allowance.clone();
         let caller = Caller::with_check(move || allowance.check_cancelled().is_err());
-        let load = |scripts: &[Script<'_>], source: &Source| {
+        let load = |scripts: &[Script<'_>], source: &ScriptSource| {
             let load = || self.scripting.scripts.functions(scripts, &caller);
             self.watched(&source.version, load).map_err(|error| self.call_failed(source, error))
         };
@@ -296,7 +296,7 @@ impl UserFunctions for PageFunctions<'_> {
         if let Some(known) = found.iter().position(|source| source.id() == name) {
             return Some(known);
         }
-        found.push(Source::of((self.find)(name)?));
+        found.push(ScriptSource::of((self.find)(name)?));
         Some(found.len() - 1)
     }
 

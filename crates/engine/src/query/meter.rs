@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quire_sql::{Allowance, Meter, Reservation};
 
 use crate::api::EngineError;
-use crate::api::charge::Cost;
+use crate::api::charge::PageCost;
 
 /// Items and index rows between two readings of the clock, at most; fewer when they are slow.
 const CLOCK_INTERVAL_MAX: u64 = 64;
@@ -138,8 +138,8 @@ impl PageMeter {
         self.work.release(bytes);
     }
 
-    pub fn cost(&self) -> Cost {
-        Cost {
+    pub fn cost(&self) -> PageCost {
+        PageCost {
             partitions: self.partitions,
             items: self.items,
             bytes: self.bytes,
@@ -147,12 +147,12 @@ impl PageMeter {
             index_rows: self.index_rows,
             index: self.index_time,
             load: self.load_time,
-            ..Cost::default()
+            ..PageCost::default()
         }
     }
 
     /// Subtracts what was read since, which only served to estimate the cost of a page.
-    pub fn forget_since(&mut self, cost: &Cost) {
+    pub fn forget_since(&mut self, cost: &PageCost) {
         self.items = cost.items;
         self.bytes = cost.bytes;
         self.partitions = cost.partitions;

@@ -29,13 +29,12 @@ pub(crate) mod resources; // queries over resources in memory
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_resource::{Component, PartitionKey};
 use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, QueryShape, Schema};
 use quire_value::Value;
 
 use self::plan::{IndexChooser, PageNeed, SortMethod};
-use crate::api::charge::Cost;
-use crate::api::{Answer, EngineError, Page, PageRequest, Scope};
+use crate::api::charge::PageCost;
+use crate::api::{Answer, EngineError, Page, PageRequest};
 use crate::catalog::{Catalog, Container};
 use crate::memory::result_cache::{CachedResult, ResultKey};
 use crate::query::client_plan::check_crossing;
@@ -49,7 +48,7 @@ use crate::query::follow::PageLinks;
 use crate::query::functions::PageFunctions;
 use crate::query::meter::{PageMeter, ScanBudget};
 use crate::query::page::{FilledPage, PageRows, answer_page};
-use crate::query::partition_scope::{ItemPosition, KeyFilter, PartitionScope, narrowed};
+use crate::query::partition_scope::{ItemPosition, PartitionScope, narrowed};
 use crate::query::plan::candidates::Candidates;
 use crate::query::plan::explain::PlanNode;
 use crate::query::plan::scores::RankedTexts;
@@ -59,9 +58,6 @@ use crate::query::read_snapshot::ReadSnapshot;
 use crate::query::reader::ScopeReader;
 use crate::recording::{PageNote, note_query};
 use crate::runtime::{Shared, allowance};
-
-/// With more partition keys in a filter than this the whole container is read.
-const KEYS_MAX: usize = 2000;
 
 pub(crate) fn query_items(
     shared: &Shared,
@@ -139,7 +135,8 @@ fn query_in(
         }
         let compile = started.elapsed();
         check_crossing(container, &query, request)?;
-        let narrow = keys_of(container, &query, &request.scope).map(|keys| narrowed(container, scopes, keys));
+        let narrow = partition_scope::keys_of(container, &query, &request.scope)
+            .map(|keys| narrowed(container, scopes, keys));
         let scopes = narrow.as_deref().unwrap_or(scopes);
         // A script that queries has already entered a gate.
         if snapshot.is_none() {
@@ -161,30 +158,6 @@ fn query_in(
         };
         run.fill(resume, compile).map_err(|error| links.explain(functions.explain(error)))
     })
-}
-
-/// The partition keys that the filter allows, unless the scope names one; `None`: all.
-fn keys_of(container: &Container, query: &Query, scope: &Scope) -> Option<Vec<KeyFilter>> {
-    if scope.partition_key.is_some() {
-        return None;
-    }
-    let definition = &container.definition.partition_key;
-    let keys = query.partition_key_prefixes(&definition.paths).filter(|keys| keys.len() <= KEYS_MAX)?;
-    let keys: Vec<PartitionKey> = keys.iter().map(|values| key_of_values(values)).collect::<Option<_>>()?;
-    // A key that no item can have finds none.
-    Some(keys.iter().filter_map(|key| KeyFilter::new(definition, key).ok()).collect())
-}
-
-pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
-    let component = |value: &Value| match value {
-        Value::Undefined => Some(Component::Undefined),
-        Value::Null => Some(Component::Null),
-        Value::Bool(value) => Some(Component::Bool(*value)),
-        Value::Number(number) => Some(Component::Number(number.as_f64())),
-        Value::String(text) => Some(Component::String(text.clone())),
-        Value::Array(_) | Value::Object(_) => None,
-    };
-    values.iter().map(component).collect::<Option<Vec<_>>>().map(PartitionKey)
 }
 
 /// How a page is executed.
@@ -297,7 +270,7 @@ impl PageExecution<'_> {
         });
         let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output, holding.as_ref())?;
         let (calls, follow) = (self.functions.calls(), self.links.cost());
-        let cost = Cost { calls, follow, ..reader.meter.cost() };
+        let cost = PageCost { calls, follow, ..reader.meter.cost() };
         Ok(self.filled(analysis, output, cost, (compile, plan_time), next, &node))
     }
 
@@ -305,12 +278,12 @@ impl PageExecution<'_> {
         &self,
         analysis: &Analysis,
         output: PageOutput,
-        cost: Cost,
+        cost: PageCost,
         (compile, plan): (Duration, Duration),
         next: Option<Resume>,
         node: &PlanNode,
     ) -> FilledPage {
-        let cost = Cost { compile, plan, ..cost };
+        let cost = PageCost { compile, plan, ..cost };
         let explain = self.request.explain.then(|| plan::explain::text(node, &cost, output.rows.count()));
         let policy = &self.container.definition.indexing;
         let index_metrics = self.request.index_metrics.then(|| {
@@ -471,7 +444,7 @@ impl PageExecution<'_> {
     /// Requests index rows for the items without the sort key. No query waits for them.
     fn request_missing_rows_of(&self, is_wanted: bool, order: &SortOrder) {
         if let ([key], true) = (order.keys.as_slice(), is_wanted)
-            && self.container.partitions.want_missing(&key.path)
+            && self.container.partitions.request_missing_rows(&key.path)
         {
             self.shared.workers.catalog.wake();
         }

@@ -7,10 +7,10 @@ use quire_sql::{Allowance, IndexMetrics, Reservation, Row, SqlError};
 use super::continuation::{self, PageStart, Resume, TokenBinding};
 use super::partition_scope::{self, ItemPosition, PartitionScope};
 use super::read_snapshot::ReadSnapshot;
-use crate::api::charge::{self, Cost};
-use crate::api::{Answer, EngineError, Page, PageRequest, Position, QueryMetrics};
+use crate::api::charge::{self, PageCost};
+use crate::api::{Answer, EngineError, Page, PageRequest, QueryMetrics, SessionPosition};
 use crate::catalog::Container;
-use crate::items::body::Links;
+use crate::items::body::SelfLinks;
 use crate::partition::Partition;
 use crate::query::meter::{PageMeter, ScanBudget};
 use crate::query::reader::{ScanEnd, ScopeReader, VisitNext};
@@ -37,7 +37,7 @@ pub(crate) struct PageRows {
 /// A page without its continuation, and what it cost.
 pub(crate) struct FilledPage {
     pub rows: PageRows,
-    pub cost: Cost,
+    pub cost: PageCost,
     pub next: Option<Resume>,
     pub ties_descending: bool,
     pub explain: Option<String>,
@@ -46,11 +46,11 @@ pub(crate) struct FilledPage {
 
 impl FilledPage {
     fn nothing(request: &PageRequest) -> Result<FilledPage, EngineError> {
-        Ok(FilledPage::new(PageRows::new(request, None)?, Cost::default()))
+        Ok(FilledPage::new(PageRows::new(request, None)?, PageCost::default()))
     }
 
     /// A last page, of rows without an order.
-    pub fn new(rows: PageRows, cost: Cost) -> FilledPage {
+    pub fn new(rows: PageRows, cost: PageCost) -> FilledPage {
         FilledPage { rows, cost, next: None, ties_descending: false, explain: None, index_metrics: None }
     }
 }
@@ -158,7 +158,7 @@ fn fill_list(
     from: Option<ItemPosition>,
     mut rows: PageRows,
 ) -> Result<FilledPage, EngineError> {
-    let links = Links::new(reader.container);
+    let links = SelfLinks::new(reader.container);
     let mut full_at = None;
     let end = reader.scan(from, &mut |found| {
         let node = found.row.node()?;
@@ -245,7 +245,7 @@ fn descendant(container: &Container, id: u32) -> Option<&Partition> {
     all.iter().map(|partition| &**partition).find(|partition| partition.layout.descends_from(id))
 }
 
-pub(crate) fn metrics(cost: &Cost, count: usize, bytes: usize, elapsed: Duration) -> QueryMetrics {
+pub(crate) fn metrics(cost: &PageCost, count: usize, bytes: usize, elapsed: Duration) -> QueryMetrics {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     QueryMetrics {
         loaded_count: cost.items,
@@ -267,7 +267,7 @@ pub(crate) fn metrics(cost: &Cost, count: usize, bytes: usize, elapsed: Duration
 pub(crate) fn prepare<'a>(
     container: &'a Container,
     request: &PageRequest,
-    position: &mut Option<Position>,
+    position: &mut Option<SessionPosition>,
 ) -> Result<Vec<PartitionScope<'a>>, EngineError> {
     container.check_open()?;
     let scopes = partition_scope::partition_scopes(container, &request.scope)?;
@@ -280,7 +280,7 @@ pub(crate) fn prepare<'a>(
 fn reach(
     scopes: &[PartitionScope<'_>],
     request: &PageRequest,
-    position: &mut Option<Position>,
+    position: &mut Option<SessionPosition>,
 ) -> Result<(), EngineError> {
     for scope in scopes {
         if scopes.len() == 1 {

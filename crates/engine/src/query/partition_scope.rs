@@ -7,14 +7,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
+use quire_resource::{Component, EpkRange, PartitionKey, PartitionKeyDefinition};
+use quire_sql::Query;
+use quire_value::Value;
 
 pub(crate) use super::continuation::ItemPosition;
 use crate::api::{EngineError, Scope};
 use crate::catalog::{Container, canonical};
 use crate::partition::Partition;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::{PartitionLayout, keys};
+
+/// With more partition keys in a filter than this the whole container is read.
+const KEYS_MAX: usize = 2000;
 
 /// The part of a scope in one partition; or, for a query that began before a split, in all partitions that came from
 /// one.
@@ -114,6 +119,30 @@ pub(crate) fn joined<'a>(
     joined
 }
 
+/// The partition keys that the filter allows, unless the scope names one; `None`: all.
+pub(super) fn keys_of(container: &Container, query: &Query, scope: &Scope) -> Option<Vec<KeyFilter>> {
+    if scope.partition_key.is_some() {
+        return None;
+    }
+    let definition = &container.definition.partition_key;
+    let keys = query.partition_key_prefixes(&definition.paths).filter(|keys| keys.len() <= KEYS_MAX)?;
+    let keys: Vec<PartitionKey> = keys.iter().map(|values| key_of_values(values)).collect::<Option<_>>()?;
+    // A key that no item can have finds none.
+    Some(keys.iter().filter_map(|key| KeyFilter::new(definition, key).ok()).collect())
+}
+
+pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
+    let component = |value: &Value| match value {
+        Value::Undefined => Some(Component::Undefined),
+        Value::Null => Some(Component::Null),
+        Value::Bool(value) => Some(Component::Bool(*value)),
+        Value::Number(number) => Some(Component::Number(number.as_f64())),
+        Value::String(text) => Some(Component::String(text.clone())),
+        Value::Array(_) | Value::Object(_) => None,
+    };
+    values.iter().map(component).collect::<Option<Vec<_>>>().map(PartitionKey)
+}
+
 /// The parts of scopes that can contain items of these keys. Scopes of one partition come in the order of their
 /// prefixes, and a prefix comes once, so the order of items does not change.
 pub(crate) fn narrowed<'a>(
@@ -176,7 +205,7 @@ impl KeyFilter {
         Ok(KeyFilter { key, encoded, complete })
     }
 
-    fn accepts(&self, row: &Row<'_>) -> Result<bool, EngineError> {
+    fn accepts(&self, row: &ItemRow<'_>) -> Result<bool, EngineError> {
         if self.complete {
             return row.has_partition_key(&self.key, &self.encoded);
         }
@@ -221,7 +250,7 @@ impl<'a> PartitionScope<'a> {
         &self,
         definition: &PartitionKeyDefinition,
         rid: u64,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
     ) -> Result<bool, EngineError> {
         if self.keys.is_empty() {
             return self.covers(definition, rid, row);
@@ -239,7 +268,7 @@ impl<'a> PartitionScope<'a> {
         &self,
         definition: &PartitionKeyDefinition,
         rid: u64,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
     ) -> Result<bool, EngineError> {
         let prefix = keys::rid_prefix(rid);
         if prefix < self.prefixes.0 || prefix > self.prefixes.1 {

@@ -8,7 +8,7 @@ use quire_storage::Snapshot;
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::indexes::Indexes;
-use crate::items::visibility::Moment;
+use crate::items::visibility::VisibilityPoint;
 use crate::memory::write_clock::WriteTime;
 use crate::runtime::Shared;
 #[cfg(feature = "schedules")]
@@ -21,7 +21,7 @@ pub(crate) struct ReadSnapshot {
     pub snapshot: Arc<dyn Snapshot>,
     pub indexes: Arc<Indexes>,
     pub write_time: WriteTime,
-    pub moment: Moment,
+    pub moment: VisibilityPoint,
     /// Child ids of items that a transaction has deleted: readers skip them.
     pub hidden: Arc<HashSet<u64>>,
 }
@@ -37,7 +37,7 @@ impl ReadSnapshot {
         let deleted_keys =
             put_back_or(Race::PageMarksAfterSnapshot, deleted_keys, || container.partitions.deleted_keys());
         container.partitions.check_current(&*snapshot)?;
-        let moment = container.moment_in(shared, &*snapshot, deleted_keys)?;
+        let moment = container.visibility_point_in(shared, &*snapshot, deleted_keys)?;
         let hidden = Arc::default();
         Ok(ReadSnapshot { snapshot: Arc::from(snapshot), indexes, write_time, moment, hidden })
     }

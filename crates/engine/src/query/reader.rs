@@ -13,11 +13,11 @@ use super::partition_scope::{ItemPosition, PartitionScope, scopes_of_rid};
 use super::read_snapshot::ReadSnapshot;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
-use crate::items::visibility::Moment;
+use crate::items::visibility::VisibilityPoint;
 use crate::memory::row_spans::{RowSpans, SpanBuilder, SpanLookup};
 use crate::memory::write_clock::WriteTime;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// Rows per call of the storage, which may hold a lock during the call.
@@ -35,7 +35,7 @@ pub(crate) struct ScopeReader<'a> {
     pub snapshot: Arc<dyn Snapshot>,
     pub scopes: &'a [PartitionScope<'a>],
     pub meter: PageMeter,
-    pub moment: Moment,
+    pub moment: VisibilityPoint,
     hidden: Arc<HashSet<u64>>,
     row_spans: &'a RowSpans,
     write_time: WriteTime,
@@ -44,7 +44,7 @@ pub(crate) struct ScopeReader<'a> {
 /// An item, borrowed for one call of a visitor.
 pub(crate) struct FoundItem<'a> {
     pub position: ItemPosition,
-    pub row: Row<'a>,
+    pub row: ItemRow<'a>,
 }
 
 /// The answer of a visitor to an item.
@@ -136,7 +136,7 @@ impl<'a> ScopeReader<'a> {
                 let page = self.snapshot.scan(&scan)?;
                 for (key, bytes) in &page.rows {
                     let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("item key"))?;
-                    Row::parse(bytes)?;
+                    ItemRow::parse(bytes)?;
                     match self.show(rid, bytes, visit)? {
                         ScanEnd::Done => {}
                         end => return Ok(end),
@@ -216,7 +216,7 @@ impl<'a> ScopeReader<'a> {
             let reached = match self.cached_span(scope, at) {
                 SpanLookup::Cached(span) => {
                     for (rid, bytes) in span.from(at).take_while(|&(rid, _)| rid <= last) {
-                        match self.show_row(scope, rid, (Row::trusted(bytes)?, bytes.len()), visit)? {
+                        match self.show_row(scope, rid, (ItemRow::trusted(bytes)?, bytes.len()), visit)? {
                             ScanEnd::Done => {}
                             end => return Ok(end),
                         }
@@ -266,7 +266,7 @@ impl<'a> ScopeReader<'a> {
             let more = snapshot.visit(&scan, &mut |key, bytes| {
                 let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("item key"));
                 outcome = rid.and_then(|rid| {
-                    let row = Row::parse(bytes)?;
+                    let row = ItemRow::parse(bytes)?;
                     let end = show_row(visibility, meter, scope, rid, (row, bytes.len()), visit)?;
                     if matches!(end, ScanEnd::Done) {
                         shown = Some(rid);
@@ -298,7 +298,7 @@ impl<'a> ScopeReader<'a> {
         &mut self,
         scope: &PartitionScope<'_>,
         rid: u64,
-        row: (Row<'_>, usize),
+        row: (ItemRow<'_>, usize),
         visit: &mut ItemVisitor<'_>,
     ) -> Result<ScanEnd, EngineError> {
         let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
@@ -316,7 +316,7 @@ impl<'a> ScopeReader<'a> {
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             for (&at, bytes) in unknown.iter().zip(self.snapshot.multi_get(keys::ITEMS, &keys)?) {
                 if let Some(bytes) = bytes {
-                    Row::parse(&bytes)?;
+                    ItemRow::parse(&bytes)?;
                     rows[at] = Some(Arc::from(bytes));
                 }
             }
@@ -335,7 +335,7 @@ impl<'a> ScopeReader<'a> {
         bytes: &[u8],
         visit: &mut ItemVisitor<'_>,
     ) -> Result<ScanEnd, EngineError> {
-        let row = Row::trusted(bytes)?;
+        let row = ItemRow::trusted(bytes)?;
         if !scope.accepts(&self.container.definition.partition_key, rid, &row)? {
             self.meter.count(bytes.len());
             return Ok(ScanEnd::Done);
@@ -353,7 +353,7 @@ impl<'a> ScopeReader<'a> {
         bytes: &[u8],
         visit: &mut dyn FnMut(&FoundItem<'_>) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
-        let row = Row::trusted(bytes)?;
+        let row = ItemRow::trusted(bytes)?;
         self.meter.spend(ITEM_STEPS)?;
         self.meter.count(bytes.len());
         let is_in = scope.accepts(&self.container.definition.partition_key, rid, &row)?;
@@ -371,7 +371,7 @@ impl<'a> ScopeReader<'a> {
         bytes: &[u8],
         visit: &mut ItemVisitor<'_>,
     ) -> Result<ScanEnd, EngineError> {
-        let row = Row::trusted(bytes)?;
+        let row = ItemRow::trusted(bytes)?;
         let ScopeReader { container, scopes, meter, moment, hidden, .. } = self;
         for scope in scopes_of_rid(scopes, rid) {
             if scope.accepts(&container.definition.partition_key, rid, &row)? {
@@ -386,7 +386,7 @@ impl<'a> ScopeReader<'a> {
 
     /// Whether an item that was fetched is in a scope but not visible.
     pub fn is_hidden_in_scope(&self, rid: u64, bytes: &[u8]) -> Result<bool, EngineError> {
-        let row = Row::trusted(bytes)?;
+        let row = ItemRow::trusted(bytes)?;
         let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
         if !visibility.is_hidden(rid, &row) {
             return Ok(false);
@@ -448,12 +448,12 @@ fn scan(
 #[derive(Clone, Copy)]
 struct Visibility<'a> {
     container: &'a Container,
-    moment: &'a Moment,
+    moment: &'a VisibilityPoint,
     hidden: &'a HashSet<u64>,
 }
 
 impl Visibility<'_> {
-    fn is_hidden(self, rid: u64, row: &Row<'_>) -> bool {
+    fn is_hidden(self, rid: u64, row: &ItemRow<'_>) -> bool {
         self.container.is_gone(row, self.moment) || (!self.hidden.is_empty() && self.hidden.contains(&rid))
     }
 }
@@ -464,7 +464,7 @@ fn show_row(
     meter: &mut PageMeter,
     scope: &PartitionScope<'_>,
     rid: u64,
-    (row, bytes): (Row<'_>, usize),
+    (row, bytes): (ItemRow<'_>, usize),
     visit: &mut ItemVisitor<'_>,
 ) -> Result<ScanEnd, EngineError> {
     if !scope.accepts(&visibility.container.definition.partition_key, rid, &row)? {

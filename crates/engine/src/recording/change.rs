@@ -18,11 +18,11 @@ pub(super) fn of(
     before: Option<(Node<'_>, u64)>,
     after: Option<(Node<'_>, u64)>,
 ) -> Change {
-    let mut walk = Walk { hash, change: Change::default(), path: Vec::new(), numbers: 0, bytes: 0 };
+    let mut walk = ChangeWalk { hash, change: Change::default(), path: Vec::new(), numbers: 0, bytes: 0 };
     if let (Some((before, _)), Some((after, _))) = (before, after) {
         walk.compare(before, after);
     }
-    let Walk { mut change, numbers, .. } = walk;
+    let ChangeWalk { mut change, numbers, .. } = walk;
     change.one_number = change.paths.len() == 1 && numbers == 1;
     change.size_before = before.map(|(_, bytes)| bytes);
     change.size_after = after.map(|(_, bytes)| bytes);
@@ -34,7 +34,7 @@ fn item_type(hash: &KeyedHash, item: Node<'_>) -> Option<u64> {
     TYPE_NAMES.iter().find_map(|name| item.get(name)?.as_str()).map(|name| hash.of(name))
 }
 
-struct Walk<'a> {
+struct ChangeWalk<'a> {
     hash: &'a KeyedHash,
     change: Change,
     /// Segments down to where the walk is.
@@ -45,7 +45,7 @@ struct Walk<'a> {
     bytes: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ChangeWalk<'a> {
     fn compare(&mut self, before: Node<'a>, after: Node<'a>) {
         if self.is_full() {
             return;

@@ -23,7 +23,7 @@ use quire_sql::Parameters;
 use quire_storage::Storage;
 
 use self::hash::KeyedHash;
-pub use self::observed::Observed;
+pub use self::observed::ObservedRequest;
 pub(crate) use self::observed::{PageNote, note_query, note_read, note_returned, note_write};
 use self::shapes::{NewShapes, Shapes};
 use crate::api::EngineError;
@@ -45,7 +45,7 @@ const PAGES_MAX: usize = 4_096;
 pub(crate) struct Recorder {
     is_on: AtomicBool,
     hash: KeyedHash,
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<RecordShard>>,
     shapes: Shapes,
     /// One of so many actions is recorded.
     one_in: AtomicU32,
@@ -59,7 +59,7 @@ pub(crate) struct Recorder {
 }
 
 #[derive(Default)]
-struct Shard {
+struct RecordShard {
     records: Vec<(u32, u32, Record)>,
     /// Memory of the records.
     bytes: usize,
@@ -83,12 +83,12 @@ pub struct AnsweredRequest {
     pub micros: u64,
     pub action: Option<(u64, ActionSource)>,
     pub if_match: bool,
-    pub observed: Observed,
+    pub observed: ObservedRequest,
 }
 
 /// Where a request was answered.
 #[derive(Clone, Debug)]
-pub(crate) struct RecordedPlace {
+pub(crate) struct RecordedContainer {
     pub database: u32,
     pub container: u32,
     pub name: Arc<str>,
@@ -120,10 +120,10 @@ impl Recorder {
     }
 
     /// Runs an engine call, and notes what it does.
-    pub fn observe<T>(&self, call: impl FnOnce() -> T) -> (T, Observed) {
+    pub fn observe<T>(&self, call: impl FnOnce() -> T) -> (T, ObservedRequest) {
         match self.is_on() {
             true => observed::observe(&self.hash, call),
-            false => (call(), Observed::default()),
+            false => (call(), ObservedRequest::default()),
         }
     }
 
@@ -139,7 +139,7 @@ impl Recorder {
     /// The shape of a query, by number.
     pub fn shape(
         &self,
-        place: &RecordedPlace,
+        place: &RecordedContainer,
         (text, parameters): (&str, &Parameters),
         has_key: bool,
     ) -> Option<u64> {
@@ -147,7 +147,7 @@ impl Recorder {
     }
 
     /// A request that was answered.
-    pub fn add(&self, place: &RecordedPlace, time_ms: u64, request: AnsweredRequest) {
+    pub fn add(&self, place: &RecordedContainer, time_ms: u64, request: AnsweredRequest) {
         let one_in = self.one_in.load(Ordering::Relaxed);
         let sampled_by = request.action.map_or(time_ms ^ request.micros, |(action, _)| action);
         let is_sampled =
@@ -165,7 +165,7 @@ impl Recorder {
 
     fn record_for(
         &self,
-        place: &RecordedPlace,
+        place: &RecordedContainer,
         time_ms: u64,
         request: AnsweredRequest,
         weight: u32,
@@ -210,10 +210,10 @@ impl Recorder {
     pub fn take_in_answered(
         &self,
         storage: &dyn Storage,
-        requests: Vec<(RecordedPlace, u64, AnsweredRequest)>,
+        requests: Vec<(RecordedContainer, u64, AnsweredRequest)>,
     ) -> Result<(), EngineError> {
         let _drained = self.drained.lock();
-        let mut waited = Shard::default();
+        let mut waited = RecordShard::default();
         for (place, time_ms, request) in requests {
             let record = self.record_for(&place, time_ms, request, 1);
             waited.records.push((place.database, place.container, record));
@@ -245,7 +245,7 @@ impl Recorder {
     /// holds up no other one.
     pub fn drain(&self, storage: &dyn Storage) -> Result<(), EngineError> {
         let mut drained = self.drained.lock();
-        let mut waited = Shard::default();
+        let mut waited = RecordShard::default();
         for shard in &self.shards {
             let shard = std::mem::take(&mut *shard.lock());
             waited.records.extend(shard.records);
@@ -270,7 +270,12 @@ impl Recorder {
         taken_in
     }
 
-    fn take_in(&self, storage: &dyn Storage, waited: Shard, shapes: NewShapes) -> Result<(), EngineError> {
+    fn take_in(
+        &self,
+        storage: &dyn Storage,
+        waited: RecordShard,
+        shapes: NewShapes,
+    ) -> Result<(), EngineError> {
         let mut result = Ok(());
         let mut with = |database: u32, what: &mut dyn FnMut(&mut DatabaseRecord)| match self
             .record_of(storage, database)
@@ -415,8 +420,8 @@ mod tests {
 
     use super::*;
 
-    fn place(database: u32, container: u32) -> RecordedPlace {
-        RecordedPlace { database, container, name: Arc::from("c"), key_paths: Arc::from([]) }
+    fn place(database: u32, container: u32) -> RecordedContainer {
+        RecordedContainer { database, container, name: Arc::from("c"), key_paths: Arc::from([]) }
     }
 
     fn request(action: u64) -> AnsweredRequest {
@@ -429,7 +434,7 @@ mod tests {
             micros: 5,
             action: Some((action, ActionSource::Header)),
             if_match: false,
-            observed: Observed::default(),
+            observed: ObservedRequest::default(),
         }
     }
 

@@ -14,7 +14,7 @@ const RETURNED_MAX: usize = 100;
 
 /// What the engine knows of a request.
 #[derive(Debug, Default)]
-pub struct Observed {
+pub struct ObservedRequest {
     pub(super) item: Option<u64>,
     pub(super) id: Option<u64>,
     pub(super) partition_key: Option<u64>,
@@ -37,24 +37,24 @@ pub(super) struct ObservedQuery {
 
 struct Observation {
     hash: KeyedHash,
-    observed: Observed,
+    observed: ObservedRequest,
 }
 
 thread_local! {
     static CURRENT: RefCell<Option<Observation>> = const { RefCell::new(None) };
 }
 
-pub(super) fn observe<T>(hash: &KeyedHash, call: impl FnOnce() -> T) -> (T, Observed) {
+pub(super) fn observe<T>(hash: &KeyedHash, call: impl FnOnce() -> T) -> (T, ObservedRequest) {
     /// Also after a panic nothing is left for the next request of the thread.
-    struct Ended;
-    impl Drop for Ended {
+    struct ObservationGuard;
+    impl Drop for ObservationGuard {
         fn drop(&mut self) {
             CURRENT.with_borrow_mut(|current| drop(current.take()));
         }
     }
-    let begun = Observation { hash: *hash, observed: Observed::default() };
+    let begun = Observation { hash: *hash, observed: ObservedRequest::default() };
     CURRENT.with_borrow_mut(|current| *current = Some(begun));
-    let ended = Ended;
+    let ended = ObservationGuard;
     let result = call();
     let observed = CURRENT.with_borrow_mut(|current| current.take().map(|own| own.observed));
     drop(ended);
@@ -62,7 +62,7 @@ pub(super) fn observe<T>(hash: &KeyedHash, call: impl FnOnce() -> T) -> (T, Obse
 }
 
 /// Only while a request is observed.
-fn note(what: impl FnOnce(&KeyedHash, &mut Observed)) {
+fn note(what: impl FnOnce(&KeyedHash, &mut ObservedRequest)) {
     CURRENT.with_borrow_mut(|current| {
         if let Some(Observation { hash, observed }) = current {
             what(hash, observed);
@@ -70,7 +70,7 @@ fn note(what: impl FnOnce(&KeyedHash, &mut Observed)) {
     });
 }
 
-fn set_item(hash: &KeyedHash, observed: &mut Observed, rid: u64, id: &str, key: &PartitionKey) {
+fn set_item(hash: &KeyedHash, observed: &mut ObservedRequest, rid: u64, id: &str, key: &PartitionKey) {
     observed.item = Some(rid);
     observed.id = Some(hash.of(id));
     observed.partition_key = Some(hash.of(key));

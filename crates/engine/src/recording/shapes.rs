@@ -8,7 +8,7 @@ use quire_profile::{QueryShape, shape_of};
 use quire_sql::Parameters;
 use quire_value::murmur;
 
-use super::RecordedPlace;
+use super::RecordedContainer;
 
 const SHARDS: usize = 16;
 /// Texts that a shard knows; beyond it all are forgotten.
@@ -47,7 +47,7 @@ impl Shapes {
     /// The number of a query's shape; `None` where it cannot be parsed.
     pub fn of(
         &self,
-        place: &RecordedPlace,
+        place: &RecordedContainer,
         text: &str,
         parameters: &Parameters,
         has_key: bool,
@@ -70,7 +70,7 @@ impl Shapes {
     }
 
     /// False where too many wait: a later query with it tries again.
-    fn add_new(&self, place: &RecordedPlace, shape: QueryShape) -> bool {
+    fn add_new(&self, place: &RecordedContainer, shape: QueryShape) -> bool {
         let (mut new, key) = (self.new.lock(), (place.database, shape.id));
         let has_room = new.len() < NEW_MAX || new.contains_key(&key);
         if has_room {
@@ -81,7 +81,7 @@ impl Shapes {
 }
 
 /// Of container, text, and the numbers that parameters give to words that count.
-fn key_of(place: &RecordedPlace, text: &str, parameters: &Parameters, has_key: bool) -> u128 {
+fn key_of(place: &RecordedContainer, text: &str, parameters: &Parameters, has_key: bool) -> u128 {
     let (high, low) = murmur::murmur128(text.as_bytes());
     let mut own = u64::from(place.container) << 1 | u64::from(has_key);
     let counting = if parameters.0.is_empty() { CountingNames::default() } else { CountingNames::of(text) };
@@ -145,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    fn place(container: u32) -> RecordedPlace {
-        RecordedPlace { database: 1, container, name: Arc::from("c"), key_paths: Arc::from([]) }
+    fn place(container: u32) -> RecordedContainer {
+        RecordedContainer { database: 1, container, name: Arc::from("c"), key_paths: Arc::from([]) }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::catalog::Container;
 use crate::integrity::item_example;
 use crate::items::logical_partition::LogicalPartition;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
 
@@ -65,11 +65,11 @@ impl DryRun {
         if let Some(last) = &self.next {
             range.start = Bound::Excluded(last.clone());
         }
-        let moment = container.moment(shared);
+        let moment = container.visibility_point(shared);
         let page = container.snapshot(shared)?.scan(&Scan { rows_max: PAGE_ITEMS, ..scan(ITEMS, range) })?;
         for (key, bytes) in &page.rows {
             keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
-            let row = Row::parse(bytes)?;
+            let row = ItemRow::parse(bytes)?;
             if container.is_gone(&row, &moment) {
                 continue;
             }
@@ -89,7 +89,7 @@ impl DryRun {
         &mut self,
         container: &Container,
         order: &RefactoringOrder,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
     ) -> Result<(), EngineError> {
         let before = row.node()?.to_value();
         let conversion = convert(&order.rule, before.clone());
@@ -117,7 +117,7 @@ impl DryRun {
         shared: &Shared,
         container: &Container,
         structure: &Structure,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
     ) -> Result<(), EngineError> {
         let before = row.node()?.to_value();
         let find = |name: &str, id: &str| find_item(shared, container, name, id);
@@ -172,7 +172,7 @@ fn find_item(
     let Some(other) = container.named_sibling(name) else { return Ok(None) };
     let key = PartitionKey(vec![Component::String(id.to_owned())]);
     let Ok(home) = LogicalPartition::of(&other, key) else { return Ok(None) };
-    let moment = other.moment(shared);
+    let moment = other.visibility_point(shared);
     let Some(stored) = home.find(&*other.snapshot(shared)?, &home.id_key(id))? else { return Ok(None) };
     let (_, row) = stored.parse()?;
     if other.is_gone(&row, &moment) { Ok(None) } else { Ok(Some(row.node()?.to_value())) }

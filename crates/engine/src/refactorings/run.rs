@@ -19,7 +19,7 @@ use crate::catalog::{Catalog, Container};
 use crate::feed::changes::read_changes;
 use crate::integrity::key_json;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 use crate::transactions::batch::{BatchOperation, BatchVerb, Bulk, bulk};
 
@@ -232,8 +232,8 @@ impl Run<'_> {
         let Some(bytes) = snapshot.get(ITEMS, &keys::item(self.container.number, rid))? else {
             return Ok(None);
         };
-        let row = Row::parse(&bytes)?;
-        if self.container.is_gone(&row, &self.container.moment(self.shared)) {
+        let row = ItemRow::parse(&bytes)?;
+        if self.container.is_gone(&row, &self.container.visibility_point(self.shared)) {
             return Ok(None);
         }
         let (etag, indexing, item) = (row.stamp.etag(), row.indexing.directive, row.node()?.to_value());

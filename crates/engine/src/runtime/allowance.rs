@@ -40,7 +40,7 @@ impl PageWatch {
 
 impl Cancellation for PageWatch {
     fn check(&self) -> Result<(), SqlError> {
-        if self.cancel.look() {
+        if self.cancel.check_disconnect() {
             return Err(SqlError::Cancelled);
         }
         if self.started.elapsed() >= PAGE_TIME_MAX {

@@ -32,14 +32,14 @@ const FEW: usize = 32;
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Mode {
+pub(crate) enum LockMode {
     Shared,
     Exclusive,
 }
 
 /// What a lock protects.
 #[derive(Clone, Copy, Debug, Hash)]
-pub(crate) enum Protects<'a> {
+pub(crate) enum LockKind<'a> {
     /// `epk`
     LogicalPartition(&'a [u8]),
     /// the key of its id row
@@ -62,9 +62,9 @@ pub(crate) struct LockTable {
 /// Locks to take together, each once, in the order of their keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LockSet {
-    few: SmallVec<[(u64, Mode); 4]>,
+    few: SmallVec<[(u64, LockMode); 4]>,
     /// All of them, once there are more than [`FEW`].
-    many: BTreeMap<u64, Mode>,
+    many: BTreeMap<u64, LockMode>,
 }
 
 impl LockSet {
@@ -86,7 +86,7 @@ impl LockSet {
     /// for.
     #[allow(dead_code, reason = "transactions of modelled containers use it")]
     pub fn beyond(&self, held: &LockSet) -> Option<LockSet> {
-        let is_more = |key: u64, mode: Mode| held.mode_of(key).is_some_and(|own| own < mode);
+        let is_more = |key: u64, mode: LockMode| held.mode_of(key).is_some_and(|own| own < mode);
         if self.iter().any(|(key, mode)| is_more(key, mode)) {
             return None;
         }
@@ -96,18 +96,18 @@ impl LockSet {
         Some(rest)
     }
 
-    fn iter(&self) -> impl Iterator<Item = (u64, Mode)> {
+    fn iter(&self) -> impl Iterator<Item = (u64, LockMode)> {
         self.few.iter().copied().chain(self.many.iter().map(|(key, mode)| (*key, *mode)))
     }
 
-    fn mode_of(&self, key: u64) -> Option<Mode> {
+    fn mode_of(&self, key: u64) -> Option<LockMode> {
         if !self.many.is_empty() {
             return self.many.get(&key).copied();
         }
         self.few.binary_search_by_key(&key, |&(key, _)| key).ok().map(|at| self.few[at].1)
     }
 
-    fn insert(&mut self, key: u64, mode: Mode) {
+    fn insert(&mut self, key: u64, mode: LockMode) {
         if !self.many.is_empty() {
             let own = self.many.entry(key).or_insert(mode);
             *own = mode.max(*own);
@@ -127,7 +127,7 @@ impl LockSet {
 }
 
 /// Locks held; released when dropped.
-pub(crate) struct Held<'a> {
+pub(crate) struct HeldLocks<'a> {
     table: &'a LockTable,
     keys: SmallVec<[u64; 4]>,
 }
@@ -136,12 +136,12 @@ pub(crate) struct Held<'a> {
 struct Lock {
     sharers: usize,
     exclusive: bool,
-    queue: VecDeque<(Mode, Arc<Waiter>)>,
+    queue: VecDeque<(LockMode, Arc<LockWaiter>)>,
 }
 
 /// One thread's place in a queue.
 #[derive(Default)]
-struct Waiter {
+struct LockWaiter {
     granted: Mutex<bool>,
     changed: Condvar,
 }
@@ -158,18 +158,18 @@ impl LockTable {
     }
 
     /// Adds a lock to a set, once, in its strongest mode.
-    pub fn add(&self, set: &mut LockSet, container: u32, what: Protects<'_>, mode: Mode) {
+    pub fn add(&self, set: &mut LockSet, container: u32, what: LockKind<'_>, mode: LockMode) {
         set.insert(self.key(container, what), mode);
     }
 
     /// What a lock is called.
-    pub fn key(&self, container: u32, what: Protects<'_>) -> u64 {
+    pub fn key(&self, container: u32, what: LockKind<'_>) -> u64 {
         self.hasher.hash_one((container, what))
     }
 
     /// Takes all locks of the set, waiting for each; `Contended` when the wait is hopeless.
-    pub fn take(&self, set: &LockSet) -> Result<Held<'_>, EngineError> {
-        let mut held = Held { table: self, keys: SmallVec::new() };
+    pub fn take(&self, set: &LockSet) -> Result<HeldLocks<'_>, EngineError> {
+        let mut held = HeldLocks { table: self, keys: SmallVec::new() };
         for (key, mode) in set.iter() {
             self.take_one(key, mode)?;
             held.keys.push(key);
@@ -178,8 +178,8 @@ impl LockTable {
     }
 
     /// Takes all locks of the set if nobody holds or waits for one of them.
-    pub fn try_take(&self, set: &LockSet) -> Option<Held<'_>> {
-        let mut held = Held { table: self, keys: SmallVec::new() };
+    pub fn try_take(&self, set: &LockSet) -> Option<HeldLocks<'_>> {
+        let mut held = HeldLocks { table: self, keys: SmallVec::new() };
         for (key, mode) in set.iter() {
             let mut shard = self.shard(key);
             let lock = shard.entry(key).or_default();
@@ -206,7 +206,7 @@ impl LockTable {
         self.shards[key as usize % SHARDS].lock()
     }
 
-    fn take_one(&self, key: u64, mode: Mode) -> Result<(), EngineError> {
+    fn take_one(&self, key: u64, mode: LockMode) -> Result<(), EngineError> {
         let waiter = {
             let mut shard = self.shard(key);
             let lock = shard.entry(key).or_default();
@@ -218,7 +218,7 @@ impl LockTable {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 return Err(EngineError::Contended);
             }
-            let waiter = Arc::new(Waiter::default());
+            let waiter = Arc::new(LockWaiter::default());
             lock.queue.push_back((mode, Arc::clone(&waiter)));
             waiter
         };
@@ -231,7 +231,7 @@ impl LockTable {
     }
 
     /// Leaves the queue after a timeout. True when the lock was granted in the meantime after all.
-    fn withdraw(&self, key: u64, waiter: &Arc<Waiter>) -> bool {
+    fn withdraw(&self, key: u64, waiter: &Arc<LockWaiter>) -> bool {
         let mut shard = self.shard(key);
         #[cfg(feature = "schedules")]
         if is_put_back(Race::GrantLost) {
@@ -262,7 +262,7 @@ impl LockTable {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldLocks<'_> {
     fn drop(&mut self) {
         for &key in self.keys.iter().rev() {
             self.table.release(key);
@@ -272,21 +272,21 @@ impl Drop for Held<'_> {
 
 impl Lock {
     /// Whether a newcomer gets it at once.
-    fn grants(&self, mode: Mode) -> bool {
+    fn grants(&self, mode: LockMode) -> bool {
         self.queue.is_empty() && self.fits(mode)
     }
 
-    fn fits(&self, mode: Mode) -> bool {
+    fn fits(&self, mode: LockMode) -> bool {
         match mode {
-            Mode::Shared => !self.exclusive,
-            Mode::Exclusive => !self.exclusive && self.sharers == 0,
+            LockMode::Shared => !self.exclusive,
+            LockMode::Exclusive => !self.exclusive && self.sharers == 0,
         }
     }
 
-    fn hold(&mut self, mode: Mode) {
+    fn hold(&mut self, mode: LockMode) {
         match mode {
-            Mode::Shared => self.sharers += 1,
-            Mode::Exclusive => self.exclusive = true,
+            LockMode::Shared => self.sharers += 1,
+            LockMode::Exclusive => self.exclusive = true,
         }
     }
 
@@ -307,7 +307,7 @@ impl Lock {
     }
 }
 
-impl Waiter {
+impl LockWaiter {
     fn grant(&self) {
         *self.granted.lock() = true;
         self.changed.notify_one();
@@ -329,9 +329,9 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    fn set(table: &LockTable, locks: &[(&[u8], Mode)]) -> LockSet {
+    fn set(table: &LockTable, locks: &[(&[u8], LockMode)]) -> LockSet {
         let mut set = LockSet::default();
-        locks.iter().for_each(|&(key, mode)| table.add(&mut set, 1, Protects::Item(key), mode));
+        locks.iter().for_each(|&(key, mode)| table.add(&mut set, 1, LockKind::Item(key), mode));
         set
     }
 
@@ -342,18 +342,21 @@ mod tests {
             let mut set = LockSet::default();
             let mixed = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             for number in (0..count).chain(0..count / 2) {
-                set.insert(mixed(number), if number < count / 2 { Mode::Exclusive } else { Mode::Shared });
-                set.insert(mixed(number), Mode::Shared);
+                set.insert(
+                    mixed(number),
+                    if number < count / 2 { LockMode::Exclusive } else { LockMode::Shared },
+                );
+                set.insert(mixed(number), LockMode::Shared);
             }
-            let mut expected: Vec<(u64, Mode)> = (0..count)
+            let mut expected: Vec<(u64, LockMode)> = (0..count)
                 .map(|number| {
-                    (mixed(number), if number < count / 2 { Mode::Exclusive } else { Mode::Shared })
+                    (mixed(number), if number < count / 2 { LockMode::Exclusive } else { LockMode::Shared })
                 })
                 .collect();
             expected.sort_by_key(|(key, _)| *key);
             assert_eq!(set.iter().collect::<Vec<_>>(), expected);
             let mut shared = LockSet::default();
-            expected.iter().for_each(|(key, _)| shared.insert(*key, Mode::Shared));
+            expected.iter().for_each(|(key, _)| shared.insert(*key, LockMode::Shared));
             assert!(set.covers(&shared) && !shared.covers(&set));
             shared.extend(&set);
             assert!(shared.covers(&set) && !LockSet::default().covers(&set));
@@ -363,14 +366,15 @@ mod tests {
     #[test]
     fn a_set_holds_each_key_once_in_its_strongest_mode() {
         let table = LockTable::new();
-        let set = set(&table, &[(b"a", Mode::Shared), (b"a", Mode::Exclusive), (b"a", Mode::Shared)]);
-        assert_eq!(set.iter().map(|(_, mode)| mode).collect::<Vec<_>>(), [Mode::Exclusive]);
+        let set =
+            set(&table, &[(b"a", LockMode::Shared), (b"a", LockMode::Exclusive), (b"a", LockMode::Shared)]);
+        assert_eq!(set.iter().map(|(_, mode)| mode).collect::<Vec<_>>(), [LockMode::Exclusive]);
     }
 
     #[test]
     fn sharers_go_together_and_nothing_is_left_behind() {
         let table = LockTable::new();
-        let shared = set(&table, &[(b"a", Mode::Shared)]);
+        let shared = set(&table, &[(b"a", LockMode::Shared)]);
         let first = table.take(&shared).expect("free");
         let second = table.take(&shared).expect("shared");
         drop(first);
@@ -381,7 +385,7 @@ mod tests {
     #[test]
     fn waiting_ends_and_leaves_the_queue() {
         let table = LockTable::with_limits(8, Duration::from_millis(20));
-        let exclusive = set(&table, &[(b"a", Mode::Exclusive)]);
+        let exclusive = set(&table, &[(b"a", LockMode::Exclusive)]);
         let held = table.take(&exclusive).expect("free");
         assert!(matches!(table.take(&exclusive), Err(EngineError::Contended)));
         drop(held);
@@ -392,7 +396,7 @@ mod tests {
     #[test]
     fn a_full_queue_refuses() {
         let table = LockTable::with_limits(0, Duration::from_secs(5));
-        let exclusive = set(&table, &[(b"a", Mode::Exclusive)]);
+        let exclusive = set(&table, &[(b"a", LockMode::Exclusive)]);
         let _held = table.take(&exclusive).expect("free");
         assert!(matches!(table.take(&exclusive), Err(EngineError::Contended)));
         assert_eq!(table.statistics(), (0, 1));
@@ -401,7 +405,7 @@ mod tests {
     #[test]
     fn a_failed_set_gives_back_what_it_had() {
         let table = LockTable::with_limits(0, Duration::from_secs(5));
-        let both = set(&table, &[(b"a", Mode::Exclusive), (b"b", Mode::Exclusive)]);
+        let both = set(&table, &[(b"a", LockMode::Exclusive), (b"b", LockMode::Exclusive)]);
         let last = LockSet { few: SmallVec::from_slice(&both.few[1..]), ..LockSet::default() };
         let first = LockSet { few: SmallVec::from_slice(&both.few[..1]), ..LockSet::default() };
         let _held = table.take(&last).expect("free");
@@ -423,7 +427,8 @@ mod tests {
                         if (u32::from(thread) + round) % 2 == 0 {
                             names.reverse();
                         }
-                        let wanted = set(table, &[(names[0], Mode::Exclusive), (names[1], Mode::Exclusive)]);
+                        let wanted =
+                            set(table, &[(names[0], LockMode::Exclusive), (names[1], LockMode::Exclusive)]);
                         let held = table.take(&wanted).expect("served in time");
                         for counter in inside {
                             assert_eq!(counter.fetch_add(1, Ordering::SeqCst), 0);
@@ -440,8 +445,8 @@ mod tests {
     #[test]
     fn trying_waits_for_nobody_and_leaves_nothing() {
         let table = LockTable::new();
-        let pair = set(&table, &[(b"a", Mode::Shared), (b"b", Mode::Exclusive)]);
-        let only = set(&table, &[(b"b", Mode::Exclusive)]);
+        let pair = set(&table, &[(b"a", LockMode::Shared), (b"b", LockMode::Exclusive)]);
+        let only = set(&table, &[(b"b", LockMode::Exclusive)]);
         let held = table.take(&only).expect("free");
         assert!(table.try_take(&pair).is_none());
         drop(held);
@@ -456,7 +461,7 @@ mod tests {
     fn an_exclusive_waiter_is_not_starved() {
         let table = LockTable::new();
         let (shared, exclusive) =
-            (set(&table, &[(b"a", Mode::Shared)]), set(&table, &[(b"a", Mode::Exclusive)]));
+            (set(&table, &[(b"a", LockMode::Shared)]), set(&table, &[(b"a", LockMode::Exclusive)]));
         let writers = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {

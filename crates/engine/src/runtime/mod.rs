@@ -6,8 +6,8 @@ pub(crate) mod broken; // rules that an engine under test breaks
 pub(crate) mod followed; // containers whose versions are kept for followers
 pub(crate) mod locks; // who may write what at the same time
 pub(crate) mod scripting; // what all scripts share
-mod shared;
-pub(crate) mod signals; // waking background work // storage, clock, caches, locks, secret
+mod shared; // storage, clock, caches, locks, secret
+pub(crate) mod signals; // waking background work
 pub(crate) mod touched; // items that writers touch, for profiles
 
-pub(crate) use shared::{Shared, Statistics};
+pub(crate) use shared::{DataPlaneCounters, Shared};

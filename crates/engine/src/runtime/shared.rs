@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     pub secret: [u8; 32],
     /// 1 in a new store, one more after every restore.
     pub incarnation: u32,
-    pub statistics: Statistics,
+    pub statistics: DataPlaneCounters,
     /// Woken by the catalog, and by queries that ask for rows of missing values.
     pub workers: CatalogWorkers,
     pub options: Options,
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
 
 /// Counters of the data plane since start.
 #[derive(Default)]
-pub(crate) struct Statistics {
+pub(crate) struct DataPlaneCounters {
     groups: AtomicU64,
     writes: AtomicU64,
     retries: AtomicU64,
@@ -109,7 +109,7 @@ impl Shared {
             storage,
             secret,
             incarnation,
-            statistics: Statistics::default(),
+            statistics: DataPlaneCounters::default(),
             workers: CatalogWorkers::default(),
             options,
             #[cfg(test)]
@@ -196,7 +196,7 @@ impl Shared {
     }
 }
 
-impl Statistics {
+impl DataPlaneCounters {
     pub fn group(&self, writes: usize) {
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(writes as u64, Ordering::Relaxed);

@@ -45,7 +45,7 @@ impl Signal {
     }
 
     /// Waits for a time; false as soon as the worker is to stop or to pause.
-    pub fn rest(&self, time: Duration) -> bool {
+    pub fn sleep(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         let mut requested = self.requested.lock();
         while !requested.stopping && !requested.pausing && !time.is_zero() {

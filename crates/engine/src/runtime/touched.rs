@@ -17,22 +17,22 @@ use parking_lot::Mutex;
 
 /// By number of the container. Part of [`Shared`](super::Shared), for writers ask it.
 #[derive(Default)]
-pub(crate) struct TouchedItems(ArcSwap<HashMap<u32, Vec<Weak<ItemNotes>>>>);
+pub(crate) struct TouchedItems(ArcSwap<HashMap<u32, Vec<Weak<TouchedLog>>>>);
 
 /// What was touched in a container since somebody asked. Dropped, nothing more is noted.
-pub(crate) struct ItemNotes {
+pub(crate) struct TouchedLog {
     items_max: usize,
     /// `None`: not complete any more.
-    items: Mutex<Option<Notes>>,
+    items: Mutex<Option<TouchedRids>>,
 }
 
 /// By number of the item: whether it is new.
-pub(crate) type Notes = HashMap<u64, bool>;
+pub(crate) type TouchedRids = HashMap<u64, bool>;
 
 impl TouchedItems {
     /// Notes items of a container from now on, up to so many of them.
-    pub fn begin(&self, container: u32, items_max: usize) -> Arc<ItemNotes> {
-        let notes = Arc::new(ItemNotes { items_max, items: Mutex::new(Some(Notes::new())) });
+    pub fn begin(&self, container: u32, items_max: usize) -> Arc<TouchedLog> {
+        let notes = Arc::new(TouchedLog { items_max, items: Mutex::new(Some(TouchedRids::new())) });
         self.0.rcu(|known| {
             let mut known = living(known);
             known.entry(container).or_default().push(Arc::downgrade(&notes));
@@ -58,7 +58,7 @@ impl TouchedItems {
     }
 }
 
-impl ItemNotes {
+impl TouchedLog {
     fn note(&self, rid: u64, is_new: bool) {
         let mut items = self.items.lock();
         let Some(known) = &mut *items else { return };
@@ -69,13 +69,13 @@ impl ItemNotes {
     }
 
     /// What was noted since the last time; `None` where something may be missing.
-    pub fn take(&self) -> Option<Notes> {
+    pub fn take(&self) -> Option<TouchedRids> {
         self.items.lock().as_mut().map(std::mem::take)
     }
 }
 
-fn living(known: &HashMap<u32, Vec<Weak<ItemNotes>>>) -> HashMap<u32, Vec<Weak<ItemNotes>>> {
-    let living = |all: &[Weak<ItemNotes>]| -> Vec<Weak<ItemNotes>> {
+fn living(known: &HashMap<u32, Vec<Weak<TouchedLog>>>) -> HashMap<u32, Vec<Weak<TouchedLog>>> {
+    let living = |all: &[Weak<TouchedLog>]| -> Vec<Weak<TouchedLog>> {
         all.iter().filter(|notes| notes.strong_count() > 0).cloned().collect()
     };
     let known = known.iter().map(|(container, all)| (*container, living(all)));
@@ -94,8 +94,8 @@ mod tests {
         touched.note(1, 8, true);
         touched.note(1, 8, false);
         touched.note(2, 9, false);
-        assert_eq!(one.take(), Some(Notes::from([(8, true)])));
-        assert_eq!(one.take(), Some(Notes::new()));
+        assert_eq!(one.take(), Some(TouchedRids::from([(8, true)])));
+        assert_eq!(one.take(), Some(TouchedRids::new()));
         assert_eq!(other.take().map(|notes| notes.len()), Some(1));
         drop((one, other));
         let third = touched.begin(2, 10);

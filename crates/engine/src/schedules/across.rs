@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::sequencer::{Bench, Outcome, prepared};
 use super::{Program, together};
 use crate::api::EngineError;
-use crate::partition::sequencer::{CommitQueue, Refused, Work, Written};
+use crate::partition::sequencer::{AtomicWrites, CommitQueue, CommittedWrite, WriteRefused};
 use crate::sync::races::Race;
 
 pub(super) const PROGRAM: Program =
@@ -54,7 +54,7 @@ impl Across {
             let write = prepared(sequencer.generation(), pair[at] as u32, rids[at], 0, 0);
             (Arc::clone(sequencer), vec![write])
         };
-        let work = Work { writes: vec![write(0), write(1)], differences: None };
+        let work = AtomicWrites { writes: vec![write(0), write(1)], differences: None };
         let unknown = self.unknown.lock().expect("no thread panicked").clone();
         let outcomes = outcomes(self.queue.submit(&self.bench.world.shared, work).map(|done| done.written));
         rids.into_iter().zip(outcomes).for_each(|(rid, outcome)| self.bench.end(rid, outcome));
@@ -95,11 +95,11 @@ impl Across {
     }
 }
 
-fn outcomes(answer: Result<Vec<Written>, Refused>) -> [Outcome; 2] {
+fn outcomes(answer: Result<Vec<CommittedWrite>, WriteRefused>) -> [Outcome; 2] {
     match answer {
         Ok(written) => [0, 1].map(|at| Outcome::Done { lsn: written[at].lsn }),
-        Err(Refused::Stale) => [Outcome::Refused; 2],
-        Err(Refused::Failed(EngineError::Overloaded)) => [Outcome::Unknown; 2],
-        Err(Refused::Failed(error)) => panic!("{error}"),
+        Err(WriteRefused::Stale) => [Outcome::Refused; 2],
+        Err(WriteRefused::Failed(EngineError::Overloaded)) => [Outcome::Unknown; 2],
+        Err(WriteRefused::Failed(error)) => panic!("{error}"),
     }
 }

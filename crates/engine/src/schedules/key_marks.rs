@@ -86,7 +86,7 @@ impl KeyMarks {
         let (shared, catalog) = (Arc::clone(&self.world.shared), Arc::clone(&self.catalog));
         let removing = KeyDeletes::new(shared, catalog, Arc::default());
         for _ in 0..LOOKS {
-            removing.look_once(&self.container);
+            removing.scan_once(&self.container);
             yield_now();
         }
     }

@@ -8,7 +8,7 @@ use shuttle::thread::yield_now;
 
 use super::{Program, together};
 use crate::api::EngineError;
-use crate::runtime::locks::{Held, LockSet, LockTable, Mode, Protects};
+use crate::runtime::locks::{HeldLocks, LockKind, LockMode, LockSet, LockTable};
 use crate::sync::races::Race;
 
 pub(super) const PROGRAM: Program =
@@ -41,18 +41,20 @@ fn round(table: &LockTable, inside: &Inside) {
 }
 
 /// Some keys in any order, each in some mode.
-fn some_locks(table: &LockTable) -> (LockSet, Vec<(usize, Mode)>) {
+fn some_locks(table: &LockTable) -> (LockSet, Vec<(usize, LockMode)>) {
     let mut random = thread_rng();
     let (count, first) = (random.gen_range(1..KEYS), random.gen_range(0..KEYS));
-    let wanted: Vec<(usize, Mode)> = (0..count)
-        .map(|at| ((first + at) % KEYS, if random.gen_ratio(1, 2) { Mode::Shared } else { Mode::Exclusive }))
+    let wanted: Vec<(usize, LockMode)> = (0..count)
+        .map(|at| {
+            ((first + at) % KEYS, if random.gen_ratio(1, 2) { LockMode::Shared } else { LockMode::Exclusive })
+        })
         .collect();
     let mut set = LockSet::default();
-    wanted.iter().for_each(|&(key, mode)| table.add(&mut set, 1, Protects::Item(&[key as u8]), mode));
+    wanted.iter().for_each(|&(key, mode)| table.add(&mut set, 1, LockKind::Item(&[key as u8]), mode));
     (set, wanted)
 }
 
-fn take<'a>(table: &'a LockTable, set: &LockSet) -> Option<Held<'a>> {
+fn take<'a>(table: &'a LockTable, set: &LockSet) -> Option<HeldLocks<'a>> {
     if thread_rng().gen_ratio(1, 4) {
         return table.try_take(set);
     }
@@ -63,17 +65,17 @@ fn take<'a>(table: &'a LockTable, set: &LockSet) -> Option<Held<'a>> {
     }
 }
 
-fn enter(inside: &AtomicI32, mode: Mode) {
+fn enter(inside: &AtomicI32, mode: LockMode) {
     let before = match mode {
-        Mode::Shared => inside.fetch_add(1, Ordering::Relaxed).min(0),
-        Mode::Exclusive => inside.swap(-1, Ordering::Relaxed),
+        LockMode::Shared => inside.fetch_add(1, Ordering::Relaxed).min(0),
+        LockMode::Exclusive => inside.swap(-1, Ordering::Relaxed),
     };
     assert_eq!(before, 0, "a lock is held by two that exclude each other");
 }
 
-fn leave(inside: &AtomicI32, mode: Mode) {
+fn leave(inside: &AtomicI32, mode: LockMode) {
     match mode {
-        Mode::Shared => drop(inside.fetch_sub(1, Ordering::Relaxed)),
-        Mode::Exclusive => inside.store(0, Ordering::Relaxed),
+        LockMode::Shared => drop(inside.fetch_sub(1, Ordering::Relaxed)),
+        LockMode::Exclusive => inside.store(0, Ordering::Relaxed),
     }
 }

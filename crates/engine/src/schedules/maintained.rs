@@ -15,17 +15,17 @@ use super::recount::{Library, stored_items};
 use super::world::{World, json, key, prepared, write};
 use super::{Program, together};
 use crate::api::{Cancel, CheckModel, EngineError, IndexingDirective, ModelCondition, WriteItem, WriteKind};
-use crate::background::checks::CheckOrder;
+use crate::background::checks::CheckPayload;
 use crate::background::repairs::REPAIR;
 use crate::background::split::Splitter;
 use crate::background::{Builds, FanOuts, Repairs};
 use crate::catalog::{Catalog, Container, open_store};
 use crate::engine::after_split::on_current;
-use crate::jobs::Claimed;
+use crate::jobs::ClaimedJob;
 use crate::maintain;
 use crate::store::{keys, scan};
 use crate::sync::races::Race;
-use crate::transactions::across::{Run, Target};
+use crate::transactions::across::{TransactionRun, TransactionTarget};
 use crate::transactions::{TransactionOperation, TransactionVerb};
 
 pub(super) const PROGRAM: Program = Program {
@@ -189,7 +189,7 @@ impl Maintained {
         let [database, _] = self.container("books").job_owners();
         let declarations = Some(vec!["c".to_owned()]);
         let check = CheckModel { declarations, examples_max: 0, model: None, remove_dangling: false };
-        let job = CheckOrder { check, is_dry_run: false }.job(REPAIR, database, 1);
+        let job = CheckPayload { check, is_dry_run: false }.job(REPAIR, database, 1);
         self.done(self.world.shared.jobs.create(job).map(drop));
         self.run_jobs(STEPS);
     }
@@ -208,7 +208,7 @@ impl Maintained {
         if jobs.refresh().is_err() {
             return true;
         }
-        let Ok(Claimed { mut claim, kind, .. }) = jobs.claim(|_| true) else { return false };
+        let Ok(ClaimedJob { mut claim, kind, .. }) = jobs.claim(|_| true) else { return false };
         self.done(claim.run(&*kind, Instant::now(), || false));
         true
     }
@@ -287,10 +287,12 @@ impl Maintained {
                 (at, operation(id, verb, body))
             })
             .collect();
-        let targets = ids.map(|id| Target { container: 0, key: key(id) });
+        let targets = ids.map(|id| TransactionTarget { container: 0, key: key(id) });
         let (shared, containers, cancel) =
             (&self.world.shared, [self.container("books")], &Cancel::default());
-        Run { shared, containers: &containers, targets: &targets, steps: &steps, cancel }.run().map(drop)
+        TransactionRun { shared, containers: &containers, targets: &targets, steps: &steps, cancel }
+            .run()
+            .map(drop)
     }
 
     /// As the sweep does.

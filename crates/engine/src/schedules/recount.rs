@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quire_storage::Snapshot;
 use quire_value::Value;
 
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::{for_each_row, keys};
 
 /// Items by id.
@@ -31,7 +31,7 @@ struct Totals {
 pub(super) fn stored_items(snapshot: &dyn Snapshot, container: u32) -> Items {
     let mut items = Items::new();
     let read = for_each_row(snapshot, keys::ITEMS, &keys::container_prefix(container), |_, row| {
-        let row = Row::parse(row)?;
+        let row = ItemRow::parse(row)?;
         let other = items.insert(row.id()?.to_owned(), row.node()?.to_value());
         assert_eq!(other, None, "two items have one id");
         Ok(())

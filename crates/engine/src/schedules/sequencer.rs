@@ -16,11 +16,11 @@ use super::world::World;
 use super::{Program, together};
 use crate::api::{EngineError, IndexingDirective};
 use crate::indexes::IndexChange;
-use crate::partition::access::Access;
-use crate::partition::sequencer::{ItemPut, Prepared, Refused, Sequencer, Written};
+use crate::partition::access::ContainerAccess;
+use crate::partition::sequencer::{CommittedWrite, ItemPut, PreparedWrite, Sequencer, WriteRefused};
 use crate::partition::sweep_due::SweepDue;
-use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::store::item_row::{Draft, Indexing, Row};
+use crate::runtime::locks::{LockKind, LockMode, LockSet};
+use crate::store::item_row::{Indexing, ItemRow, NewItemRow};
 use crate::store::{keys, latest_feed_scan};
 use crate::sync::races::Race;
 
@@ -123,7 +123,7 @@ fn run_retire() {
 impl Bench {
     pub fn new(partitions: u32) -> Bench {
         let world = World::bare();
-        let (due, access) = (Arc::new(SweepDue::new()), Arc::<Access>::default());
+        let (due, access) = (Arc::new(SweepDue::new()), Arc::<ContainerAccess>::default());
         let sequencer =
             |partition| Arc::new(Sequencer::new(&world.shared, CONTAINER, partition, (&due, &access)));
         let sequencers = (0..partitions).map(sequencer).collect();
@@ -148,7 +148,7 @@ impl Bench {
 
     /// Adds 1 to the counter, once unless nobody can tell.
     fn increment(&self) {
-        let Ok(_held) = self.world.shared.locks.take(&self.lock(Mode::Exclusive)) else { return };
+        let Ok(_held) = self.world.shared.locks.take(&self.lock(LockMode::Exclusive)) else { return };
         for _ in 0..TRIES {
             let sequencer = &self.sequencers[0];
             let (rid, generation) = (self.begin(), sequencer.generation());
@@ -188,7 +188,7 @@ impl Bench {
             };
             let value = counter(&*self.world.shared.storage.snapshot().expect("it is open")) + 1;
             yield_now();
-            let held = self.world.shared.locks.take(&self.lock(Mode::Exclusive));
+            let held = self.world.shared.locks.take(&self.lock(LockMode::Exclusive));
             let outcome = match (held, sequencer.changed_since(NAME, lsn)) {
                 (Ok(_held), Ok(false)) => {
                     Outcome::of(sequencer.submit(prepared(generation, 0, rid, value, definitions)))
@@ -244,9 +244,9 @@ impl Bench {
         self.check();
     }
 
-    fn lock(&self, mode: Mode) -> LockSet {
+    fn lock(&self, mode: LockMode) -> LockSet {
         let mut set = LockSet::default();
-        self.world.shared.locks.add(&mut set, CONTAINER, Protects::LogicalPartition(b"counter"), mode);
+        self.world.shared.locks.add(&mut set, CONTAINER, LockKind::LogicalPartition(b"counter"), mode);
         set
     }
 
@@ -311,12 +311,14 @@ impl Bench {
 }
 
 impl Outcome {
-    pub fn of(answer: Result<Written, Refused>) -> Outcome {
+    pub fn of(answer: Result<CommittedWrite, WriteRefused>) -> Outcome {
         match answer {
             Ok(written) => Outcome::Done { lsn: written.lsn },
-            Err(Refused::Stale | Refused::Failed(EngineError::ResourceNotFound { .. })) => Outcome::Refused,
-            Err(Refused::Failed(EngineError::Overloaded)) => Outcome::Unknown,
-            Err(Refused::Failed(error)) => panic!("{error}"),
+            Err(WriteRefused::Stale | WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
+                Outcome::Refused
+            }
+            Err(WriteRefused::Failed(EngineError::Overloaded)) => Outcome::Unknown,
+            Err(WriteRefused::Failed(error)) => panic!("{error}"),
         }
     }
 }
@@ -324,7 +326,7 @@ impl Outcome {
 fn stored(snapshot: &dyn Snapshot, lsn: u64, rid: u64) -> Stored {
     let row = snapshot.get(keys::ITEMS, &keys::item(CONTAINER, rid)).expect("it is open");
     let row = row.expect("a feed row has an item");
-    let row = Row::parse(&row).expect("its checksum holds");
+    let row = ItemRow::parse(&row).expect("its checksum holds");
     assert_eq!(row.stamp.lsn, lsn, "an item of another LSN");
     let number = |at: usize| keys::number(&row.item()[at..at + 8]).expect("8 bytes");
     Stored { lsn, rid, ts: row.stamp.ts, value: number(0), definitions: number(8) }
@@ -341,11 +343,17 @@ pub(super) fn counts(snapshot: &dyn Snapshot, partition: u32) -> keys::Counts {
 }
 
 /// A new item that notes the counter's new value; 0: the counter is left alone.
-pub(super) fn prepared(generation: u64, partition: u32, rid: u64, value: u64, definitions: u64) -> Prepared {
+pub(super) fn prepared(
+    generation: u64,
+    partition: u32,
+    rid: u64,
+    value: u64,
+    definitions: u64,
+) -> PreparedWrite {
     let item = [value.to_be_bytes(), definitions.to_be_bytes()].concat();
     let indexing = Indexing { has_rows: false, directive: IndexingDirective::Default, epoch: 0 };
     let (incarnation, ttl, json_bytes, own_etag, client) = (1, ItemTtl::Inherit, 2, None, None);
-    let draft = Draft {
+    let draft = NewItemRow {
         incarnation,
         partition,
         indexing,
@@ -361,12 +369,12 @@ pub(super) fn prepared(generation: u64, partition: u32, rid: u64, value: u64, de
     let written = None;
     let put = ItemPut { rid, row, written, ttl_seconds, expiry_before, indexes, version, maintained_by };
     let count = Op::Put { space: keys::LOOKUPS, key: b"counter".to_vec(), value: keys::number_value(value) };
-    Prepared {
-        is_upkeep: false,
+    PreparedWrite {
+        is_index_maintenance: false,
         puts: [put].into_iter().collect(),
         items_delta: 1,
         touched: [rid.to_be_bytes().to_vec()].into_iter().collect(),
         logical_partitions: [NAME].into_iter().collect(),
-        ..Prepared::upkeep(generation, if value > 0 { vec![count] } else { Vec::new() })
+        ..PreparedWrite::index_maintenance(generation, if value > 0 { vec![count] } else { Vec::new() })
     }
 }

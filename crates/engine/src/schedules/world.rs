@@ -20,7 +20,7 @@ use crate::api::{
 use crate::catalog::{Catalog, Container, open_store};
 use crate::items::read::{read_item, read_item_cached};
 use crate::runtime::Shared;
-use crate::store::watched::Watched;
+use crate::store::watched::WatchedStorage;
 
 /// Enough for a few items.
 const CACHE_BYTES: usize = 3 << 20;
@@ -30,7 +30,7 @@ const START_MS: i64 = 1_700_000_000_000;
 
 pub(super) struct World {
     pub storage: Arc<Stepped>,
-    pub watched: Arc<Watched>,
+    pub watched: Arc<WatchedStorage>,
     pub shared: Arc<Shared>,
 }
 
@@ -59,7 +59,7 @@ impl World {
     /// On what is stored. `partitions` are those of new containers.
     pub fn on(store: MemoryStorage, partitions: u32, clock_steps: Range<i64>) -> World {
         let storage = Stepped::new(store);
-        let watched = Arc::new(Watched::new(Arc::clone(&storage) as Arc<_>));
+        let watched = Arc::new(WatchedStorage::new(Arc::clone(&storage) as Arc<_>));
         let options = Options {
             clock: Arc::new(Jumping { now_ms: AtomicI64::new(START_MS), steps: clock_steps }),
             partitions,

@@ -13,9 +13,9 @@ use crate::api::{Cancel, EngineError, ScriptLimits};
 use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
-use crate::runtime::scripting::Source;
-use crate::runtime::scripting::gate::Pass;
-use crate::transactions::{CommitFailed, Committed, Transaction};
+use crate::runtime::scripting::ScriptSource;
+use crate::runtime::scripting::gate::GatePass;
+use crate::transactions::{CommitFailure, CommittedTransaction, Transaction};
 
 const OPTIMISTIC_TRIES: u32 = 2;
 /// Nobody else can write then: only faults of the storage and changes of the indexing policy come in between.
@@ -25,7 +25,7 @@ const SHORT: Duration = Duration::from_millis(20);
 
 /// The time that all tries of one transaction share, and the charge that each has. Waiting, for a place, a lock or the
 /// disk, is left out.
-pub(super) struct Allowance<'a> {
+pub(super) struct ScriptAllowance<'a> {
     soft_time: Duration,
     time: Duration,
     charge_max: f64,
@@ -34,16 +34,16 @@ pub(super) struct Allowance<'a> {
     /// Of this try.
     started: Instant,
     /// Of this try, while it runs.
-    pass: Option<Pass>,
+    pass: Option<GatePass>,
     /// Whoever waits for it.
     pub client: &'a Cancel,
 }
 
-impl<'a> Allowance<'a> {
-    fn new(limits: &ScriptLimits, charge_max: f64, client: &'a Cancel) -> Allowance<'a> {
+impl<'a> ScriptAllowance<'a> {
+    fn new(limits: &ScriptLimits, charge_max: f64, client: &'a Cancel) -> ScriptAllowance<'a> {
         let ScriptLimits { soft_time, time, .. } = *limits;
         let (used, started, pass) = (Duration::ZERO, Instant::now(), None);
-        Allowance { soft_time, time, charge_max, used, started, pass, client }
+        ScriptAllowance { soft_time, time, charge_max, used, started, pass, client }
     }
 
     pub fn used(&self) -> Duration {
@@ -59,7 +59,7 @@ impl<'a> Allowance<'a> {
         self.used() < self.soft_time && charge < self.charge_max
     }
 
-    fn resume(&mut self, pass: Pass) {
+    fn resume(&mut self, pass: GatePass) {
         self.started = Instant::now();
         self.pass = Some(pass);
     }
@@ -97,28 +97,28 @@ impl<'a> Allowance<'a> {
 }
 
 /// The logical partition that a script runs in.
-pub(super) struct Room<'a> {
+pub(super) struct ScriptPartition<'a> {
     pub shared: &'a Shared,
     pub container: &'a Container,
     pub place: &'a RoutedKey<'a>,
     /// What runs in it.
-    pub scripts: &'a [&'a Source],
+    pub scripts: &'a [&'a ScriptSource],
     /// What its operations may cost before it is asked to finish.
     pub charge_max: f64,
     /// Whoever waits for it.
     pub cancel: &'a Cancel,
 }
 
-impl Room<'_> {
+impl ScriptPartition<'_> {
     /// Runs `work` in a transaction and commits what it did, until both succeed. `charge` is that of the last try, also
     /// when it failed.
     pub fn transact<T>(
         &self,
         charge: &mut f64,
-        mut work: impl FnMut(&mut Transaction<'_>, &Allowance<'_>) -> Result<T, EngineError>,
-    ) -> Result<(T, Committed), EngineError> {
+        mut work: impl FnMut(&mut Transaction<'_>, &ScriptAllowance<'_>) -> Result<T, EngineError>,
+    ) -> Result<(T, CommittedTransaction), EngineError> {
         let scripting = &self.shared.scripts;
-        let mut allowance = Allowance::new(scripting.scripts.limits(), self.charge_max, self.cancel);
+        let mut allowance = ScriptAllowance::new(scripting.scripts.limits(), self.charge_max, self.cancel);
         let partition = name_of(self.shared, self.container, self.place);
         let task = scripting.contention.task(partition, self.scripts);
         let first = if scripting.contention.is_recent(task) { OPTIMISTIC_TRIES } else { 0 };
@@ -138,9 +138,11 @@ impl Room<'_> {
             self.cancel.check()?;
             match transaction.commit() {
                 Ok(committed) => return Ok((done, committed)),
-                Err(CommitFailed::Failed(error) | CommitFailed::Refused { error, .. }) => return Err(error),
-                Err(CommitFailed::Locks(locks)) => further.extend(&locks),
-                Err(CommitFailed::Conflict) => {
+                Err(CommitFailure::Failed(error) | CommitFailure::Refused { error, .. }) => {
+                    return Err(error);
+                }
+                Err(CommitFailure::Locks(locks)) => further.extend(&locks),
+                Err(CommitFailure::Conflict) => {
                     scripting.figures.conflicts.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -161,8 +163,8 @@ impl Room<'_> {
         tried: u32,
         partition: u64,
         further: &LockSet,
-    ) -> Result<(Pass, Transaction<'_>), EngineError> {
-        let Room { shared, container, place, .. } = *self;
+    ) -> Result<(GatePass, Transaction<'_>), EngineError> {
+        let ScriptPartition { shared, container, place, .. } = *self;
         let pass = shared.scripts.gate.enter(partition)?;
         let key = place.key.clone();
         let transaction = match tried {

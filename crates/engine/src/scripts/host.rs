@@ -9,7 +9,7 @@ use quire_script::{Answer, Caller, Host, IndexAction, ItemLink, Reply, Request};
 use quire_sql::{Parameters, SqlError};
 use quire_value::{Limits, Value, text};
 
-use super::Allowance;
+use super::ScriptAllowance;
 use crate::api::{EngineError, IndexingDirective, Page, ScriptError, corrupt};
 use crate::transactions::{Change, ChangeItem, Transaction, TransactionRead};
 
@@ -23,7 +23,7 @@ const OTHER_PARTITION_KEY: &str = "Requests originating from scripts cannot refe
 pub(super) struct ItemHost<'t, 'a> {
     transaction: &'t mut Transaction<'a>,
     key: &'t PartitionKey,
-    allowance: &'t Allowance<'t>,
+    allowance: &'t ScriptAllowance<'t>,
     /// Why the run was stopped.
     stopped: Option<EngineError>,
 }
@@ -32,7 +32,7 @@ impl<'t, 'a> ItemHost<'t, 'a> {
     pub fn new(
         transaction: &'t mut Transaction<'a>,
         key: &'t PartitionKey,
-        allowance: &'t Allowance<'t>,
+        allowance: &'t ScriptAllowance<'t>,
     ) -> ItemHost<'t, 'a> {
         ItemHost { transaction, key, allowance, stopped: None }
     }
@@ -129,7 +129,7 @@ impl Host for ItemHost<'_, '_> {
         } else {
             allowance.unwatched(|| self.serve(request))
         };
-        let reply = served.unwrap_or_else(|error| match told(&error) {
+        let reply = served.unwrap_or_else(|error| match script_error(&error) {
             Some((status, message)) => Reply::Error { status, message },
             None => {
                 self.stopped = Some(error);
@@ -142,7 +142,7 @@ impl Host for ItemHost<'_, '_> {
 
     fn caller(&self) -> Caller {
         let client = self.allowance.client.clone();
-        Caller::with_check(move || client.look())
+        Caller::with_check(move || client.check_disconnect())
     }
 }
 
@@ -169,7 +169,7 @@ fn parameters_of(json: Option<&str>) -> Result<Parameters, EngineError> {
 
 /// What a script is told of an error, if it is one that a script can do something about. `quire-server` says the same to
 /// clients, in its own words.
-pub(super) fn told(error: &EngineError) -> Option<(u16, String)> {
+pub(super) fn script_error(error: &EngineError) -> Option<(u16, String)> {
     use EngineError::*;
     let fixed = |status: u16, message: &str| Some((status, message.to_owned()));
     match error {
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_script_hears_only_of_what_it_can_handle() {
-        let status = |error: EngineError| told(&error).map(|(status, _)| status);
+        let status = |error: EngineError| script_error(&error).map(|(status, _)| status);
         assert_eq!(status(EngineError::ItemNotFound { id: String::new() }), Some(404));
         assert_eq!(status(EngineError::PreconditionFailed), Some(412));
         assert_eq!(status(EngineError::ItemTooLarge { bytes: 2, bytes_max: 1 }), Some(413));

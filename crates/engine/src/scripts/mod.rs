@@ -22,23 +22,23 @@ use quire_resource::{GeospatialType, PartitionKey, PartitionKeyDefinition};
 use quire_script::{Collection, Failure, Outcome, ScriptRun};
 use quire_value::{Segment, Value};
 
-use self::attempts::Allowance;
+use self::attempts::ScriptAllowance;
 use self::host::ItemHost;
 use crate::api::{EngineError, ScriptError};
 use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
-use crate::runtime::locks::Protects;
-use crate::runtime::scripting::{Scripting, Source};
+use crate::runtime::locks::LockKind;
+use crate::runtime::scripting::{ScriptSource, Scripting};
 use crate::transactions::Transaction;
 
 /// One run over a transaction; what it did is the caller's to commit.
 fn run(
     scripting: &Scripting,
-    source: &Source,
+    source: &ScriptSource,
     run: &ScriptRun<'_>,
     transaction: &mut Transaction<'_>,
     key: &PartitionKey,
-    allowance: &Allowance<'_>,
+    allowance: &ScriptAllowance<'_>,
 ) -> Result<Outcome, EngineError> {
     scripting.figures.runs.fetch_add(1, Ordering::Relaxed);
     let mut host = ItemHost::new(transaction, key, allowance);
@@ -62,7 +62,7 @@ fn run(
 }
 
 /// What scripts are told about their container.
-struct About {
+struct ContainerInfo {
     self_link: String,
     alt_link: String,
     usage: String,
@@ -73,11 +73,11 @@ struct About {
 /// There is no quota; these are the figures that clients know.
 const QUOTA: &str = "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;";
 
-impl About {
-    fn of(container: &Container) -> About {
+impl ContainerInfo {
+    fn of(container: &Container) -> ContainerInfo {
         let (items, bytes) = container.usage();
         let kilobytes = bytes.div_ceil(1024);
-        About {
+        ContainerInfo {
             self_link: container.resource.rid.self_link(),
             alt_link: format!("dbs/{}/colls/{}", container.database.id, container.resource.id),
             usage: format!(
@@ -89,7 +89,7 @@ impl About {
     }
 
     fn collection(&self) -> Collection<'_> {
-        let About { self_link, alt_link, usage, partition_key, planar } = self;
+        let ContainerInfo { self_link, alt_link, usage, partition_key, planar } = self;
         Collection { self_link, alt_link, usage, quota: QUOTA, partition_key, planar: *planar }
     }
 }
@@ -106,7 +106,7 @@ fn names_of(definition: &PartitionKeyDefinition) -> Value {
 
 /// A logical partition, as the gate knows it.
 fn name_of(shared: &Shared, container: &Container, place: &RoutedKey<'_>) -> u64 {
-    shared.locks.key(container.number, Protects::LogicalPartition(&place.epk.0))
+    shared.locks.key(container.number, LockKind::LogicalPartition(&place.epk.0))
 }
 
 fn header_pairs(headers: &[(String, String)]) -> Vec<(&str, &str)> {

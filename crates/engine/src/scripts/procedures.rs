@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use quire_script::{Call, Outcome, ScriptRun};
 
-use super::attempts::Room;
-use super::{About, header_pairs};
+use super::attempts::ScriptPartition;
+use super::{ContainerInfo, header_pairs};
 use crate::api::{EngineError, ExecuteProcedure, ProcedureDone, ScriptError, ScriptFailure, charge};
 use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
-use crate::runtime::scripting::Source;
+use crate::runtime::scripting::ScriptSource;
 
 const NO_PARAMETERS: &str = "[]";
 
@@ -24,11 +24,11 @@ pub(crate) fn execute(
     let procedure = container.scripts().procedure(&call.id);
     let procedure = procedure
         .ok_or_else(|| EngineError::ResourceNotFound { kind: "stored procedure", id: call.id.clone() })?;
-    let source = Source::of(procedure);
+    let source = ScriptSource::of(procedure);
     shared.scripts.check_blocked(&source)?;
     place.partition.position_for(call.session.as_ref())?;
     let parameters = parameters(call)?;
-    let about = About::of(container);
+    let about = ContainerInfo::of(container);
     let headers = header_pairs(&call.headers);
     let run = ScriptRun {
         script: source.script(),
@@ -39,7 +39,8 @@ pub(crate) fn execute(
         time_used: Duration::ZERO,
     };
     let charge_max = call.charge_max.unwrap_or(f64::INFINITY);
-    let room = Room { shared, container, place, scripts: &[&source], charge_max, cancel: &call.cancel };
+    let room =
+        ScriptPartition { shared, container, place, scripts: &[&source], charge_max, cancel: &call.cancel };
     let mut spent = 0.0;
     let result = room.transact(&mut spent, |transaction, allowance| {
         super::run(&shared.scripts, &source, &run, transaction, &place.key, allowance)

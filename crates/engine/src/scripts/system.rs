@@ -17,7 +17,7 @@ use bytes::Bytes;
 use quire_resource::PartitionKey;
 use quire_value::{Limits, Value, text};
 
-use super::host::told;
+use super::host::script_error;
 use crate::api::{
     Answer, EngineError, ExecuteSystemProcedure, IndexingDirective, ProcedureDone, SystemAddress, charge,
 };
@@ -112,7 +112,7 @@ impl BulkInsert<'_> {
             while !group.is_empty()
                 && let Some((at, error)) = self.insert_group(group, spent)?
             {
-                let status = told(&error).map(|(status, _)| status);
+                let status = script_error(&error).map(|(status, _)| status);
                 match status {
                     Some(status) if count > 0 || self.options.stops_softly => error_code = status,
                     _ => return Err(error),

@@ -11,13 +11,13 @@ use quire_script::{Call, ScriptRun, TriggerOperation};
 use quire_value::text::strict;
 use quire_value::{Item, Kind, Limits, Value};
 
-use super::attempts::{Allowance, Room};
-use super::{About, header_pairs};
+use super::attempts::{ScriptAllowance, ScriptPartition};
+use super::{ContainerInfo, header_pairs};
 use crate::api::{Answer, EngineError, ItemWritten, Resource, WriteItem, WriteKind, charge};
 use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
-use crate::runtime::scripting::Source;
-use crate::transactions::{Change, ChangeItem, Changed, Transaction};
+use crate::runtime::scripting::ScriptSource;
+use crate::transactions::{Change, ChangeItem, ChangedItem, Transaction};
 
 pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
     let mut charge = charge::REFUSED;
@@ -37,13 +37,13 @@ pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteIte
 
 struct Triggers {
     operation: TriggerOperation,
-    pre: Option<Source>,
-    post: Option<Source>,
+    pre: Option<ScriptSource>,
+    post: Option<ScriptSource>,
 }
 
 /// What a write with its triggers leaves.
-struct Done {
-    changed: Changed,
+struct TriggeredWrite {
+    changed: ChangedItem,
     body: String,
 }
 
@@ -57,13 +57,13 @@ impl Triggers {
                 message: format!("Trigger '{name}' does not exist in the container."),
             })?;
             check_fits(&trigger, kind, operation)?;
-            Ok(Some(Source::of(trigger)))
+            Ok(Some(ScriptSource::of(trigger)))
         };
         let (pre, post) = (find(&write.pre_trigger, "Pre")?, find(&write.post_trigger, "Post")?);
         Ok(Triggers { operation, pre, post })
     }
 
-    fn all(&self) -> impl Iterator<Item = &Source> {
+    fn all(&self) -> impl Iterator<Item = &ScriptSource> {
         self.pre.iter().chain(&self.post)
     }
 }
@@ -129,15 +129,21 @@ fn run(
 ) -> Result<ItemWritten, EngineError> {
     container.check_open()?;
     triggers.all().try_for_each(|trigger| shared.scripts.check_blocked(trigger))?;
-    let scripts: Vec<&Source> = triggers.all().collect();
+    let scripts: Vec<&ScriptSource> = triggers.all().collect();
     let (charge_max, cancel) = (f64::INFINITY, &write.cancel);
-    let room = Room { shared, container, place, scripts: &scripts, charge_max, cancel };
+    let room = ScriptPartition { shared, container, place, scripts: &scripts, charge_max, cancel };
     let headers = header_pairs(&write.trigger_headers);
-    let work = Work { room: &room, about: About::of(container), headers: &headers, write, triggers };
+    let work = TriggerRun {
+        partition: &room,
+        container_info: ContainerInfo::of(container),
+        headers: &headers,
+        write,
+        triggers,
+    };
     let mut spent = 0.0;
     let result = room.transact(&mut spent, |transaction, allowance| work.run(transaction, allowance));
     *charge = charge::SCRIPT * triggers.all().count() as f64 + spent;
-    let (Done { changed, body }, committed) = result?;
+    let (TriggeredWrite { changed, body }, committed) = result?;
     let body = match committed.stored_as(container, &changed.etag) {
         // What a post-trigger made of the answer is the client's.
         Some(stored) if triggers.post.is_none() => Bytes::from(stored),
@@ -147,16 +153,20 @@ fn run(
     Ok(ItemWritten { created: changed.created, body, etag: changed.etag, item_lsn: committed.lsn })
 }
 
-struct Work<'a> {
-    room: &'a Room<'a>,
-    about: About,
+struct TriggerRun<'a> {
+    partition: &'a ScriptPartition<'a>,
+    container_info: ContainerInfo,
     headers: &'a [(&'a str, &'a str)],
     write: &'a WriteItem,
     triggers: &'a Triggers,
 }
 
-impl Work<'_> {
-    fn run(&self, transaction: &mut Transaction<'_>, allowance: &Allowance<'_>) -> Result<Done, EngineError> {
+impl TriggerRun<'_> {
+    fn run(
+        &self,
+        transaction: &mut Transaction<'_>,
+        allowance: &ScriptAllowance<'_>,
+    ) -> Result<TriggeredWrite, EngineError> {
         let change = self.change();
         transaction.check(&change)?;
         let mut change = transaction.patch_as_replace(change)?;
@@ -165,7 +175,7 @@ impl Work<'_> {
         let changed = transaction.write(change)?;
         let stored = transaction.json_of(&changed);
         let body = self.after(&sent, stored, transaction, allowance)?;
-        Ok(Done { changed, body })
+        Ok(TriggeredWrite { changed, body })
     }
 
     fn change(&self) -> ChangeItem {
@@ -194,7 +204,7 @@ impl Work<'_> {
         &self,
         body: &Bytes,
         transaction: &mut Transaction<'_>,
-        allowance: &Allowance<'_>,
+        allowance: &ScriptAllowance<'_>,
     ) -> Result<Bytes, EngineError> {
         let Some(trigger) = &self.triggers.pre else { return Ok(body.clone()) };
         let body = text_of(body)?;
@@ -209,7 +219,7 @@ impl Work<'_> {
         sent: &Bytes,
         stored: String,
         transaction: &mut Transaction<'_>,
-        allowance: &Allowance<'_>,
+        allowance: &ScriptAllowance<'_>,
     ) -> Result<String, EngineError> {
         let Some(trigger) = &self.triggers.post else { return Ok(stored) };
         let response_body = Some(stored.as_str()).filter(|stored| !stored.is_empty());
@@ -220,13 +230,13 @@ impl Work<'_> {
 
     fn call(
         &self,
-        trigger: &Source,
+        trigger: &ScriptSource,
         call: Call<'_>,
         transaction: &mut Transaction<'_>,
-        allowance: &Allowance<'_>,
+        allowance: &ScriptAllowance<'_>,
     ) -> Result<Option<String>, EngineError> {
-        let Room { shared, place, .. } = *self.room;
-        let collection = self.about.collection();
+        let ScriptPartition { shared, place, .. } = *self.partition;
+        let collection = self.container_info.collection();
         let time_used = Duration::ZERO;
         let run = ScriptRun {
             script: trigger.script(),

@@ -12,7 +12,7 @@ use crate::sync::sleep;
 const RETRY_WAITS_MS: [u64; 6] = [1, 5, 20, 50, 100, 200];
 
 /// What became of a commit that was sent.
-pub(crate) enum Sent {
+pub(crate) enum CommitOutcome {
     Done,
     /// Nothing happened.
     Failed(EngineError),
@@ -31,21 +31,21 @@ pub(crate) fn guarded_commit(
 }
 
 /// Sends a commit until its outcome is known or patience ends.
-pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> Sent {
+pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> CommitOutcome {
     let mut unknown = false;
     let mut last = CommitError::Busy;
     for wait_ms in RETRY_WAITS_MS {
         match storage.commit(commit.clone()) {
-            Ok(_) => return Sent::Done,
+            Ok(_) => return CommitOutcome::Done,
             Err(CommitError::Unknown { .. }) => unknown = true,
             Err(error @ (CommitError::Busy | CommitError::Conflict { .. })) => last = error,
             // A refusal says nothing about an attempt before it that may have gone through.
-            Err(_) if unknown => return Sent::Unknown,
-            Err(error) => return Sent::Failed(refusal(error)),
+            Err(_) if unknown => return CommitOutcome::Unknown,
+            Err(error) => return CommitOutcome::Failed(refusal(error)),
         }
         sleep(Duration::from_millis(wait_ms));
     }
-    if unknown { Sent::Unknown } else { Sent::Failed(refusal(last)) }
+    if unknown { CommitOutcome::Unknown } else { CommitOutcome::Failed(refusal(last)) }
 }
 
 fn refusal(error: CommitError) -> EngineError {

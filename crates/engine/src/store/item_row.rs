@@ -81,7 +81,7 @@ pub(crate) struct Indexing {
 }
 
 /// A row about to be written.
-pub(crate) struct Draft<'a> {
+pub(crate) struct NewItemRow<'a> {
     pub incarnation: u32,
     pub partition: u32,
     pub indexing: Indexing,
@@ -96,7 +96,7 @@ pub(crate) struct Draft<'a> {
 
 /// A row as it was read; its checksum held.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a> {
+pub(crate) struct ItemRow<'a> {
     pub stamp: Stamp,
     pub indexing: Indexing,
     pub ttl: ItemTtl,
@@ -123,7 +123,7 @@ impl ClientVersion {
     }
 }
 
-impl Draft<'_> {
+impl NewItemRow<'_> {
     /// The row with its slots empty.
     pub fn encode(&self) -> Vec<u8> {
         let key_bytes =
@@ -195,7 +195,7 @@ impl Indexing {
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> ItemRow<'a> {
     /// What the item adds to the counts of its partition.
     pub fn counts(&self) -> Counts {
         Counts {
@@ -213,8 +213,8 @@ impl<'a> Row<'a> {
         self.written
     }
 
-    pub fn parse(bytes: &'a [u8]) -> Result<Row<'a>, EngineError> {
-        let row = Row::trusted(bytes)?;
+    pub fn parse(bytes: &'a [u8]) -> Result<ItemRow<'a>, EngineError> {
+        let row = ItemRow::trusted(bytes)?;
         if checksum(bytes) != u32::from_be_bytes(array(bytes, 2)) {
             return Err(corrupt("item row whose checksum is wrong"));
         }
@@ -222,7 +222,7 @@ impl<'a> Row<'a> {
     }
 
     /// The same of bytes whose checksum held before.
-    pub fn trusted(bytes: &'a [u8]) -> Result<Row<'a>, EngineError> {
+    pub fn trusted(bytes: &'a [u8]) -> Result<ItemRow<'a>, EngineError> {
         if bytes.len() < FIXED_BYTES || !(FORMAT..=FORMAT_CLIENT_WRITTEN).contains(&bytes[0]) {
             return Err(corrupt("item row of an unknown format"));
         }
@@ -255,7 +255,7 @@ impl<'a> Row<'a> {
         };
         let (partition_key, item) =
             rest.split_at_checked(key_bytes).ok_or_else(|| corrupt("cut item row"))?;
-        Ok(Row {
+        Ok(ItemRow {
             stamp: Stamp {
                 lsn: u64::from_be_bytes(array(bytes, 6)),
                 ordinal: u16::from_be_bytes(array(bytes, 14)),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     fn sample_with(own_etag: Option<u128>) -> Vec<u8> {
-        let draft = Draft {
+        let draft = NewItemRow {
             incarnation: 1,
             partition: 2,
             indexing: SAMPLE,
@@ -416,11 +416,11 @@ mod tests {
         for own_etag in [None, Some(0x8899)] {
             let mut late = sample_with(own_etag);
             stamp(&mut late, 0x0102, 3, 1_700_000_000, 1_600_000_000);
-            let (plain, late) = (sample_with(own_etag), Row::parse(&late).map(|row| (row, late.clone())));
+            let (plain, late) = (sample_with(own_etag), ItemRow::parse(&late).map(|row| (row, late.clone())));
             let (row, bytes) = late.expect("readable");
             assert_eq!((bytes.len(), bytes[0]), (plain.len() + 8, 2));
             assert_eq!((row.stamp.ts, row.written()), (1_700_000_000, 1_600_000_000));
-            let before = Row::parse(&plain).expect("readable");
+            let before = ItemRow::parse(&plain).expect("readable");
             assert_eq!(before.written(), before.stamp.ts);
             assert_eq!((row.stamp, row.item(), row.ttl), (before.stamp, before.item(), before.ttl));
             assert_eq!(row.encoded_partition_key(), before.encoded_partition_key());
@@ -433,7 +433,7 @@ mod tests {
         let stamp_at = |lsn| Stamp { incarnation: 1, partition: 2, lsn, ordinal: 3, ts: 9, own_etag: None };
         let client_etag = etag_number(&stamp_at(5).etag()).expect("an etag");
         for written in [1_700_000_000, 1_600_000_000] {
-            let draft = Draft {
+            let draft = NewItemRow {
                 incarnation: 1,
                 partition: 2,
                 indexing: SAMPLE,
@@ -446,7 +446,7 @@ mod tests {
             };
             let mut bytes = draft.encode();
             stamp(&mut bytes, 8, 0, 1_700_000_000, written);
-            let row = Row::parse(&bytes).expect("readable");
+            let row = ItemRow::parse(&bytes).expect("readable");
             assert_eq!((row.written(), row.item()), (written, &[0xCC, 0xDD][..]));
             assert_eq!(row.client_version(), Some(ClientVersion { etag: client_etag, lsn: 5 }));
             let since: Vec<u64> = (0..10).filter(|lsn| row.is_since_client(&stamp_at(*lsn).etag())).collect();
@@ -459,7 +459,7 @@ mod tests {
             assert!(!row.is_since_client("") && !row.is_since_client("*") && !row.is_since_client("\"x\""));
         }
         let plain = sample();
-        let row = Row::parse(&plain).expect("readable");
+        let row = ItemRow::parse(&plain).expect("readable");
         assert!(!row.is_since_client(&row.stamp.etag()));
         assert_eq!(row.client_version().map(|own| own.lsn), Some(0x0102));
         let hex: String = sample().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -483,7 +483,7 @@ mod tests {
         let etag = random_etag().expect("there is chance");
         let mut bytes = sample_with(Some(etag));
         set_indexing(&mut bytes, Indexing { epoch: 6, ..SAMPLE });
-        let row = Row::parse(&bytes).expect("just written");
+        let row = ItemRow::parse(&bytes).expect("just written");
         assert_eq!((row.stamp.own_etag, row.indexing.epoch), (Some(etag), 6));
         assert_eq!((row.partition_key, row.item), (&[0xAA, 0xBB][..], &[0xCC, 0xDD, 0xEE][..]));
         assert_eq!(row.stamp.etag(), own_etag_text(etag));
@@ -497,7 +497,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let bytes = sample();
-        let row = Row::parse(&bytes).expect("just written");
+        let row = ItemRow::parse(&bytes).expect("just written");
         let stamp = Stamp {
             incarnation: 1,
             partition: 2,
@@ -524,7 +524,7 @@ mod tests {
         let mut bytes = sample();
         let indexing = Indexing { has_rows: false, directive: IndexingDirective::Exclude, epoch: 15 };
         set_indexing(&mut bytes, indexing);
-        let row = Row::parse(&bytes).expect("still sound");
+        let row = ItemRow::parse(&bytes).expect("still sound");
         assert_eq!((row.indexing, row.stamp.lsn), (indexing, 0x0102));
     }
 
@@ -534,10 +534,10 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(Row::parse(&bad).is_err(), "bit {bit}");
+            assert!(ItemRow::parse(&bad).is_err(), "bit {bit}");
         }
         for end in 0..bytes.len() {
-            assert!(Row::parse(&bytes[..end]).is_err(), "cut at {end}");
+            assert!(ItemRow::parse(&bytes[..end]).is_err(), "cut at {end}");
         }
     }
 

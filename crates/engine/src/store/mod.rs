@@ -16,7 +16,7 @@ pub(crate) mod version_row; // the value of a row in the log of all versions
 pub(crate) mod watched; // a storage that records which items are written
 mod watchers; // who is woken by the next change
 
-pub(crate) use commit::{Sent, guarded_commit, send};
+pub(crate) use commit::{CommitOutcome, guarded_commit, send};
 pub(crate) use definition::stored_definition;
 pub(crate) use layout::{PartitionLayout, check_tiling, lineage};
 pub(crate) use random::{fill_random, random_token};

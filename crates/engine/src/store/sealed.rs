@@ -14,8 +14,8 @@ pub(crate) fn seal(key: &[u8], rest: &[u8]) -> Vec<u8> {
     row
 }
 
-pub(crate) fn open<'a>(key: &[u8], bytes: &'a [u8]) -> Result<Reader<'a>, EngineError> {
-    let mut reader = Reader { rest: bytes };
+pub(crate) fn open<'a>(key: &[u8], bytes: &'a [u8]) -> Result<FieldReader<'a>, EngineError> {
+    let mut reader = FieldReader { rest: bytes };
     let [format] = reader.array()?;
     if format != ROW_FORMAT {
         return Err(corrupt(format!("a row of format {format}")));
@@ -44,11 +44,11 @@ fn checksum(key: &[u8], rest: &[u8]) -> u32 {
 }
 
 /// Takes fields off the front.
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], EngineError> {
         let (front, rest) = self.rest.split_first_chunk().ok_or_else(|| corrupt("a row is too short"))?;
         self.rest = rest;
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
     }
     pub fn list<T>(
         &mut self,
-        mut read: impl FnMut(&mut Reader<'a>) -> Result<T, EngineError>,
+        mut read: impl FnMut(&mut FieldReader<'a>) -> Result<T, EngineError>,
     ) -> Result<Vec<T>, EngineError> {
         let count = self.u32()?;
         (0..count).map(|_| read(self)).collect()

@@ -5,7 +5,7 @@
 
 use quire_storage::{Commit, Op, PartitionId, Position, Storage};
 
-use super::commit::{Sent, guarded_commit, send};
+use super::commit::{CommitOutcome, guarded_commit, send};
 use crate::api::EngineError;
 use crate::sync::Mutex;
 
@@ -52,12 +52,12 @@ impl Sequence {
         state.position = None;
         let commit = guarded_commit(self.id, position, position.lsn + 1, ops)?;
         match send(storage, &commit) {
-            Sent::Done => {
+            CommitOutcome::Done => {
                 state.position = Some(Position { lsn: position.lsn + 1, ..position });
                 Ok(true)
             }
-            Sent::Failed(error) => Err(error),
-            Sent::Unknown => {
+            CommitOutcome::Failed(error) => Err(error),
+            CommitOutcome::Unknown => {
                 state.unresolved = Some(commit);
                 Err(EngineError::Unresolved)
             }
@@ -75,10 +75,10 @@ impl SequenceState {
         let Some(commit) = self.unresolved.take() else { return Ok(()) };
         self.position = None;
         let result = match send(storage, &commit) {
-            Sent::Done => return Ok(()),
+            CommitOutcome::Done => return Ok(()),
             // The storage refuses for now; what became of the commit is still open.
-            Sent::Failed(error) => Err(error),
-            Sent::Unknown => Err(EngineError::Unresolved),
+            CommitOutcome::Failed(error) => Err(error),
+            CommitOutcome::Unknown => Err(EngineError::Unresolved),
         };
         self.unresolved = Some(commit);
         result

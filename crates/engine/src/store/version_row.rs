@@ -22,22 +22,22 @@ pub(crate) enum VersionKind {
 
 /// What is remembered of a version that goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Before {
+pub(crate) struct PreviousVersion {
     pub lsn: u64,
     pub row: Vec<u8>,
 }
 
 /// An item that goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Deleted {
+pub(crate) struct DeletedItem {
     pub rid: u64,
-    pub before: Before,
+    pub before: PreviousVersion,
     pub is_expired: bool,
 }
 
 /// A row of the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Version<'a> {
+pub(crate) struct VersionRow<'a> {
     pub kind: VersionKind,
     pub rid: u64,
     pub ts: i64,
@@ -49,7 +49,7 @@ pub(crate) struct Version<'a> {
     pub maintained_by: &'a str,
 }
 
-impl Version<'_> {
+impl VersionRow<'_> {
     pub fn encode(&self) -> Vec<u8> {
         let kind = match self.kind {
             VersionKind::Create => 0,
@@ -75,12 +75,12 @@ impl Version<'_> {
         bytes
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Version<'_>, EngineError> {
+    pub fn decode(bytes: &[u8]) -> Result<VersionRow<'_>, EngineError> {
         decode(bytes).ok_or_else(|| corrupt("row of the log of versions"))
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<Version<'_>> {
+fn decode(bytes: &[u8]) -> Option<VersionRow<'_>> {
     let (&[format, kind], rest) = bytes.split_first_chunk::<2>()?;
     let kind = match kind {
         0 => VersionKind::Create,
@@ -105,7 +105,7 @@ fn decode(bytes: &[u8]) -> Option<Version<'_>> {
     let (current, previous) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
     let (rid, ts) = (u64::from_be_bytes(*rid), i64::from_be_bytes(*ts));
     let lsn_before = u64::from_be_bytes(*lsn_before);
-    Some(Version { kind, rid, ts, lsn_before, current, previous, maintained_by })
+    Some(VersionRow { kind, rid, ts, lsn_before, current, previous, maintained_by })
 }
 
 #[cfg(test)]
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_version_survives_and_garbage_does_not() {
-        let version = Version {
+        let version = VersionRow {
             kind: VersionKind::Replace,
             rid: 7,
             ts: -3,
@@ -124,18 +124,18 @@ mod tests {
             maintained_by: "",
         };
         let bytes = version.encode();
-        let again = Version::decode(&bytes).expect("decodes");
+        let again = VersionRow::decode(&bytes).expect("decodes");
         assert_eq!((again.kind, again.rid, again.ts, again.lsn_before), (VersionKind::Replace, 7, -3, 9));
         assert_eq!((again.current, again.previous), (&b"new row"[..], &b"old"[..]));
-        assert!((0..FIXED_BYTES + 7).all(|cut| Version::decode(&bytes[..cut]).is_err()));
-        assert!(Version::decode(&[&[3], &bytes[1..]].concat()).is_err());
-        let maintained = Version { maintained_by: "a,b", ..version };
+        assert!((0..FIXED_BYTES + 7).all(|cut| VersionRow::decode(&bytes[..cut]).is_err()));
+        assert!(VersionRow::decode(&[&[3], &bytes[1..]].concat()).is_err());
+        let maintained = VersionRow { maintained_by: "a,b", ..version };
         let bytes = maintained.encode();
-        let again = Version::decode(&bytes).expect("decodes");
+        let again = VersionRow::decode(&bytes).expect("decodes");
         assert_eq!(
             (again.maintained_by, again.current, again.previous),
             ("a,b", &b"new row"[..], &b"old"[..])
         );
-        assert!((0..FIXED_BYTES + 12).all(|cut| Version::decode(&bytes[..cut]).is_err()));
+        assert!((0..FIXED_BYTES + 12).all(|cut| VersionRow::decode(&bytes[..cut]).is_err()));
     }
 }

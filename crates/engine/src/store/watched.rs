@@ -21,7 +21,7 @@ use crate::sync::{Mutex, RwLock};
 /// More keys than this are not kept: the backup has to give up.
 const KEYS_MAX: usize = 4_000_000;
 
-pub(crate) struct Watched {
+pub(crate) struct WatchedStorage {
     inner: Arc<dyn Storage>,
     /// Read-locked during every commit, so that starting waits for the commits under way.
     log: RwLock<Option<Arc<DeleteLog>>>,
@@ -32,32 +32,32 @@ pub(crate) struct Watched {
 /// Items of one container that may have changed.
 pub(crate) struct TouchLog {
     container: u32,
-    touched: Mutex<Touched>,
+    touched: Mutex<TouchedRids>,
 }
 
 #[derive(Default)]
-struct Touched {
+struct TouchedRids {
     next: u64,
     /// By commit.
-    under_way: HashMap<u64, Vec<u64>>,
+    in_progress: HashMap<u64, Vec<u64>>,
     done: Vec<u64>,
     overflowed: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct DeleteLog {
-    entries: Mutex<Entries>,
+    entries: Mutex<DeletedRowKeys>,
 }
 
 #[derive(Default)]
-struct Entries {
+struct DeletedRowKeys {
     keys: Vec<Vec<u8>>,
     overflowed: bool,
 }
 
-impl Watched {
-    pub fn new(inner: Arc<dyn Storage>) -> Watched {
-        Watched { inner, log: RwLock::new(None), touches: RwLock::default() }
+impl WatchedStorage {
+    pub fn new(inner: Arc<dyn Storage>) -> WatchedStorage {
+        WatchedStorage { inner, log: RwLock::new(None), touches: RwLock::default() }
     }
 
     /// From now on every item of the container that changes is remembered.
@@ -126,13 +126,13 @@ impl TouchLog {
         let mut touched = self.touched.lock();
         touched.next += 1;
         let number = touched.next;
-        touched.under_way.insert(number, rids);
+        touched.in_progress.insert(number, rids);
         Some(number)
     }
 
     fn end(&self, number: u64) {
         let mut touched = self.touched.lock();
-        let Some(rids) = touched.under_way.remove(&number) else { return };
+        let Some(rids) = touched.in_progress.remove(&number) else { return };
         if touched.overflowed || touched.done.len() + rids.len() > KEYS_MAX {
             (touched.done, touched.overflowed) = (Vec::new(), true);
         } else {
@@ -145,22 +145,22 @@ impl TouchLog {
     pub fn take(&self) -> Option<BTreeSet<u64>> {
         let mut touched = self.touched.lock();
         let mut rids: BTreeSet<u64> = std::mem::take(&mut touched.done).into_iter().collect();
-        rids.extend(touched.under_way.values().flatten());
+        rids.extend(touched.in_progress.values().flatten());
         (!touched.overflowed).then_some(rids)
     }
 }
 
-impl Entries {
+impl DeletedRowKeys {
     fn extend(&mut self, keys: Vec<Vec<u8>>) {
         if self.keys.len() + keys.len() > KEYS_MAX {
-            *self = Entries { keys: Vec::new(), overflowed: true };
+            *self = DeletedRowKeys { keys: Vec::new(), overflowed: true };
         } else if !self.overflowed {
             self.keys.extend(keys);
         }
     }
 }
 
-impl Storage for Watched {
+impl Storage for WatchedStorage {
     fn caps(&self) -> &Caps {
         self.inner.caps()
     }

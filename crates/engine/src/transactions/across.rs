@@ -11,18 +11,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use quire_resource::PartitionKey;
 
-use super::commit::{CommitFailed, Committed, Ready, committed};
-use super::maintained::{Part, commit_holding};
+use super::commit::{CommitFailure, CommittedTransaction, PendingCommit, committed};
+use super::maintained::{TransactionPart, commit_holding};
 use super::{Change, ChangeItem, Transaction, TransactionRead};
-use crate::api::{Cancel, EngineError, IndexingDirective, Position};
+use crate::api::{Cancel, EngineError, IndexingDirective, SessionPosition};
 use crate::catalog::Container;
 use crate::items::body::Body;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused, Work, Written};
+use crate::partition::sequencer::{AtomicWrites, CommittedWrite, PreparedWrite, WriteRefused};
 use crate::runtime::Shared;
-use crate::runtime::locks::{LockSet, Mode};
+use crate::runtime::locks::{LockMode, LockSet};
 use crate::sync::sleep;
 
 /// Operations of one transaction.
@@ -90,19 +90,19 @@ pub struct TransactionDone {
 pub struct TransactionAnswer {
     pub charge: f64,
     /// Where the partitions stand that were written or read, with their containers' ids.
-    pub positions: Vec<(String, Position)>,
+    pub positions: Vec<(String, SessionPosition)>,
     /// In the order of the operations. When one failed nothing was done, and all others are `FailedDependency`.
     pub results: Vec<Result<TransactionDone, EngineError>>,
 }
 
 /// A logical partition that operations are about.
-pub(crate) struct Target {
+pub(crate) struct TransactionTarget {
     pub container: usize,
     pub key: PartitionKey,
 }
 
 /// Whose JSON is complete when the commit is.
-struct Pending {
+struct PendingResult {
     done: TransactionDone,
     /// The target and child id of a version of this transaction.
     version: Option<(usize, u64)>,
@@ -110,7 +110,7 @@ struct Pending {
     changed: Option<(usize, u64)>,
 }
 
-enum Attempt {
+enum TransactionAttempt {
     Answered(TransactionAnswer),
     Again,
     /// It has to hold these, too.
@@ -118,8 +118,8 @@ enum Attempt {
 }
 
 /// What the commit of all targets came to.
-enum Outcome {
-    Committed(Vec<Option<Committed>>),
+enum TransactionCommit {
+    Committed(Vec<Option<CommittedTransaction>>),
     /// The ground has moved.
     Stale,
     Locks(LockSet),
@@ -130,21 +130,21 @@ enum Outcome {
     },
 }
 
-pub(crate) struct Run<'a> {
+pub(crate) struct TransactionRun<'a> {
     pub shared: &'a Shared,
     pub containers: &'a [Arc<Container>],
-    pub targets: &'a [Target],
+    pub targets: &'a [TransactionTarget],
     /// Operations, each with its target.
     pub steps: &'a [(usize, TransactionOperation)],
     pub cancel: &'a Cancel,
 }
 
-impl<'a> Run<'a> {
+impl<'a> TransactionRun<'a> {
     pub fn run(&self) -> Result<TransactionAnswer, EngineError> {
         let mut locks = LockSet::default();
         for target in self.targets {
             let home = LogicalPartition::of(&self.containers[target.container], target.key.clone())?;
-            home.add_lock(&self.shared.locks, &mut locks, Mode::Exclusive);
+            home.add_lock(&self.shared.locks, &mut locks, LockMode::Exclusive);
         }
         for tried in 0..TRIES {
             if tried > 0 {
@@ -153,15 +153,15 @@ impl<'a> Run<'a> {
             self.cancel.check()?;
             let _held = self.shared.locks.take(&locks)?;
             match self.attempt(&locks)? {
-                Attempt::Answered(answer) => return Ok(answer),
-                Attempt::Again => self.shared.statistics.retry(),
-                Attempt::Locks(further) => locks.extend(&further),
+                TransactionAttempt::Answered(answer) => return Ok(answer),
+                TransactionAttempt::Again => self.shared.statistics.retry(),
+                TransactionAttempt::Locks(further) => locks.extend(&further),
             }
         }
         Err(EngineError::TransactionConflict)
     }
 
-    fn attempt(&self, locks: &LockSet) -> Result<Attempt, EngineError> {
+    fn attempt(&self, locks: &LockSet) -> Result<TransactionAttempt, EngineError> {
         let mut transactions = Vec::with_capacity(self.targets.len());
         for target in self.targets {
             let container: &'a Container = &self.containers[target.container];
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
                     let charge = transactions.iter().map(Transaction::charge).sum();
                     let positions = self.positions();
                     let answer = failed(at, error, self.steps.len(), charge, positions);
-                    return Ok(Attempt::Answered(answer));
+                    return Ok(TransactionAttempt::Answered(answer));
                 }
             }
         }
@@ -185,19 +185,19 @@ impl<'a> Run<'a> {
         let outcome = match is_modelled {
             true => self.commit_maintained(transactions, locks, &mut charge)?,
             false => match self.commit(transactions)? {
-                Some(commits) => Outcome::Committed(commits),
-                None => Outcome::Stale,
+                Some(commits) => TransactionCommit::Committed(commits),
+                None => TransactionCommit::Stale,
             },
         };
         let commits = match outcome {
-            Outcome::Committed(commits) => commits,
-            Outcome::Stale => return Ok(Attempt::Again),
-            Outcome::Locks(locks) => return Ok(Attempt::Locks(locks)),
-            Outcome::Refused { error, item } => {
+            TransactionCommit::Committed(commits) => commits,
+            TransactionCommit::Stale => return Ok(TransactionAttempt::Again),
+            TransactionCommit::Locks(locks) => return Ok(TransactionAttempt::Locks(locks)),
+            TransactionCommit::Refused { error, item } => {
                 let at = pending.iter().rposition(|own| item.is_some() && own.changed == item);
                 let at = at.or(pending.iter().position(|own| own.changed.is_some())).unwrap_or(0);
                 let answer = failed(at, error, self.steps.len(), charge, self.positions());
-                return Ok(Attempt::Answered(answer));
+                return Ok(TransactionAttempt::Answered(answer));
             }
         };
         let is_stored =
@@ -206,16 +206,16 @@ impl<'a> Run<'a> {
         let results = pending.into_iter().zip(are_stored);
         let results = results.map(|(pending, is_stored)| Ok(self.complete(pending, is_stored, &commits)));
         let results = results.collect();
-        Ok(Attempt::Answered(TransactionAnswer { charge, positions: self.positions(), results }))
+        Ok(TransactionAttempt::Answered(TransactionAnswer { charge, positions: self.positions(), results }))
     }
 
     /// What became of each target; `None` when the ground has moved.
     fn commit(
         &self,
         transactions: Vec<Transaction<'a>>,
-    ) -> Result<Option<Vec<Option<Committed>>>, EngineError> {
-        let mut writes: Vec<(&'a Partition, Prepared)> = Vec::new();
-        let mut told: Vec<Option<(usize, Ready)>> = Vec::with_capacity(transactions.len());
+    ) -> Result<Option<Vec<Option<CommittedTransaction>>>, EngineError> {
+        let mut writes: Vec<(&'a Partition, PreparedWrite)> = Vec::new();
+        let mut told: Vec<Option<(usize, PendingCommit)>> = Vec::with_capacity(transactions.len());
         for mut transaction in transactions {
             if !transaction.has_changes() {
                 told.push(None);
@@ -239,22 +239,25 @@ impl<'a> Run<'a> {
         let partitions: Vec<&Partition> = writes.iter().map(|(partition, _)| *partition).collect();
         let written = match self.submit(writes) {
             Ok(written) => written,
-            Err(Refused::Stale) => return Ok(None),
-            Err(Refused::Failed(error)) => return Err(self.explain(error)),
+            Err(WriteRefused::Stale) => return Ok(None),
+            Err(WriteRefused::Failed(error)) => return Err(self.explain(error)),
         };
-        let commit = |(at, ready): (usize, Ready)| {
+        let commit = |(at, ready): (usize, PendingCommit)| {
             committed(self.shared, partitions[at].layout.id, written[at], ready)
         };
         Ok(Some(told.into_iter().map(|told| told.map(commit)).collect()))
     }
 
     /// One write for each partition, answered in their order. A transaction in one partition is a write like any other.
-    fn submit(&self, mut writes: Vec<(&'a Partition, Prepared)>) -> Result<Vec<Written>, Refused> {
+    fn submit(
+        &self,
+        mut writes: Vec<(&'a Partition, PreparedWrite)>,
+    ) -> Result<Vec<CommittedWrite>, WriteRefused> {
         if writes.len() > 1 {
             let (writes, queue) = (writes.into_iter(), self.containers[0].partitions.commit_queue());
             let writes =
                 writes.map(|(partition, prepared)| (Arc::clone(&partition.sequencer), vec![prepared]));
-            let work = Work { writes: writes.collect(), differences: None };
+            let work = AtomicWrites { writes: writes.collect(), differences: None };
             return queue.submit(self.shared, work).map(|done| done.written);
         }
         let written = writes.pop().map(|(partition, prepared)| partition.sequencer.submit(prepared));
@@ -267,24 +270,24 @@ impl<'a> Run<'a> {
         transactions: Vec<Transaction<'a>>,
         locks: &LockSet,
         charge: &mut f64,
-    ) -> Result<Outcome, EngineError> {
-        let parts: Vec<Part<'a>> = transactions.into_iter().map(Transaction::into_part).collect();
+    ) -> Result<TransactionCommit, EngineError> {
+        let parts: Vec<TransactionPart<'a>> = transactions.into_iter().map(Transaction::into_part).collect();
         let maintained = match commit_holding(self.shared, &parts, locks) {
             Ok(maintained) => maintained,
-            Err(CommitFailed::Conflict) => return Ok(Outcome::Stale),
-            Err(CommitFailed::Locks(locks)) => return Ok(Outcome::Locks(locks)),
-            Err(CommitFailed::Refused { error, rid }) => {
+            Err(CommitFailure::Conflict) => return Ok(TransactionCommit::Stale),
+            Err(CommitFailure::Locks(locks)) => return Ok(TransactionCommit::Locks(locks)),
+            Err(CommitFailure::Refused { error, rid }) => {
                 let target = |rid: u64| {
-                    let has = |part: &Part<'_>| part.changes(rid);
+                    let has = |part: &TransactionPart<'_>| part.changes(rid);
                     parts.iter().position(has).map(|target| (target, rid))
                 };
-                return Ok(Outcome::Refused { error, item: rid.and_then(target) });
+                return Ok(TransactionCommit::Refused { error, item: rid.and_then(target) });
             }
-            Err(CommitFailed::Failed(error)) => return Err(self.explain(error)),
+            Err(CommitFailure::Failed(error)) => return Err(self.explain(error)),
         };
         *charge += maintained.charge;
-        let committed = |part: &Part<'a>| part.has_changes().then(|| maintained.committed(part));
-        Ok(Outcome::Committed(parts.iter().map(committed).collect()))
+        let committed = |part: &TransactionPart<'a>| part.has_changes().then(|| maintained.committed(part));
+        Ok(TransactionCommit::Committed(parts.iter().map(committed).collect()))
     }
 
     fn explain(&self, error: EngineError) -> EngineError {
@@ -300,8 +303,13 @@ impl<'a> Run<'a> {
     }
 
     /// Fills in what the commit decided.
-    fn complete(&self, pending: Pending, is_stored: bool, commits: &[Option<Committed>]) -> TransactionDone {
-        let Pending { mut done, version, .. } = pending;
+    fn complete(
+        &self,
+        pending: PendingResult,
+        is_stored: bool,
+        commits: &[Option<CommittedTransaction>],
+    ) -> TransactionDone {
+        let PendingResult { mut done, version, .. } = pending;
         if let Some((target, rid)) = version
             && let Some(commit) = &commits[target]
         {
@@ -313,12 +321,12 @@ impl<'a> Run<'a> {
         done
     }
 
-    fn positions(&self) -> Vec<(String, Position)> {
-        let mut positions: Vec<(String, Position)> = Vec::new();
+    fn positions(&self) -> Vec<(String, SessionPosition)> {
+        let mut positions: Vec<(String, SessionPosition)> = Vec::new();
         for target in self.targets {
             let container = &self.containers[target.container];
             let Some(position) = container.position_of(&target.key) else { continue };
-            let is_same = |other: &(String, Position)| {
+            let is_same = |other: &(String, SessionPosition)| {
                 other.0 == container.definition.id && other.1.partition_id == position.partition_id
             };
             if !positions.iter().any(is_same) {
@@ -360,7 +368,7 @@ fn step(
     transaction: &mut Transaction<'_>,
     target: usize,
     operation: &TransactionOperation,
-) -> Result<Pending, EngineError> {
+) -> Result<PendingResult, EngineError> {
     let change = match &operation.verb {
         TransactionVerb::Read { id } => return read(transaction, target, operation, id),
         TransactionVerb::Check { id } => return check(transaction, operation, id),
@@ -389,7 +397,7 @@ fn step(
     };
     let done = TransactionDone { outcome, etag: None, body: Bytes::from(json), charge };
     let changed = Some((target, changed.rid));
-    Ok(Pending { done, version: changed.filter(|_| !is_delete), changed })
+    Ok(PendingResult { done, version: changed.filter(|_| !is_delete), changed })
 }
 
 fn read(
@@ -397,7 +405,7 @@ fn read(
     target: usize,
     operation: &TransactionOperation,
     id: &str,
-) -> Result<Pending, EngineError> {
+) -> Result<PendingResult, EngineError> {
     let before = transaction.charge();
     let read = transaction.read(id, operation.if_none_match.as_deref())?;
     let charge = transaction.charge() - before;
@@ -415,14 +423,14 @@ fn read(
     };
     let body = if operation.want_body { Bytes::from(json) } else { Bytes::new() };
     let done = TransactionDone { outcome, etag: Some(etag), body, charge };
-    Ok(Pending { done, version, changed: None })
+    Ok(PendingResult { done, version, changed: None })
 }
 
 fn check(
     transaction: &mut Transaction<'_>,
     operation: &TransactionOperation,
     id: &str,
-) -> Result<Pending, EngineError> {
+) -> Result<PendingResult, EngineError> {
     let before = transaction.charge();
     let etag = match transaction.read(id, None) {
         Ok(TransactionRead::Found { etag, .. } | TransactionRead::NotModified { etag }) => Some(etag),
@@ -442,7 +450,7 @@ fn check(
         _ => {}
     }
     let outcome = TransactionOutcome::Empty;
-    Ok(Pending {
+    Ok(PendingResult {
         done: TransactionDone { outcome, etag, body: Bytes::new(), charge },
         version: None,
         changed: None,
@@ -455,7 +463,7 @@ pub(crate) fn failed(
     error: EngineError,
     count: usize,
     charge: f64,
-    positions: Vec<(String, Position)>,
+    positions: Vec<(String, SessionPosition)>,
 ) -> TransactionAnswer {
     let mut results: Vec<_> = (0..count).map(|_| Err(EngineError::FailedDependency)).collect();
     results[at] = Err(error);

@@ -3,21 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::own::Own;
+use super::own::OwnItem;
 use super::{Holds, Transaction};
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::items::body::Links;
-use crate::items::logical_partition::Stored;
-use crate::items::prepare::{NewVersion, Rows};
-use crate::partition::sequencer::{Prepared, Refused, Written};
+use crate::items::body::SelfLinks;
+use crate::items::logical_partition::StoredRow;
+use crate::items::prepare::{NewVersion, RowBuilder};
+use crate::partition::sequencer::{CommittedWrite, PreparedWrite, WriteRefused};
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 use crate::store::item_row::Stamp;
 
 /// A transaction that is durable and visible.
 #[derive(Debug)]
-pub(crate) struct Committed {
+pub(crate) struct CommittedTransaction {
     /// Of a transaction that changed nothing, where its partition stood.
     pub lsn: u64,
     pub ts: i64,
@@ -28,7 +28,7 @@ pub(crate) struct Committed {
 }
 
 #[derive(Debug)]
-pub(crate) enum CommitFailed {
+pub(crate) enum CommitFailure {
     /// Nothing happened: the ground has moved. Run the whole transaction again.
     Conflict,
     /// Nothing happened: these locks are needed besides, and could not be had. Run the whole transaction again, holding all.
@@ -40,7 +40,7 @@ pub(crate) enum CommitFailed {
 }
 
 /// What is to be said about a commit, once it is through.
-pub(super) struct Ready {
+pub(super) struct PendingCommit {
     /// Child id and own ETag of the items, in the order of their ordinals.
     items: Vec<(u64, Option<u128>)>,
     /// Others of the same LSN come before.
@@ -48,7 +48,7 @@ pub(super) struct Ready {
     charge: f64,
 }
 
-impl Committed {
+impl CommittedTransaction {
     /// Turns the JSON of the user's properties of an item that was written, unless it is empty, into the whole item.
     /// The item's ETag, with its quotes; `None` if it was deleted. `is_stored`: no later operation of the transaction has changed
     /// the item, so it was stored like this, but for what a model maintains.
@@ -65,36 +65,36 @@ impl Committed {
             if let Some(stored) = self.stored.get(&rid).filter(|_| is_stored) {
                 json.clone_from(stored);
             }
-            Links::new(container).complete(json, rid, stamp, &etag);
+            SelfLinks::new(container).complete(json, rid, stamp, &etag);
         }
         Some(etag)
     }
 }
 
-impl Committed {
+impl CommittedTransaction {
     /// The whole item as it was stored, by the ETag that was shown of it; `None` where nothing is known beyond what was sent.
     pub fn stored_as(&self, container: &Container, etag: &str) -> Option<Vec<u8>> {
         let (rid, stamp) = self.stamps.iter().find(|(_, stamp)| stamp.etag() == etag)?;
         let mut json = self.stored.get(rid)?.clone();
-        Links::new(container).complete(&mut json, *rid, stamp, etag);
+        SelfLinks::new(container).complete(&mut json, *rid, stamp, etag);
         Some(json)
     }
 }
 
-impl From<EngineError> for CommitFailed {
-    fn from(error: EngineError) -> CommitFailed {
+impl From<EngineError> for CommitFailure {
+    fn from(error: EngineError) -> CommitFailure {
         match error {
-            EngineError::TransactionConflict => CommitFailed::Conflict,
-            error => CommitFailed::Failed(error),
+            EngineError::TransactionConflict => CommitFailure::Conflict,
+            error => CommitFailure::Failed(error),
         }
     }
 }
 
 impl<'a> Transaction<'a> {
     /// Makes the transaction durable and visible, all of it or nothing. One that changed nothing has nothing to do.
-    pub fn commit(mut self) -> Result<Committed, CommitFailed> {
+    pub fn commit(mut self) -> Result<CommittedTransaction, CommitFailure> {
         if !self.has_changes() {
-            return Ok(Committed {
+            return Ok(CommittedTransaction {
                 lsn: self.lsn,
                 ts: self.ts,
                 charge: self.charge,
@@ -117,39 +117,41 @@ impl<'a> Transaction<'a> {
         let Transaction { holds: _holds, .. } = self;
         match partition.sequencer.submit(prepared) {
             Ok(written) => Ok(committed(shared, partition.layout.id, written, ready)),
-            Err(Refused::Stale) => {
+            Err(WriteRefused::Stale) => {
                 shared.statistics.retry();
-                Err(CommitFailed::Conflict)
+                Err(CommitFailure::Conflict)
             }
-            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
-                Err(CommitFailed::Failed(not_found))
+            Err(WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
+                Err(CommitFailure::Failed(not_found))
             }
-            Err(Refused::Failed(EngineError::ItemTooLarge { .. })) => Err(CommitFailed::Failed(too_large())),
-            Err(Refused::Failed(error)) => Err(CommitFailed::Failed(error)),
+            Err(WriteRefused::Failed(EngineError::ItemTooLarge { .. })) => {
+                Err(CommitFailure::Failed(too_large()))
+            }
+            Err(WriteRefused::Failed(error)) => Err(CommitFailure::Failed(error)),
         }
     }
 
     /// The rows of the commit. Under the locks, and valid.
-    pub(super) fn prepare(&mut self) -> Result<(Ready, Prepared), EngineError> {
+    pub(super) fn prepare(&mut self) -> Result<(PendingCommit, PreparedWrite), EngineError> {
         let own = std::mem::take(&mut self.own);
         let mut items = own.into_items();
         if self.view.indexes.is_building() {
             self.refresh(&mut items)?;
         }
-        let mut rows = Rows::new(self.shared, &self.home, self.generation, Arc::clone(&self.rules));
+        let mut rows = RowBuilder::new(self.shared, &self.home, self.generation, Arc::clone(&self.rules));
         let mut stamped = Vec::with_capacity(items.len());
         for own in items {
             stamped.extend(own.now.as_ref().map(|now| (now.rid, now.own_etag)));
             add(&mut rows, own)?;
         }
         let mut prepared = rows.finish();
-        prepared.asked_ts = self.own_etags.then_some(self.ts);
-        Ok((Ready { items: stamped, first_ordinal: 0, charge: self.charge }, prepared))
+        prepared.requested_ts = self.own_etags.then_some(self.ts);
+        Ok((PendingCommit { items: stamped, first_ordinal: 0, charge: self.charge }, prepared))
     }
 
     /// Index rows of stored items are replaced without an LSN while indexes are built: what the view shows of them may
     /// be gone.
-    fn refresh(&self, items: &mut [Own]) -> Result<(), EngineError> {
+    fn refresh(&self, items: &mut [OwnItem]) -> Result<(), EngineError> {
         let snapshot = self.home.container.snapshot(self.shared)?;
         for own in items {
             if own.before.is_some() {
@@ -164,10 +166,10 @@ impl<'a> Transaction<'a> {
 }
 
 /// What became of one item, as rows.
-fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
-    let Own { id_key, before, is_left, origin, now } = own;
-    let before = before.as_ref().map(Stored::parse).transpose()?;
-    let origin = origin.as_ref().map(Stored::parse).transpose()?;
+fn add(rows: &mut RowBuilder<'_>, own: OwnItem) -> Result<(), EngineError> {
+    let OwnItem { id_key, before, is_left, origin, now } = own;
+    let before = before.as_ref().map(StoredRow::parse).transpose()?;
+    let origin = origin.as_ref().map(StoredRow::parse).transpose()?;
     let Some(now) = now else {
         match before {
             Some((rid, row)) => drop(rows.delete(rid, &row, &id_key)?),
@@ -175,7 +177,7 @@ fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
             None => {}
         }
         if let Some((rid, row)) = origin {
-            rows.bury(rid, &row)?; // its id row is that of the id it had
+            rows.remove_version(rid, &row)?; // its id row is that of the id it had
         }
         return Ok(());
     };
@@ -187,18 +189,18 @@ fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
         origin => (None, origin),
     };
     if let Some((rid, row)) = gone {
-        rows.bury(rid, &row)?;
+        rows.remove_version(rid, &row)?;
     }
     if let Some(row) = renamed {
         if let Some((rid, row)) = before {
-            rows.bury(rid, &row)?; // its id row is overwritten
+            rows.remove_version(rid, &row)?; // its id row is overwritten
         }
         return rows.rename(now.rid, &row, version);
     }
     match before {
         Some((rid, row)) if rid == now.rid => rows.replace(rid, &row, version),
         Some((rid, row)) => {
-            rows.bury(rid, &row)?; // its id row is overwritten
+            rows.remove_version(rid, &row)?; // its id row is overwritten
             rows.create(now.rid, version)
         }
         None => rows.create(now.rid, version),
@@ -209,13 +211,18 @@ pub(super) fn too_large() -> EngineError {
     EngineError::TransactionTooLarge { limit: "what the storage commits at once" }
 }
 
-pub(super) fn committed(shared: &Shared, partition: u32, written: Written, ready: Ready) -> Committed {
-    let Written { lsn, ts } = written;
-    let Ready { items, first_ordinal, charge } = ready;
+pub(super) fn committed(
+    shared: &Shared,
+    partition: u32,
+    written: CommittedWrite,
+    ready: PendingCommit,
+) -> CommittedTransaction {
+    let CommittedWrite { lsn, ts } = written;
+    let PendingCommit { items, first_ordinal, charge } = ready;
     let incarnation = shared.incarnation;
     let stamp = |(ordinal, (rid, own_etag)): (usize, (u64, Option<u128>))| {
         (rid, Stamp { incarnation, partition, lsn, ordinal: (first_ordinal + ordinal) as u16, ts, own_etag })
     };
     let stamps = items.into_iter().enumerate().map(stamp).collect();
-    Committed { lsn, ts, charge, stamps, stored: HashMap::new() }
+    CommittedTransaction { lsn, ts, charge, stamps, stored: HashMap::new() }
 }

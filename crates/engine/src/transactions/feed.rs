@@ -2,7 +2,7 @@
 
 use super::Transaction;
 use crate::api::{EngineError, Page};
-use crate::items::body::Links;
+use crate::items::body::SelfLinks;
 use crate::query::continuation::Resume;
 use crate::query::meter::{PageMeter, ScanBudget};
 use crate::query::page::{FilledPage, PageRows, answer_page};
@@ -37,7 +37,7 @@ impl Transaction<'_> {
         from: Option<ItemPosition>,
         mut rows: PageRows,
     ) -> Result<FilledPage, EngineError> {
-        let links = Links::new(self.home.container);
+        let links = SelfLinks::new(self.home.container);
         let mut own = self.own.live_from(from.map_or(0, |spot| spot.rid)).peekable();
         let mut full_at = None;
         let mut end = reader.scan(from, &mut |found| {

@@ -8,16 +8,16 @@ use std::collections::HashMap;
 
 use quire_resource::PartitionKey;
 
-use super::commit::{CommitFailed, Committed};
-use super::own::Own;
+use super::commit::{CommitFailure, CommittedTransaction};
+use super::own::OwnItem;
 use super::{Holds, Transaction};
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::items::logical_partition::{LogicalPartition, StoredRow};
 use crate::maintain::write::without_follow;
 use crate::maintain::{After, Before, Ground, Unit, siblings};
 use crate::partition::Partition;
-use crate::partition::sequencer::{Refused, Written};
+use crate::partition::sequencer::{CommittedWrite, WriteRefused};
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 use crate::store::item_row::Stamp;
@@ -28,13 +28,13 @@ use crate::sync::races::{Race, is_put_back};
 const TRIES: u32 = 8;
 
 /// What a transaction has written in one logical partition.
-pub(super) struct Part<'a> {
+pub(super) struct TransactionPart<'a> {
     container: &'a Container,
     key: PartitionKey,
     partition: &'a Partition,
     /// Of the partition, from before the transaction's first read.
     generation: u64,
-    items: Vec<Own>,
+    items: Vec<OwnItem>,
     asked_ts: Option<i64>,
     /// Where it stood.
     lsn: u64,
@@ -42,27 +42,27 @@ pub(super) struct Part<'a> {
 }
 
 /// A unit that is durable.
-pub(super) struct Maintained {
+pub(super) struct MaintainedUnit {
     /// By container and child id.
     stamps: HashMap<(u32, u64), Stamp>,
     stored: HashMap<(u32, u64), Vec<u8>>,
     /// Of the first write of each partition.
-    written: Vec<(u32, u32, Written)>,
+    written: Vec<(u32, u32, CommittedWrite)>,
     /// Of everything but the writes themselves.
     pub charge: f64,
 }
 
-enum Attempted {
-    Done(Maintained),
+enum UnitAttempt {
+    Done(MaintainedUnit),
     /// These have to be held.
     Locks(LockSet),
     Stale,
 }
 
-impl Part<'_> {
+impl TransactionPart<'_> {
     pub fn has_changes(&self) -> bool {
         let has_changed =
-            |own: &Own| own.before.is_some() || own.now.is_some() || own.is_left || own.origin.is_some();
+            |own: &OwnItem| own.before.is_some() || own.now.is_some() || own.is_left || own.origin.is_some();
         self.items.iter().any(has_changed)
     }
 
@@ -78,7 +78,7 @@ impl Part<'_> {
 
     /// Whether it wrote or removed an item.
     pub fn changes(&self, rid: u64) -> bool {
-        let rids = |own: &Own| {
+        let rids = |own: &OwnItem| {
             let stored = own.before.iter().chain(&own.origin).map(|stored| stored.rid);
             stored.chain(own.now.as_ref().map(|now| now.rid)).any(|own| own == rid)
         };
@@ -86,19 +86,19 @@ impl Part<'_> {
     }
 }
 
-impl Maintained {
+impl MaintainedUnit {
     /// What is to be said about one of the parts.
-    pub fn committed(&self, part: &Part<'_>) -> Committed {
+    pub fn committed(&self, part: &TransactionPart<'_>) -> CommittedTransaction {
         let number = part.container.number;
         let is_own = |(container, _): &&(u32, u64)| *container == number;
         let id = part.partition.layout.id;
         let written =
             self.written.iter().find(|(container, partition, _)| (*container, *partition) == (number, id));
-        let written = written.map_or(Written { lsn: part.lsn, ts: 0 }, |(_, _, written)| *written);
+        let written = written.map_or(CommittedWrite { lsn: part.lsn, ts: 0 }, |(_, _, written)| *written);
         let stamps =
             self.stamps.iter().filter(|(key, _)| is_own(key)).map(|((_, rid), stamp)| (*rid, *stamp));
         let stored = self.stored.iter().filter(|(key, _)| is_own(key));
-        Committed {
+        CommittedTransaction {
             lsn: written.lsn,
             ts: written.ts,
             charge: part.charge + self.charge,
@@ -109,12 +109,12 @@ impl Maintained {
 }
 
 impl<'a> Transaction<'a> {
-    pub(super) fn into_part(mut self) -> Part<'a> {
+    pub(super) fn into_part(mut self) -> TransactionPart<'a> {
         self.take_part()
     }
 
-    fn take_part(&mut self) -> Part<'a> {
-        Part {
+    fn take_part(&mut self) -> TransactionPart<'a> {
+        TransactionPart {
             container: self.home.container,
             key: self.home.place.key.clone(),
             partition: self.partition(),
@@ -126,7 +126,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    pub(super) fn commit_maintained(mut self) -> Result<Committed, CommitFailed> {
+    pub(super) fn commit_maintained(mut self) -> Result<CommittedTransaction, CommitFailure> {
         if !matches!(self.holds, Holds::Nothing) {
             let parts = [self.take_part()];
             return Ok(commit_holding(self.shared, &parts, &self.held)?.committed(&parts[0]));
@@ -137,48 +137,52 @@ impl<'a> Transaction<'a> {
             let _held = self.shared.locks.take(&locks)?;
             self.validate()?;
             match attempt(self.shared, &parts, &locks)? {
-                Attempted::Done(maintained) => return Ok(maintained.committed(&parts[0])),
-                Attempted::Locks(needed) => locks.extend(&needed),
-                Attempted::Stale => break,
+                UnitAttempt::Done(maintained) => return Ok(maintained.committed(&parts[0])),
+                UnitAttempt::Locks(needed) => locks.extend(&needed),
+                UnitAttempt::Stale => break,
             }
         }
         self.shared.statistics.retry();
-        Err(CommitFailed::Conflict)
+        Err(CommitFailure::Conflict)
     }
 }
 
 /// Commits what was written under locks that are held: nothing is waited for.
 pub(super) fn commit_holding(
     shared: &Shared,
-    parts: &[Part<'_>],
+    parts: &[TransactionPart<'_>],
     held: &LockSet,
-) -> Result<Maintained, CommitFailed> {
+) -> Result<MaintainedUnit, CommitFailure> {
     let mut all = held.clone();
     let mut _further = None;
     for _ in 0..2 {
         match attempt(shared, parts, &all)? {
-            Attempted::Done(maintained) => return Ok(maintained),
-            Attempted::Stale => break,
-            Attempted::Locks(needed) => {
+            UnitAttempt::Done(maintained) => return Ok(maintained),
+            UnitAttempt::Stale => break,
+            UnitAttempt::Locks(needed) => {
                 let further = needed.beyond(&all).and_then(|further| {
                     let taken = shared.locks.try_take(&further)?;
                     all.extend(&further);
                     Some(taken)
                 });
                 if _further.is_some() || further.is_none() {
-                    return Err(CommitFailed::Locks(needed));
+                    return Err(CommitFailure::Locks(needed));
                 }
                 _further = further;
             }
         }
     }
     shared.statistics.retry();
-    Err(CommitFailed::Conflict)
+    Err(CommitFailure::Conflict)
 }
 
-fn attempt(shared: &Shared, parts: &[Part<'_>], locks: &LockSet) -> Result<Attempted, CommitFailed> {
+fn attempt(
+    shared: &Shared,
+    parts: &[TransactionPart<'_>],
+    locks: &LockSet,
+) -> Result<UnitAttempt, CommitFailure> {
     let modelled = parts.iter().find_map(|part| Some((part.container, part.container.partitions.model()?)));
-    let Some((container, model)) = modelled else { return Ok(Attempted::Stale) };
+    let Some((container, model)) = modelled else { return Ok(UnitAttempt::Stale) };
     let others = siblings(container, &model.database)?;
     let mut own: Vec<&Container> = Vec::new();
     for part in parts {
@@ -188,35 +192,39 @@ fn attempt(shared: &Shared, parts: &[Part<'_>], locks: &LockSet) -> Result<Attem
     }
     let ground = Ground::take(shared, &own, &others).map_err(|error| moved_or(parts, error))?;
     let Some(ground) = ground.filter(|ground| parts.iter().all(|part| part.is_on(ground))) else {
-        return Ok(Attempted::Stale);
+        return Ok(UnitAttempt::Stale);
     };
     let mut unit = Unit::new(&ground, ground.model.model().fan_out_max as usize);
     let result = run(&mut unit, parts, locks);
     let rid = unit.blamed().map(|(_, rid)| rid);
     let refused = |error| match error {
-        error @ EngineError::RefusedByModel(_) => CommitFailed::Refused { error, rid },
+        error @ EngineError::RefusedByModel(_) => CommitFailure::Refused { error, rid },
         error => moved_or(parts, error),
     };
     if let Some(needed) = result.map_err(refused)? {
-        return Ok(Attempted::Locks(needed));
+        return Ok(UnitAttempt::Locks(needed));
     }
     submit(shared, container, unit).map_err(|failed| match failed {
-        CommitFailed::Failed(error) => moved_or(parts, error),
+        CommitFailure::Failed(error) => moved_or(parts, error),
         failed => failed,
     })
 }
 
 /// Another container of the model was split: it is looked up again.
-fn moved_or(parts: &[Part<'_>], error: EngineError) -> CommitFailed {
+fn moved_or(parts: &[TransactionPart<'_>], error: EngineError) -> CommitFailure {
     let is_moved = || parts.iter().any(|part| !part.container.partitions.is_current());
     match error {
-        EngineError::PartitionMoved if !is_moved() => CommitFailed::Conflict,
-        error => CommitFailed::from(error),
+        EngineError::PartitionMoved if !is_moved() => CommitFailure::Conflict,
+        error => CommitFailure::from(error),
     }
 }
 
 /// Expands and checks a unit; locks that it needs besides.
-fn run(unit: &mut Unit<'_>, parts: &[Part<'_>], locks: &LockSet) -> Result<Option<LockSet>, EngineError> {
+fn run(
+    unit: &mut Unit<'_>,
+    parts: &[TransactionPart<'_>],
+    locks: &LockSet,
+) -> Result<Option<LockSet>, EngineError> {
     for part in parts {
         add(unit, part)?;
     }
@@ -231,7 +239,7 @@ fn run(unit: &mut Unit<'_>, parts: &[Part<'_>], locks: &LockSet) -> Result<Optio
     Ok(None)
 }
 
-fn submit(shared: &Shared, container: &Container, unit: Unit<'_>) -> Result<Attempted, CommitFailed> {
+fn submit(shared: &Shared, container: &Container, unit: Unit<'_>) -> Result<UnitAttempt, CommitFailure> {
     let slots: Vec<_> = unit
         .slots
         .iter()
@@ -247,41 +255,41 @@ fn submit(shared: &Shared, container: &Container, unit: Unit<'_>) -> Result<Atte
         })
         .collect();
     let commit = unit.into_commit().map_err(|error| match error {
-        error @ EngineError::RefusedByModel(_) => CommitFailed::Refused { error, rid: None },
-        error => CommitFailed::from(error),
+        error @ EngineError::RefusedByModel(_) => CommitFailure::Refused { error, rid: None },
+        error => CommitFailure::from(error),
     })?;
     let done = match commit.submit(shared, container.partitions.commit_queue()) {
         Ok(done) => done,
-        Err(Refused::Stale) => return Ok(Attempted::Stale),
-        Err(Refused::Failed(error @ EngineError::RefusedByModel(_))) => {
-            return Err(CommitFailed::Refused { error, rid: None });
+        Err(WriteRefused::Stale) => return Ok(UnitAttempt::Stale),
+        Err(WriteRefused::Failed(error @ EngineError::RefusedByModel(_))) => {
+            return Err(CommitFailure::Refused { error, rid: None });
         }
-        Err(Refused::Failed(EngineError::ItemTooLarge { .. })) => {
-            return Err(CommitFailed::Failed(super::commit::too_large()));
+        Err(WriteRefused::Failed(EngineError::ItemTooLarge { .. })) => {
+            return Err(CommitFailure::Failed(super::commit::too_large()));
         }
-        Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
-            return Err(CommitFailed::Failed(container.not_found()));
+        Err(WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
+            return Err(CommitFailure::Failed(container.not_found()));
         }
-        Err(Refused::Failed(error)) => return Err(CommitFailed::Failed(error)),
+        Err(WriteRefused::Failed(error)) => return Err(CommitFailure::Failed(error)),
     };
     let (mut stamps, mut stored, mut written_in) = (HashMap::new(), HashMap::new(), Vec::new());
     for (at, (name, partition, json)) in slots.into_iter().enumerate() {
         let Some((written, ordinal)) = done.write_of(at) else { continue };
         written_in.push((name.0, partition, written));
         if let (Some((json, own_etag)), Some(ordinal)) = (json, ordinal) {
-            let Written { lsn, ts } = written;
+            let CommittedWrite { lsn, ts } = written;
             let incarnation = shared.incarnation;
             stamps.insert(name, Stamp { incarnation, partition, lsn, ordinal, ts, own_etag });
             stored.insert(name, json);
         }
     }
-    Ok(Attempted::Done(Maintained { stamps, stored, written: written_in, charge: done.charge }))
+    Ok(UnitAttempt::Done(MaintainedUnit { stamps, stored, written: written_in, charge: done.charge }))
 }
 
 /// The items that a transaction changed, as the unit's snapshot has them and as they are to be.
-fn add(unit: &mut Unit<'_>, part: &Part<'_>) -> Result<(), EngineError> {
+fn add(unit: &mut Unit<'_>, part: &TransactionPart<'_>) -> Result<(), EngineError> {
     for own in &part.items {
-        let mut gone: Vec<&Stored> = Vec::new();
+        let mut gone: Vec<&StoredRow> = Vec::new();
         let mut replaced = None;
         for stored in own.before.iter().chain(&own.origin) {
             match &own.now {
@@ -316,13 +324,13 @@ fn add(unit: &mut Unit<'_>, part: &Part<'_>) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn home<'u>(unit: &Unit<'u>, part: &Part<'_>) -> Result<LogicalPartition<'u>, EngineError> {
+fn home<'u>(unit: &Unit<'u>, part: &TransactionPart<'_>) -> Result<LogicalPartition<'u>, EngineError> {
     let site = unit.ground.sites.iter().find(|site| site.container.number == part.container.number);
     LogicalPartition::of(site.ok_or(EngineError::Overloaded)?.container, part.key.clone())
 }
 
 /// As it is stored now: index builders change rows without an LSN.
-fn before(unit: &Unit<'_>, home: &LogicalPartition<'_>, stored: &Stored) -> Result<Before, EngineError> {
+fn before(unit: &Unit<'_>, home: &LogicalPartition<'_>, stored: &StoredRow) -> Result<Before, EngineError> {
     let now = home.stored(&*unit.ground.snapshot, stored.rid)?;
     let now = now.ok_or(EngineError::TransactionConflict)?;
     let site = unit.ground.sites.iter().find(|site| site.container.number == home.container.number);

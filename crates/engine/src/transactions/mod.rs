@@ -21,7 +21,7 @@ mod commit; // from own writes to rows, and the commit
 mod feed; // lists, own writes among them
 mod maintained; // commits of modelled containers
 mod own; // what a transaction has written
-mod seen; // what a transaction has read, and whether that is still so
+mod read_set; // what a transaction has read, and whether that is still so
 #[cfg(test)]
 mod tests; // several operations in one request
 mod write; // one change on top of the view and the changes before
@@ -30,8 +30,8 @@ pub use across::{
     TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
     TransactionVerb,
 };
-pub(crate) use commit::{CommitFailed, Committed};
-pub(crate) use own::Changed;
+pub(crate) use commit::{CommitFailure, CommittedTransaction};
+pub(crate) use own::ChangedItem;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,18 +41,18 @@ use quire_resource::{ChildKind, PartitionKey, ResourceId};
 use quire_sql::Parameters;
 
 use self::own::OwnWrites;
-use self::seen::Seen;
+use self::read_set::ReadSet;
 use crate::api::{Cancel, EngineError, IndexingDirective, Page, PageRequest, Scope, charge, corrupt};
 use crate::catalog::Container;
-use crate::items::body::Links;
+use crate::items::body::SelfLinks;
 use crate::items::etag_matches;
-use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::items::logical_partition::{LogicalPartition, StoredRow};
 use crate::partition::write_rules::WriteRules;
 use crate::query;
 use crate::query::read_snapshot::ReadSnapshot;
 use crate::runtime::Shared;
-use crate::runtime::locks::{Held, LockSet, Mode};
-use crate::store::item_row::Row;
+use crate::runtime::locks::{HeldLocks, LockMode, LockSet};
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// Changes of one transaction.
@@ -104,8 +104,8 @@ pub(crate) struct Transaction<'a> {
     /// `_ts` of what it writes, unless the partition is further when it commits.
     ts: i64,
     own: OwnWrites,
-    seen: Seen,
-    read_last: VecDeque<(Vec<u8>, Option<Stored>)>,
+    seen: ReadSet,
+    read_last: VecDeque<(Vec<u8>, Option<StoredRow>)>,
     charge: f64,
     /// Of the queries and lists.
     cancel: Cancel,
@@ -115,7 +115,7 @@ pub(crate) struct Transaction<'a> {
 enum Holds<'a> {
     /// Nothing: the commit finds out.
     Nothing,
-    LogicalPartition(#[expect(dead_code, reason = "held until the transaction ends")] Held<'a>),
+    LogicalPartition(#[expect(dead_code, reason = "held until the transaction ends")] HeldLocks<'a>),
     /// The items and unique tuples that it touches, by locks of the caller.
     Named,
     /// The logical partition, by a lock of the caller.
@@ -148,7 +148,7 @@ impl<'a> Transaction<'a> {
     ) -> Result<Transaction<'a>, EngineError> {
         let home = LogicalPartition::of(container, key)?;
         let mut locks = further.clone();
-        home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
+        home.add_lock(&shared.locks, &mut locks, LockMode::Exclusive);
         let held = shared.locks.take(&locks)?;
         let transaction = Transaction::new(shared, home, own_etags, Holds::LogicalPartition(held))?;
         Ok(transaction.holding(locks))
@@ -202,7 +202,7 @@ impl<'a> Transaction<'a> {
         let rules = home.container.partitions.write_rules();
         let view = ReadSnapshot::take(shared, home.container)?;
         let ts = view.moment.seconds.max(sequencer.last_ts());
-        let (own, seen) = (OwnWrites::default(), Seen::new(home.container));
+        let (own, seen) = (OwnWrites::default(), ReadSet::new(home.container));
         let read_last = VecDeque::new();
         Ok(Transaction {
             shared,
@@ -265,7 +265,7 @@ impl<'a> Transaction<'a> {
         }
         let key = keys::item(self.home.container.number, child);
         let bytes = self.view.snapshot.get(keys::ITEMS, &key)?;
-        let stored = bytes.map(|bytes| Stored { rid: child, bytes });
+        let stored = bytes.map(|bytes| StoredRow { rid: child, bytes });
         let Some((_, row)) = self.live(stored.as_ref())? else {
             self.seen.all();
             return Ok(None);
@@ -295,7 +295,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The whole item as it now is; its ETag is empty unless writes have their own. Empty for a delete.
-    pub fn json_of(&self, changed: &Changed) -> String {
+    pub fn json_of(&self, changed: &ChangedItem) -> String {
         let own = self.own.get(&self.home.id_key(&changed.id));
         let version = own.and_then(|own| own.now.as_ref()).filter(|now| now.rid == changed.rid);
         version.map_or(String::new(), |version| self.json_of_version(version))
@@ -337,7 +337,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// What the view has under an id, visible or not.
-    fn stored(&mut self, id_key: &[u8]) -> Result<Option<Stored>, EngineError> {
+    fn stored(&mut self, id_key: &[u8]) -> Result<Option<StoredRow>, EngineError> {
         if let Some((_, stored)) = self.read_last.iter().find(|(key, _)| key == id_key) {
             return Ok(stored.clone());
         }
@@ -351,7 +351,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The stored item, if it is visible and of this partition key.
-    fn live<'s>(&self, stored: Option<&'s Stored>) -> Result<Option<(u64, Row<'s>)>, EngineError> {
+    fn live<'s>(&self, stored: Option<&'s StoredRow>) -> Result<Option<(u64, ItemRow<'s>)>, EngineError> {
         let Some(stored) = stored else { return Ok(None) };
         let (rid, row) = stored.parse()?;
         let visible = !self.home.container.is_gone(&row, &self.view.moment) && self.home.has(&row)?;
@@ -359,8 +359,8 @@ impl<'a> Transaction<'a> {
     }
 }
 
-fn json_of_row(container: &Container, rid: u64, row: &Row<'_>) -> Result<String, EngineError> {
+fn json_of_row(container: &Container, rid: u64, row: &ItemRow<'_>) -> Result<String, EngineError> {
     let mut json = Vec::with_capacity(row.json_bytes as usize + 256);
-    Links::new(container).write_json(row.node()?, rid, &row.stamp, &mut json);
+    SelfLinks::new(container).write_json(row.node()?, rid, &row.stamp, &mut json);
     String::from_utf8(json).map_err(|error| corrupt(error.to_string()))
 }

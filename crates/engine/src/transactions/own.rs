@@ -3,36 +3,36 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::items::body::Body;
-use crate::items::logical_partition::Stored;
-use crate::items::prepare::Indexed;
+use crate::items::logical_partition::StoredRow;
+use crate::items::prepare::IndexedVersion;
 use crate::items::unique::Tuple;
 use crate::store::item_row::own_etag_text;
 
 /// An item that was changed: as the view has it, and as it is now.
-pub(super) struct Own {
+pub(super) struct OwnItem {
     pub id_key: Vec<u8>,
     /// What the view has under the id, expired or not; `None` also when it goes on under another id.
-    pub before: Option<Stored>,
+    pub before: Option<StoredRow>,
     /// The view has the id for an item that goes on under another.
     pub is_left: bool,
     /// What the view has of the item that got this id from another.
-    pub origin: Option<Stored>,
+    pub origin: Option<StoredRow>,
     /// `None`: it is deleted.
-    pub now: Option<Version>,
+    pub now: Option<UncommittedVersion>,
 }
 
 /// A version that was not committed yet.
-pub(super) struct Version {
+pub(super) struct UncommittedVersion {
     pub rid: u64,
     pub body: Body,
     pub tuples: Vec<Tuple>,
-    pub indexed: Indexed,
+    pub indexed: IndexedVersion,
     pub own_etag: Option<u128>,
 }
 
 /// The item as a change left it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedItem {
     /// A create, or an upsert of an item that was not there.
     pub created: bool,
     pub id: String,
@@ -48,7 +48,7 @@ pub(crate) struct Changed {
 /// In the order of the first change of each item.
 #[derive(Default)]
 pub(super) struct OwnWrites {
-    items: Vec<Own>,
+    items: Vec<OwnItem>,
     by_id_key: HashMap<Vec<u8>, usize>,
     /// Child ids of stored versions that do not count any more, and of new versions.
     by_rid: BTreeMap<u64, usize>,
@@ -58,7 +58,7 @@ pub(super) struct OwnWrites {
     pub bytes: usize,
 }
 
-impl Version {
+impl UncommittedVersion {
     /// With its quotes; empty where the commit decides it.
     pub fn etag(&self) -> String {
         self.own_etag.map_or(String::new(), own_etag_text)
@@ -66,16 +66,16 @@ impl Version {
 }
 
 impl OwnWrites {
-    pub fn get(&self, id_key: &[u8]) -> Option<&Own> {
+    pub fn get(&self, id_key: &[u8]) -> Option<&OwnItem> {
         self.by_id_key.get(id_key).map(|&at| &self.items[at])
     }
 
-    pub fn by_rid(&self, rid: u64) -> Option<&Own> {
+    pub fn by_rid(&self, rid: u64) -> Option<&OwnItem> {
         self.by_rid.get(&rid).map(|&at| &self.items[at])
     }
 
     /// Live items from a child id on, in their order.
-    pub fn live_from(&self, rid: u64) -> impl Iterator<Item = &Version> {
+    pub fn live_from(&self, rid: u64) -> impl Iterator<Item = &UncommittedVersion> {
         let items = self.by_rid.range(rid..).map(|(rid, &at)| (*rid, &self.items[at]));
         items.filter_map(|(rid, own)| own.now.as_ref().filter(|now| now.rid == rid))
     }
@@ -97,11 +97,11 @@ impl OwnWrites {
 
     pub fn has_changes(&self) -> bool {
         let has_changed =
-            |own: &Own| own.before.is_some() || own.now.is_some() || own.is_left || own.origin.is_some();
+            |own: &OwnItem| own.before.is_some() || own.now.is_some() || own.is_left || own.origin.is_some();
         self.items.iter().any(has_changed)
     }
 
-    pub fn into_items(self) -> Vec<Own> {
+    pub fn into_items(self) -> Vec<OwnItem> {
         self.items
     }
 
@@ -109,9 +109,9 @@ impl OwnWrites {
     /// the one it gets.
     pub fn rename(
         &mut self,
-        (from, before): (Vec<u8>, Option<Stored>),
-        (to, taken): (Vec<u8>, Option<Stored>),
-        now: Version,
+        (from, before): (Vec<u8>, Option<StoredRow>),
+        (to, taken): (Vec<u8>, Option<StoredRow>),
+        now: UncommittedVersion,
     ) {
         self.set(from.clone(), before, None);
         let left = &mut self.items[self.by_id_key[&from]];
@@ -124,7 +124,7 @@ impl OwnWrites {
     }
 
     /// Notes what an item is now; `before` is what the view has under its id.
-    pub fn set(&mut self, id_key: Vec<u8>, before: Option<Stored>, now: Option<Version>) {
+    pub fn set(&mut self, id_key: Vec<u8>, before: Option<StoredRow>, now: Option<UncommittedVersion>) {
         let at = match self.by_id_key.get(&id_key) {
             Some(&at) => at,
             None => {
@@ -133,7 +133,7 @@ impl OwnWrites {
                     self.by_rid.insert(stored.rid, at);
                 }
                 self.by_id_key.insert(id_key.clone(), at);
-                self.items.push(Own { id_key, before, is_left: false, origin: None, now: None });
+                self.items.push(OwnItem { id_key, before, is_left: false, origin: None, now: None });
                 at
             }
         };

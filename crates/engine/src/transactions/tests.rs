@@ -10,9 +10,9 @@ use crate::api::{Answer, Clock, ItemRead, ItemWritten, Options, ReadItem, WriteI
 use crate::engine::Engine;
 use crate::maintenance::verify::verify;
 
-struct Still(AtomicI64);
+struct StoppedClock(AtomicI64);
 
-impl Clock for Still {
+impl Clock for StoppedClock {
     fn now_ms(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -22,10 +22,10 @@ const DEFINITION: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Ha
     "uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/email"]}]}}"#;
 
 /// An account whose clock stands still, on a storage that can misbehave.
-struct Bench {
+struct Fixture {
     memory: MemoryStorage,
     faults: Arc<FaultStorage<MemoryStorage>>,
-    clock: Arc<Still>,
+    clock: Arc<StoppedClock>,
     engine: Engine,
     container: Arc<Container>,
 }
@@ -35,23 +35,23 @@ use std::sync::Arc;
 /// The same without unique keys.
 const PLAIN: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
 
-impl Bench {
-    fn new(partitions: u32) -> Bench {
-        Bench::of(DEFINITION, partitions)
+impl Fixture {
+    fn new(partitions: u32) -> Fixture {
+        Fixture::of(DEFINITION, partitions)
     }
 
-    fn of(definition: &str, partitions: u32) -> Bench {
+    fn of(definition: &str, partitions: u32) -> Fixture {
         let memory = MemoryStorage::new();
-        let clock = Arc::new(Still(AtomicI64::new(1_700_000_000_000)));
-        let (faults, engine) = Bench::open(&memory, &clock, partitions);
+        let clock = Arc::new(StoppedClock(AtomicI64::new(1_700_000_000_000)));
+        let (faults, engine) = Fixture::open(&memory, &clock, partitions);
         engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
         let container = engine.catalog().create_container("d", &json(definition), None).unwrap();
-        Bench { memory, faults, clock, engine, container }
+        Fixture { memory, faults, clock, engine, container }
     }
 
     fn open(
         memory: &MemoryStorage,
-        clock: &Arc<Still>,
+        clock: &Arc<StoppedClock>,
         partitions: u32,
     ) -> (Arc<FaultStorage<MemoryStorage>>, Engine) {
         let faults = Arc::new(FaultStorage::new(memory.reopen()));
@@ -152,15 +152,15 @@ fn with_email(id: &str, email: &str) -> String {
     format!(r#"{{"id":"{id}","pk":"p","email":"{email}"}}"#)
 }
 
-fn create(transaction: &mut Transaction<'_>, body: &str) -> Result<Changed, EngineError> {
+fn create(transaction: &mut Transaction<'_>, body: &str) -> Result<ChangedItem, EngineError> {
     transaction.write(change(Change::Create, body))
 }
 
-fn upsert(transaction: &mut Transaction<'_>, body: &str) -> Result<Changed, EngineError> {
+fn upsert(transaction: &mut Transaction<'_>, body: &str) -> Result<ChangedItem, EngineError> {
     transaction.write(change(Change::Upsert, body))
 }
 
-fn delete(transaction: &mut Transaction<'_>, id: &str) -> Result<Changed, EngineError> {
+fn delete(transaction: &mut Transaction<'_>, id: &str) -> Result<ChangedItem, EngineError> {
     transaction.write(change(Change::Delete { id: id.to_owned() }, ""))
 }
 
@@ -183,7 +183,7 @@ fn value(item: &Value) -> i64 {
 
 #[test]
 fn all_of_it_or_nothing() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("old", 1));
     let before = bench.lsn();
     let mut transaction = bench.begin();
@@ -209,7 +209,7 @@ fn all_of_it_or_nothing() {
 
 #[test]
 fn what_a_script_was_shown_is_what_is_stored() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("x", 0));
     bench.clock.0.fetch_add(5_000, Ordering::Relaxed);
     let mut transaction = bench.begin();
@@ -246,7 +246,7 @@ fn what_a_script_was_shown_is_what_is_stored() {
 
 #[test]
 fn own_writes_are_in_reads_and_lists_but_not_in_queries() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("a", 1));
     bench.upsert(&item("b", 2));
     bench.upsert(&item("c", 3));
@@ -267,7 +267,7 @@ fn own_writes_are_in_reads_and_lists_but_not_in_queries() {
     let page = transaction.query("SELECT * FROM c", &Parameters::default(), 100, None).unwrap();
     assert_eq!(ids(&page), "a=1 b=2");
     // A child id of an own write, of a deleted item, of a stored one.
-    let links = Links::new(&bench.container);
+    let links = SelfLinks::new(&bench.container);
     assert_eq!(transaction.id_of_rid(&links.rid(created.rid)).unwrap().as_deref(), Some("d"));
     let rid = |id: &str| bench.read(id).unwrap().get("_rid").unwrap().as_str().unwrap().to_owned();
     assert_eq!(transaction.id_of_rid(&rid("c")).unwrap(), None);
@@ -277,7 +277,7 @@ fn own_writes_are_in_reads_and_lists_but_not_in_queries() {
 
 #[test]
 fn lists_come_in_pages_that_survive_the_transaction() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     for number in 0..5 {
         bench.upsert(&item(&format!("i{number}"), number));
     }
@@ -317,10 +317,10 @@ fn lists_come_in_pages_that_survive_the_transaction() {
 
 #[test]
 fn unique_keys_count_own_writes() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&with_email("a", "one"));
     bench.upsert(&with_email("b", "two"));
-    let taken = |result: Result<Changed, EngineError>| {
+    let taken = |result: Result<ChangedItem, EngineError>| {
         assert!(matches!(result, Err(EngineError::UniqueKeyTaken { .. })), "{result:?}");
     };
     let mut transaction = bench.begin();
@@ -348,7 +348,7 @@ fn unique_keys_count_own_writes() {
 
 #[test]
 fn an_expired_holder_makes_room() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(r#"{"id":"a","pk":"p","email":"one","ttl":5}"#);
     bench.upsert(r#"{"id":"b","pk":"p","email":"two","ttl":5}"#);
     bench.clock.0.fetch_add(10_000, Ordering::Relaxed);
@@ -368,7 +368,7 @@ fn an_expired_holder_makes_room() {
 
 #[test]
 fn an_item_written_often_is_stored_once() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("a", 0));
     let before = bench.lsn();
     let mut transaction = bench.begin();
@@ -394,7 +394,7 @@ fn bench_recreate(transaction: &mut Transaction<'_>) {
 
 #[test]
 fn what_leaves_nothing_commits_nothing() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("a", 0));
     let before = bench.lsn();
     let mut transaction = bench.begin();
@@ -410,7 +410,7 @@ fn what_leaves_nothing_commits_nothing() {
 
 #[test]
 fn a_refused_change_leaves_the_transaction_as_it_was() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("a", 1));
     let etag = bench.upsert(&item("a", 2));
     let mut transaction = bench.begin();
@@ -449,7 +449,7 @@ fn a_refused_change_leaves_the_transaction_as_it_was() {
 
 #[test]
 fn a_patch_sees_the_stored_item_and_own_writes() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("a", 1));
     let mut transaction = bench.begin();
     let patch = || {
@@ -470,14 +470,14 @@ fn a_patch_sees_the_stored_item_and_own_writes() {
 
 #[test]
 fn others_that_were_faster_are_a_conflict() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("a", 1));
     bench.upsert(&item("b", 1));
     let mut transaction = bench.begin();
     let seen = value(&found(&mut transaction, "a").unwrap());
     upsert(&mut transaction, &item("b", seen)).unwrap();
     bench.upsert(&item("a", 2));
-    assert!(matches!(transaction.commit(), Err(CommitFailed::Conflict)));
+    assert!(matches!(transaction.commit(), Err(CommitFailure::Conflict)));
     assert_eq!(value(&bench.read("b").unwrap()), 1);
     // Another partition key is none of its business.
     let mut transaction = bench.begin();
@@ -494,8 +494,8 @@ fn others_that_were_faster_are_a_conflict() {
 }
 
 /// What a transaction did, what another did meanwhile, and whether the first still holds.
-fn check_overlap(first: impl Fn(&mut Transaction<'_>), second: impl Fn(&Bench), expected: bool) {
-    let bench = Bench::of(PLAIN, 1);
+fn check_overlap(first: impl Fn(&mut Transaction<'_>), second: impl Fn(&Fixture), expected: bool) {
+    let bench = Fixture::of(PLAIN, 1);
     for id in ["a", "b", "c"] {
         bench.upsert(&item(id, 1));
     }
@@ -506,7 +506,7 @@ fn check_overlap(first: impl Fn(&mut Transaction<'_>), second: impl Fn(&Bench), 
     let before = bench.lsn();
     match transaction.commit() {
         Ok(committed) => assert_eq!((true, committed.lsn), (expected, before + 1)),
-        Err(CommitFailed::Conflict) => assert!(!expected && bench.lsn() == before),
+        Err(CommitFailure::Conflict) => assert!(!expected && bench.lsn() == before),
         Err(error) => panic!("{error:?}"),
     }
     bench.assert_sound();
@@ -515,9 +515,9 @@ fn check_overlap(first: impl Fn(&mut Transaction<'_>), second: impl Fn(&Bench), 
 #[test]
 fn single_items_conflict_only_with_their_own_writers() {
     let read = |id: &'static str| move |transaction: &mut Transaction<'_>| drop(found(transaction, id));
-    let write = |id: &'static str| move |bench: &Bench| drop(bench.upsert(&item(id, 7)));
+    let write = |id: &'static str| move |bench: &Fixture| drop(bench.upsert(&item(id, 7)));
     let remove = |id: &'static str| {
-        move |bench: &Bench| drop(bench.single(WriteKind::Delete { id: id.into() }, "").result.unwrap())
+        move |bench: &Fixture| drop(bench.single(WriteKind::Delete { id: id.into() }, "").result.unwrap())
     };
     check_overlap(read("a"), write("c"), true);
     check_overlap(read("a"), write("new"), true);
@@ -535,7 +535,7 @@ fn single_items_conflict_only_with_their_own_writers() {
     check_overlap(refused, remove("a"), false);
     // All items of the key go at once, before their rows do.
     let all_gone =
-        |bench: &Bench| bench.engine.delete_partition_key(&bench.container, key("p")).result.unwrap();
+        |bench: &Fixture| bench.engine.delete_partition_key(&bench.container, key("p")).result.unwrap();
     check_overlap(read("a"), all_gone, false);
     check_overlap(|_| {}, all_gone, false);
     // Lists and queries have seen which items there are.
@@ -562,7 +562,7 @@ fn single_items_conflict_only_with_their_own_writers() {
 /// Two that each read what the other writes: one of them has to see the other.
 #[test]
 fn write_skew_is_a_conflict() {
-    let bench = Bench::of(PLAIN, 1);
+    let bench = Fixture::of(PLAIN, 1);
     bench.upsert(&item("a", 1));
     bench.upsert(&item("b", 1));
     let (mut first, mut second) = (bench.begin(), bench.begin());
@@ -571,7 +571,7 @@ fn write_skew_is_a_conflict() {
     found(&mut second, "b").unwrap();
     upsert(&mut second, &item("a", 0)).unwrap();
     first.commit().unwrap();
-    assert!(matches!(second.commit(), Err(CommitFailed::Conflict)));
+    assert!(matches!(second.commit(), Err(CommitFailure::Conflict)));
     assert_eq!(value(&bench.read("a").unwrap()), 1);
 }
 
@@ -580,7 +580,7 @@ fn write_skew_is_a_conflict() {
 #[test]
 fn concurrent_transactions_of_different_items() {
     const ITEMS: u64 = 12;
-    let bench = Bench::of(PLAIN, 1);
+    let bench = Fixture::of(PLAIN, 1);
     for number in 0..ITEMS {
         bench.upsert(&item(&format!("i{number}"), 100));
     }
@@ -606,7 +606,7 @@ fn concurrent_transactions_of_different_items() {
                                 commits.fetch_add(1, Ordering::Relaxed);
                                 break;
                             }
-                            Err(CommitFailed::Conflict) => {
+                            Err(CommitFailure::Conflict) => {
                                 conflicts.fetch_add(1, Ordering::Relaxed);
                             }
                             Err(error) => panic!("{error:?}"),
@@ -632,7 +632,7 @@ fn concurrent_transactions_of_different_items() {
 
 #[test]
 fn a_locked_transaction_keeps_others_waiting() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("a", 1));
     let mut transaction = bench.begin_locked();
     let seen = value(&found(&mut transaction, "a").unwrap());
@@ -650,7 +650,7 @@ fn a_locked_transaction_keeps_others_waiting() {
 
 #[test]
 fn limits_are_kept() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     let mut transaction = bench.begin();
     let large = |id: u32| {
         let text = "x".repeat(1 << 20);
@@ -673,7 +673,7 @@ fn limits_are_kept() {
 fn faults_of_the_storage_never_leave_half_a_transaction() {
     use CommitFault::*;
     for fault in [Conflict, Busy, UnknownDone, UnknownNotDone, Fenced, Poison] {
-        let bench = Bench::new(1);
+        let bench = Fixture::new(1);
         bench.upsert(&item("a", 1));
         bench.upsert(&item("b", 1));
         let mut transaction = bench.begin();
@@ -684,7 +684,7 @@ fn faults_of_the_storage_never_leave_half_a_transaction() {
         bench.faults.script_commits([fault]);
         let done = match transaction.commit() {
             Ok(_) => true,
-            Err(CommitFailed::Conflict) => {
+            Err(CommitFailure::Conflict) => {
                 assert!(matches!(fault, Conflict | Busy | UnknownNotDone), "{fault:?}");
                 false
             }
@@ -710,7 +710,7 @@ fn faults_of_the_storage_never_leave_half_a_transaction() {
 
 /// Transactions, single writes and restarts against a map; some transactions meet faults, some are given up.
 fn random_transactions(seed: u64, definition: &str, partitions: u32) {
-    let mut bench = Bench::of(definition, partitions);
+    let mut bench = Fixture::of(definition, partitions);
     let mut random = Random(seed);
     let mut model: BTreeMap<String, i64> = BTreeMap::new();
     for round in 0..60 {
@@ -775,11 +775,11 @@ fn random_transactions(seed: u64, definition: &str, partitions: u32) {
             model.insert(id, number);
         }
         if random.below(20) == 0 {
-            let Bench { memory, clock, engine, .. } = bench;
+            let Fixture { memory, clock, engine, .. } = bench;
             engine.close().unwrap();
-            let (faults, engine) = Bench::open(&memory, &clock, partitions);
+            let (faults, engine) = Fixture::open(&memory, &clock, partitions);
             let container = engine.catalog().container("d", "c").unwrap();
-            bench = Bench { memory, faults, clock, engine, container };
+            bench = Fixture { memory, faults, clock, engine, container };
         }
         for number in 0..6 {
             let id = format!("i{number}");
@@ -806,7 +806,7 @@ fn random_transactions_agree_with_a_map() {
 /// Counters that transactions and single writes add to at once: no addition is lost, and every LSN is one of them.
 #[test]
 fn concurrent_transactions_lose_nothing() {
-    let bench = Bench::new(1);
+    let bench = Fixture::new(1);
     bench.upsert(&item("a", 0));
     bench.upsert(&item("b", 0));
     const THREADS: usize = 6;
@@ -820,7 +820,7 @@ fn concurrent_transactions_lose_nothing() {
         }
         match transaction.commit() {
             Ok(_) => true,
-            Err(CommitFailed::Conflict) => false,
+            Err(CommitFailure::Conflict) => false,
             Err(error) => panic!("{error:?}"),
         }
     };
@@ -855,11 +855,11 @@ fn concurrent_transactions_lose_nothing() {
 #[test]
 fn concurrent_transactions_survive_faults() {
     let memory = MemoryStorage::new();
-    let clock = Arc::new(Still(AtomicI64::new(1_700_000_000_000)));
+    let clock = Arc::new(StoppedClock(AtomicI64::new(1_700_000_000_000)));
     let bench = {
         let rates =
             Rates { conflict: 40, busy: 40, unknown_done: 40, unknown_not_done: 40, ..Rates::default() };
-        let quiet = Bench::open(&memory, &clock, 1).1;
+        let quiet = Fixture::open(&memory, &clock, 1).1;
         quiet.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
         quiet.catalog().create_container("d", &json(DEFINITION), None).unwrap();
         quiet.close().unwrap();
@@ -874,7 +874,7 @@ fn concurrent_transactions_survive_faults() {
         };
         let engine = Engine::open(faults.clone(), options).unwrap();
         let container = engine.catalog().container("d", "c").unwrap();
-        Bench { memory, faults, clock, engine, container }
+        Fixture { memory, faults, clock, engine, container }
     };
     let done = AtomicI64::new(0);
     std::thread::scope(|scope| {
@@ -908,7 +908,7 @@ fn indexes_that_are_built_meanwhile() {
 }
 
 fn build_meanwhile(definition: &str) {
-    let bench = Bench::of(definition, 1);
+    let bench = Fixture::of(definition, 1);
     for number in 0..300 {
         bench.upsert(&item(&format!("i{number}"), number));
     }
@@ -926,7 +926,7 @@ fn build_meanwhile(definition: &str) {
                 std::thread::yield_now();
                 match transaction.commit() {
                     Ok(_) => break,
-                    Err(CommitFailed::Conflict) => continue,
+                    Err(CommitFailure::Conflict) => continue,
                     Err(error) => panic!("{error:?}"),
                 }
             }
@@ -943,7 +943,7 @@ fn build_meanwhile(definition: &str) {
 /// Writes that have nothing to do with each other share a sync, and each has its own LSN and answer.
 #[test]
 fn independent_writes_are_submitted_together() {
-    let bench = Bench::of(PLAIN, 1);
+    let bench = Fixture::of(PLAIN, 1);
     bench.upsert(&item("x", 1));
     let groups = || bench.engine.statistics().iter().find(|(name, _)| *name == "commit_groups").unwrap().1;
     let sequencer = &bench.container.partitions.all()[0].sequencer;
@@ -959,7 +959,7 @@ fn independent_writes_are_submitted_together() {
     let answers = sequencer.submit_all(writes);
     let done: Vec<u64> = answers.iter().filter_map(|answer| Some(answer.as_ref().ok()?.lsn)).collect();
     assert_eq!(done, (lsn + 1..lsn + 50).collect::<Vec<_>>());
-    assert!(matches!(answers[7], Err(crate::partition::sequencer::Refused::Stale)));
+    assert!(matches!(answers[7], Err(crate::partition::sequencer::WriteRefused::Stale)));
     assert_eq!(groups(), groups_before + 1);
     assert!(sequencer.submit_all(Vec::new()).is_empty());
     // From several threads, with others between them.
@@ -981,7 +981,7 @@ fn independent_writes_are_submitted_together() {
 /// What scripts wrote keeps its ETags through backup and restore, and through a change of policy.
 #[test]
 fn own_etags_survive_a_restore() {
-    let bench = Bench::new(2);
+    let bench = Fixture::new(2);
     let mut transaction = bench.begin();
     for number in 0..20 {
         create(&mut transaction, &item(&format!("i{number}"), number)).unwrap();
@@ -993,9 +993,9 @@ fn own_etags_survive_a_restore() {
     bench.engine.backup(&backup).unwrap();
     let memory = MemoryStorage::new();
     crate::maintenance::restore::restore(&backup, &memory).unwrap();
-    let (faults, engine) = Bench::open(&memory, &bench.clock, 2);
+    let (faults, engine) = Fixture::open(&memory, &bench.clock, 2);
     let container = engine.catalog().container("d", "c").unwrap();
-    let restored = Bench { memory, faults, clock: bench.clock.clone(), engine, container };
+    let restored = Fixture { memory, faults, clock: bench.clock.clone(), engine, container };
     let after: Vec<Value> = (0..20).map(|number| restored.read(&format!("i{number}")).unwrap()).collect();
     assert_eq!(before, after);
     restored.assert_sound();

@@ -2,19 +2,19 @@
 
 use quire_model::IfMatch;
 
-use super::own::{Changed, Version};
+use super::own::{ChangedItem, UncommittedVersion};
 use super::{BYTES_MAX, CHANGES_MAX, Change, ChangeItem, Holds, Transaction};
 use crate::api::{EngineError, charge};
-use crate::items::body::{Body, Links};
-use crate::items::logical_partition::{Stored, Verb, check_precondition, id_of};
+use crate::items::body::{Body, SelfLinks};
+use crate::items::logical_partition::{StoredRow, WriteVerb, check_precondition, id_of};
 use crate::items::patch::Patch;
-use crate::items::prepare::Indexed;
+use crate::items::prepare::IndexedVersion;
 use crate::items::unique::{self, Tuple};
 use crate::items::write::patched;
-use crate::store::item_row::{self, Row, Stamp};
+use crate::store::item_row::{self, ItemRow, Stamp};
 
 /// The item that a change finds.
-struct Found {
+struct ItemToChange {
     rid: u64,
     json_bytes: u32,
     etag: String,
@@ -28,34 +28,34 @@ impl Transaction<'_> {
             Change::Create => return Ok(()),
             Change::Upsert => {
                 let Some(_) = &change.if_match else { return Ok(()) };
-                (Verb::Upsert, Body::parse(&change.body, false)?.id)
+                (WriteVerb::Upsert, Body::parse(&change.body, false)?.id)
             }
-            Change::Replace { id } => (Verb::Replace, id.clone()),
-            Change::Patch { id } => (Verb::Patch, id.clone()),
-            Change::Delete { id } => (Verb::Delete, id.clone()),
+            Change::Replace { id } => (WriteVerb::Replace, id.clone()),
+            Change::Patch { id } => (WriteVerb::Patch, id.clone()),
+            Change::Delete { id } => (WriteVerb::Delete, id.clone()),
         };
         let id_key = self.home.id_key(&id);
-        let found = self.look(verb, &id, &id_key)?;
+        let found = self.find(verb, &id, &id_key)?;
         self.check_found(change, &id_key, found.as_ref())
     }
 
     /// Makes a change. After an error the transaction is as it was and can go on.
-    pub fn write(&mut self, change: ChangeItem) -> Result<Changed, EngineError> {
+    pub fn write(&mut self, change: ChangeItem) -> Result<ChangedItem, EngineError> {
         self.charge += charge::REFUSED;
         let changed = self.apply(change)?;
         self.charge += changed.charge - charge::REFUSED;
         Ok(changed)
     }
 
-    fn apply(&mut self, change: ChangeItem) -> Result<Changed, EngineError> {
+    fn apply(&mut self, change: ChangeItem) -> Result<ChangedItem, EngineError> {
         self.home.container.check_writable()?;
         if self.own.changes >= CHANGES_MAX {
             return Err(EngineError::TransactionTooLarge { limit: "10,000 changes" });
         }
         match &change.change {
-            Change::Create => self.put(&change, Verb::Create, None),
-            Change::Upsert => self.put(&change, Verb::Upsert, None),
-            Change::Replace { id } => self.put(&change, Verb::Replace, Some(id.clone())),
+            Change::Create => self.put(&change, WriteVerb::Create, None),
+            Change::Upsert => self.put(&change, WriteVerb::Upsert, None),
+            Change::Replace { id } => self.put(&change, WriteVerb::Replace, Some(id.clone())),
             Change::Delete { id } => self.delete(&change, id),
             Change::Patch { id } => self.patch(&change, id),
         }
@@ -64,32 +64,32 @@ impl Transaction<'_> {
     fn put(
         &mut self,
         change: &ChangeItem,
-        verb: Verb,
+        verb: WriteVerb,
         url_id: Option<String>,
-    ) -> Result<Changed, EngineError> {
+    ) -> Result<ChangedItem, EngineError> {
         let body = Body::parse(&change.body, false);
         let body = match &url_id {
             // A body is refused only where there is an item that it could be for.
-            Some(id) => self.look(verb, id, &self.home.id_key(id)).and(body)?,
+            Some(id) => self.find(verb, id, &self.home.id_key(id)).and(body)?,
             None => body?,
         };
         let id = id_of(url_id, Some(&body))?;
         self.check_key(&body)?;
         let id_key = self.home.id_key(&id);
-        let found = self.look(verb, &id, &id_key)?;
+        let found = self.find(verb, &id, &id_key)?;
         self.check_found(change, &id_key, found.as_ref())?;
         let to = self.home.id_key(&body.id);
         if to == id_key {
             return self.store(change, body, (id_key, None), found);
         }
-        self.look(Verb::Create, &body.id, &to)?;
+        self.find(WriteVerb::Create, &body.id, &to)?;
         self.store(change, body, (to, Some(id_key)), found)
     }
 
-    fn patch(&mut self, change: &ChangeItem, id: &str) -> Result<Changed, EngineError> {
+    fn patch(&mut self, change: &ChangeItem, id: &str) -> Result<ChangedItem, EngineError> {
         let patch = Patch::parse(&change.body)?;
         let id_key = self.home.id_key(id);
-        let found = self.look(Verb::Patch, id, &id_key)?;
+        let found = self.find(WriteVerb::Patch, id, &id_key)?;
         self.check_found(change, &id_key, found.as_ref())?;
         let body = self.patched(&patch, id)?;
         self.check_key(&body)?;
@@ -130,9 +130,9 @@ impl Transaction<'_> {
         }
     }
 
-    fn delete(&mut self, change: &ChangeItem, id: &str) -> Result<Changed, EngineError> {
+    fn delete(&mut self, change: &ChangeItem, id: &str) -> Result<ChangedItem, EngineError> {
         let id_key = self.home.id_key(id);
-        let found = self.look(Verb::Delete, id, &id_key)?;
+        let found = self.find(WriteVerb::Delete, id, &id_key)?;
         self.check_found(change, &id_key, found.as_ref())?;
         let found = found.ok_or_else(|| EngineError::ItemNotFound { id: id.to_owned() })?;
         let values = self.values_of(&id_key, found.rid)?;
@@ -141,7 +141,7 @@ impl Transaction<'_> {
         self.own.changes += 1;
         let (rid, json_bytes) = (found.rid, found.json_bytes as usize);
         let charge = charge::write(json_bytes, values);
-        Ok(Changed { created: false, id: id.to_owned(), rid, etag: String::new(), charge, json_bytes })
+        Ok(ChangedItem { created: false, id: id.to_owned(), rid, etag: String::new(), charge, json_bytes })
     }
 
     /// The last steps of a change: unique keys, size, and the new version takes its place. `from` is the id row's key of an
@@ -151,8 +151,8 @@ impl Transaction<'_> {
         change: &ChangeItem,
         body: Body,
         (id_key, from): (Vec<u8>, Option<Vec<u8>>),
-        found: Option<Found>,
-    ) -> Result<Changed, EngineError> {
+        found: Option<ItemToChange>,
+    ) -> Result<ChangedItem, EngineError> {
         let tuples = self.home.tuples(body.item.root());
         let before = self.stored(&id_key)?;
         let was = from.as_ref().unwrap_or(&id_key);
@@ -167,18 +167,18 @@ impl Transaction<'_> {
             None => self.home.place.new_rid(self.home.container)?,
         };
         let own_etag = if self.own_etags { Some(item_row::random_etag()?) } else { None };
-        let indexed = Indexed::new(&self.view.indexes, change.indexing, body.item.root(), rid);
+        let indexed = IndexedVersion::new(&self.view.indexes, change.indexing, body.item.root(), rid);
         let (created, json_bytes) = (found.is_none(), body.json_bytes as usize);
         let charge = match created {
             true => charge::write(json_bytes, indexed.values),
             false => charge::replace(json_bytes, indexed.values),
         };
         for holder in in_the_way {
-            let id_key = self.home.id_key(Row::parse(&holder.bytes)?.id()?);
+            let id_key = self.home.id_key(ItemRow::parse(&holder.bytes)?.id()?);
             self.own.set(id_key, Some(holder), None);
         }
         let id = body.id.clone();
-        let version = Version { rid, body, tuples, indexed, own_etag };
+        let version = UncommittedVersion { rid, body, tuples, indexed, own_etag };
         let etag = version.etag();
         match from {
             None => self.own.set(id_key, before, Some(version)),
@@ -188,38 +188,43 @@ impl Transaction<'_> {
             }
         }
         self.own.changes += 1;
-        Ok(Changed { created, id, rid, etag, charge, json_bytes })
+        Ok(ChangedItem { created, id, rid, etag, charge, json_bytes })
     }
 
     /// The item that a change replaces or deletes; `None` when it creates one.
-    fn look(&mut self, verb: Verb, id: &str, id_key: &[u8]) -> Result<Option<Found>, EngineError> {
+    fn find(
+        &mut self,
+        verb: WriteVerb,
+        id: &str,
+        id_key: &[u8],
+    ) -> Result<Option<ItemToChange>, EngineError> {
         if let Some(own) = self.own.get(id_key) {
             let not_found = || EngineError::ItemNotFound { id: id.to_owned() };
             return match (&own.now, verb) {
-                (None, Verb::Create | Verb::Upsert) => Ok(None),
-                (None, Verb::Replace | Verb::Delete | Verb::Patch) => Err(not_found()),
-                (Some(_), Verb::Create) => Err(EngineError::ItemExists { id: id.to_owned() }),
+                (None, WriteVerb::Create | WriteVerb::Upsert) => Ok(None),
+                (None, WriteVerb::Replace | WriteVerb::Delete | WriteVerb::Patch) => Err(not_found()),
+                (Some(_), WriteVerb::Create) => Err(EngineError::ItemExists { id: id.to_owned() }),
                 (Some(now), _) => {
                     let (rid, json_bytes, etag) = (now.rid, now.body.json_bytes, now.etag());
-                    Ok(Some(Found { rid, json_bytes, etag }))
+                    Ok(Some(ItemToChange { rid, json_bytes, etag }))
                 }
             };
         }
         let stored = self.stored(id_key)?;
-        let there = stored.as_ref().map(Stored::parse).transpose()?;
+        let there = stored.as_ref().map(StoredRow::parse).transpose()?;
         let live = there.filter(|(_, row)| !self.home.container.is_gone(row, &self.view.moment));
         let live = self.home.check_existence(verb, id, live)?;
-        Ok(live.map(|(rid, row)| Found { rid, json_bytes: row.json_bytes, etag: row.stamp.etag() }))
+        Ok(live.map(|(rid, row)| ItemToChange { rid, json_bytes: row.json_bytes, etag: row.stamp.etag() }))
     }
 
     /// Expired items that hold one of the tuples.
     fn check_unique(
         &self,
         id_keys: [&[u8]; 2],
-        found: Option<&Found>,
-        before: Option<&Stored>,
+        found: Option<&ItemToChange>,
+        before: Option<&StoredRow>,
         tuples: &[Tuple],
-    ) -> Result<Vec<Stored>, EngineError> {
+    ) -> Result<Vec<StoredRow>, EngineError> {
         let constraints = &self.home.container.definition.unique_keys;
         for (tuple, constraint) in tuples.iter().zip(constraints) {
             if self.own.holds(tuple, id_keys) {
@@ -242,7 +247,7 @@ impl Transaction<'_> {
             return Ok(now.indexed.values);
         }
         let Some(stored) = self.stored(id_key)? else { return Ok(0) };
-        let rows = self.view.indexes.rows_of(rid, &Row::parse(&stored.bytes)?)?;
+        let rows = self.view.indexes.rows_of(rid, &ItemRow::parse(&stored.bytes)?)?;
         Ok(rows.map_or(0, |rows| rows.scalars))
     }
 
@@ -251,7 +256,7 @@ impl Transaction<'_> {
         &mut self,
         change: &ChangeItem,
         id_key: &[u8],
-        found: Option<&Found>,
+        found: Option<&ItemToChange>,
     ) -> Result<(), EngineError> {
         let Some(found) = found else { return Ok(()) };
         let is_patch = matches!(change.change, Change::Patch { .. });
@@ -271,24 +276,24 @@ impl Transaction<'_> {
             return Ok(false);
         }
         let Some((stored, etag)) = self.stored(id_key)?.zip(etag) else { return Ok(false) };
-        Ok(Row::trusted(&stored.bytes)?.is_since_client(etag))
+        Ok(ItemRow::trusted(&stored.bytes)?.is_since_client(etag))
     }
 
-    pub(super) fn json_of_version(&self, version: &Version) -> String {
+    pub(super) fn json_of_version(&self, version: &UncommittedVersion) -> String {
         let mut json = Vec::with_capacity(version.body.json_bytes as usize + 256);
         self.write_version(version, &mut json);
         String::from_utf8(json).expect("JSON is written as UTF-8")
     }
 
     /// With the system properties as far as they are known.
-    pub(super) fn write_version(&self, version: &Version, json: &mut Vec<u8>) {
+    pub(super) fn write_version(&self, version: &UncommittedVersion, json: &mut Vec<u8>) {
         version.body.item.root().write_json(json);
-        let (links, stamp) = (Links::new(self.home.container), self.stamp_of(version));
+        let (links, stamp) = (SelfLinks::new(self.home.container), self.stamp_of(version));
         links.complete(json, version.rid, &stamp, &version.etag());
     }
 
     /// As far as it is known.
-    fn stamp_of(&self, version: &Version) -> Stamp {
+    fn stamp_of(&self, version: &UncommittedVersion) -> Stamp {
         let (incarnation, partition) = (self.shared.incarnation, self.partition().layout.id);
         Stamp { incarnation, partition, lsn: 0, ordinal: 0, ts: self.ts, own_etag: version.own_etag }
     }

@@ -4,7 +4,7 @@ use quire_value::{Limits, Object, Value, text};
 
 use crate::api::{EngineError, corrupt};
 use crate::applies::Additions;
-use crate::jobs::{NewJob, Owner};
+use crate::jobs::{JobOwner, NewJob};
 
 pub(crate) const WHAT_IF: &str = "what-if";
 const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
@@ -164,7 +164,7 @@ impl Change {
 }
 
 impl WhatIfOrder {
-    pub fn job(&self, database: Owner) -> NewJob {
+    pub fn job(&self, database: JobOwner) -> NewJob {
         let mut about = Object::new();
         match (&self.finding, &self.change) {
             (Some(finding), _) => about.set("finding", finding.as_str()),

@@ -16,10 +16,10 @@ use quire_value::{Node, Value};
 use super::values::{Random, values_at};
 use crate::api::{EngineError, PageRequest, corrupt};
 use crate::catalog::{Catalog, Container, RoutedKey};
-use crate::items::visibility::Moment;
+use crate::items::visibility::VisibilityPoint;
 use crate::query;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS, LOOKUPS, RID_PREFIX_BITS};
 use crate::store::scan;
 
@@ -51,7 +51,7 @@ pub(crate) struct Sample {
 
 pub(crate) struct SampledContainer {
     pub source: Arc<Container>,
-    moment: Moment,
+    moment: VisibilityPoint,
     /// By number.
     pub items: HashMap<u64, ItemPlace>,
     /// Their numbers, in the order in which they were chosen.
@@ -73,7 +73,7 @@ impl Sample {
         let mut sampled = Vec::new();
         for (source, marks) in containers.into_iter().zip(marks) {
             source.check_open()?;
-            let moment = source.moment_in(shared, &*snapshot, marks)?;
+            let moment = source.visibility_point_in(shared, &*snapshot, marks)?;
             sampled.push(SampledContainer { source, moment, items: HashMap::new(), order: Vec::new() });
         }
         let total = sampled.iter().map(|own| own.source.usage().0).sum();
@@ -180,7 +180,7 @@ impl Sample {
     }
 
     fn add_row(&mut self, place: usize, number: u64, row: &[u8]) -> Result<(), EngineError> {
-        let row = Row::parse(row)?;
+        let row = ItemRow::parse(row)?;
         let container = &mut self.containers[place];
         let is_known = container.items.contains_key(&number);
         if is_known || self.bytes >= BYTES_MAX || container.source.is_gone(&row, &container.moment) {
@@ -220,7 +220,7 @@ impl Sample {
 
     fn references_of(&self, place: usize, number: u64, path: &str) -> Result<Vec<String>, EngineError> {
         let Some(row) = self.row(place, number)? else { return Ok(Vec::new()) };
-        let item = Row::parse(&row)?.node()?.to_value();
+        let item = ItemRow::parse(&row)?.node()?.to_value();
         let texts = values_at(&item, path).into_iter().filter_map(Value::as_str).map(str::to_owned);
         Ok(texts.take(TARGETS_MAX).collect())
     }
@@ -258,7 +258,7 @@ impl Sample {
             count += 1;
             if let Some(row) = self.row(*place, *number)? {
                 let mut body = Vec::new();
-                Row::parse(&row)?.node()?.write_json(&mut body);
+                ItemRow::parse(&row)?.node()?.write_json(&mut body);
                 bytes += body.len();
                 bodies.push(Bytes::from(body));
             }

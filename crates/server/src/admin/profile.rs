@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, HeaderValue};
-use quire_engine::ProfileOrder;
+use quire_engine::ProfileRequest;
 use quire_value::Value;
 
 use crate::admin::{AdminCall, AdminReply, AdminResult, jobs};
@@ -51,8 +51,8 @@ pub(crate) async fn forget_workload(call: &AdminCall<'_>, database: &str) -> Adm
 }
 
 /// No body is the same as an empty one.
-fn order(call: &AdminCall<'_>) -> Result<ProfileOrder, HandlerError> {
-    let mut order = ProfileOrder::default();
+fn order(call: &AdminCall<'_>) -> Result<ProfileRequest, HandlerError> {
+    let mut order = ProfileRequest::default();
     if call.body(BODY_BYTES_MAX)?.is_empty() {
         return Ok(order);
     }

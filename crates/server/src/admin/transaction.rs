@@ -7,7 +7,8 @@
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 use quire_engine::{
-    EngineError, Position, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
+    EngineError, SessionPosition, TransactionAnswer, TransactionDone, TransactionOperation,
+    TransactionOutcome,
 };
 use quire_value::text::write_string;
 
@@ -98,7 +99,7 @@ fn body(answer: &TransactionAnswer, results: &[ItemResult], charge: &str) -> Vec
 }
 
 /// By container, as a client would send them with a later request.
-fn write_tokens(positions: &[(String, Position)], out: &mut Vec<u8>) {
+fn write_tokens(positions: &[(String, SessionPosition)], out: &mut Vec<u8>) {
     let mut containers: Vec<&String> = positions.iter().map(|(container, _)| container).collect();
     containers.sort_unstable();
     containers.dedup();

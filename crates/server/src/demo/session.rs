@@ -6,7 +6,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use quire_engine::{
     Answer, AnsweredRequest, BatchOperation, BatchVerb, Bulk, Cancel, Container, Engine, EngineError,
-    IndexingDirective, ItemRead, Observed, PageRequest, Parameters, ReadItem, Scope, WriteItem, WriteKind,
+    IndexingDirective, ItemRead, ObservedRequest, PageRequest, Parameters, ReadItem, Scope, WriteItem,
+    WriteKind,
 };
 use quire_profile::{ActionSource, Operation};
 use quire_resource::{Component, PartitionKey};
@@ -182,7 +183,7 @@ impl<'a> Session<'a> {
         &mut self,
         (container, operation, status): (Arc<Container>, Operation, u16),
         (charge, bytes): (f64, usize),
-        observed: Observed,
+        observed: ObservedRequest,
         started: Instant,
     ) {
         let request = AnsweredRequest {

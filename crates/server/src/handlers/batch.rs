@@ -9,8 +9,8 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use quire_engine::{
-    Answer, BatchOperation, BatchVerb, Bulk, Container, EngineError, OperationDone, OperationResult, Outcome,
-    TransactionVerb,
+    Answer, BatchOperation, BatchVerb, Bulk, Container, EngineError, OperationDone, OperationOutcome,
+    OperationResult, TransactionVerb,
 };
 use quire_resource::PartitionKeyError;
 
@@ -206,12 +206,12 @@ fn result(call: &Call<'_>, result: OperationResult) -> ItemResult {
     }
 }
 
-fn status(outcome: Outcome) -> StatusCode {
+fn status(outcome: OperationOutcome) -> StatusCode {
     match outcome {
-        Outcome::Created => StatusCode::CREATED,
-        Outcome::Replaced | Outcome::Read => StatusCode::OK,
-        Outcome::Deleted => StatusCode::NO_CONTENT,
-        Outcome::NotModified => StatusCode::NOT_MODIFIED,
+        OperationOutcome::Created => StatusCode::CREATED,
+        OperationOutcome::Replaced | OperationOutcome::Read => StatusCode::OK,
+        OperationOutcome::Deleted => StatusCode::NO_CONTENT,
+        OperationOutcome::NotModified => StatusCode::NOT_MODIFIED,
     }
 }
 

@@ -8,8 +8,8 @@ use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use quire_engine::{
-    CONTINUATION_BYTES_MAX, Container, EngineError, FollowRequest, IndexingDirective, Observed, PageRequest,
-    Precondition, Resource, Scope,
+    CONTINUATION_BYTES_MAX, Container, EngineError, FollowRequest, IndexingDirective, ObservedRequest,
+    PageRequest, Precondition, Resource, Scope,
 };
 use quire_resource::{
     EffectivePartitionKey, EpkRange, PartitionKey, PartitionKeyError, ResourceId, SessionToken, Throughput,
@@ -60,7 +60,7 @@ pub(crate) struct Call<'a> {
     pub charge_max: Option<f64>,
     permit: Mutex<Option<PoolPermit>>,
     /// What the last engine call did, for the record of requests.
-    observed: Mutex<Option<Observed>>,
+    observed: Mutex<Option<ObservedRequest>>,
 }
 
 impl<'a> Call<'a> {
@@ -121,7 +121,7 @@ impl<'a> Call<'a> {
     }
 
     /// What the last engine call did.
-    pub fn take_observed(&self) -> Observed {
+    pub fn take_observed(&self) -> ObservedRequest {
         self.observed.lock().take().unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
-    Answer, Cancel, Container, EngineError, FollowRequest, ItemRead, ItemWritten, Position, ReadItem,
+    Answer, Cancel, Container, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, SessionPosition,
     WriteItem, WriteKind,
 };
 use quire_resource::PartitionKey;
@@ -248,7 +248,7 @@ pub(super) fn with_position(
     reply: Reply,
     container: &Container,
     charge: f64,
-    position: Option<&Position>,
+    position: Option<&SessionPosition>,
 ) -> Reply {
     // An answer of 404 names no owner.
     let reply = match reply.status() {
@@ -267,7 +267,7 @@ pub(super) fn with_positions(
     reply: Reply,
     container: &Container,
     charge: f64,
-    position: Option<&Position>,
+    position: Option<&SessionPosition>,
 ) -> Reply {
     let reply = with_position(reply, container, charge, position);
     if position.is_some() {

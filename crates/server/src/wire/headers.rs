@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, PRAGMA};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Container, Position, Resource, ScriptKind};
+use quire_engine::{Container, Resource, ScriptKind, SessionPosition};
 use quire_resource::ResourceId;
 
 use crate::edge::request::{Request, Response};
@@ -215,7 +215,7 @@ impl Reply {
     }
 
     /// The position of the serving partition.
-    pub fn position(mut self, container: &Container, position: &Position) -> Reply {
+    pub fn position(mut self, container: &Container, position: &SessionPosition) -> Reply {
         let mut token = Vec::with_capacity(32);
         write_token(position, &mut token);
         self = self.with_text(SESSION_TOKEN, token).lsn(position.lsn);
@@ -335,7 +335,7 @@ pub(crate) fn user_names(database: &Resource, user: &Resource) -> String {
 }
 
 /// `{partition}:{version}#{lsn}`, as a client sends it with a later request.
-pub(crate) fn write_token(position: &Position, out: &mut Vec<u8>) {
+pub(crate) fn write_token(position: &SessionPosition, out: &mut Vec<u8>) {
     out.extend_from_slice(position.partition_id.as_bytes());
     out.push(b':');
     out.extend_from_slice(itoa::Buffer::new().format(position.session_version).as_bytes());

@@ -30,11 +30,11 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::models::BUILD;
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
-use crate::jobs::{Claim, JobId, JobKind, Step};
+use crate::jobs::{JobClaim, JobId, JobKind, JobStep};
 use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
 use crate::store::scan;
 use crate::sync::chunk;
@@ -93,7 +93,7 @@ impl JobKind for Builds {
         BUILD
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
         let (shared, catalog) =
             (self.shared.upgrade().ok_or_else(closed)?, self.catalog.upgrade().ok_or_else(closed)?);
@@ -104,13 +104,13 @@ impl JobKind for Builds {
         }
         let Some(model) = own_model(&catalog, database, claim.id)? else {
             // Everything failed, or was replaced by another model.
-            return Ok(if place.failed.is_empty() { Step::Cancelled } else { place.failure() });
+            return Ok(if place.failed.is_empty() { JobStep::Cancelled } else { place.failure() });
         };
         Build { shared: &shared, catalog: &catalog, database, model }.step(claim, place)
     }
 
     /// What is not built is not going to be: the next put builds it anew.
-    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+    fn cancel(&self, claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         let Some(catalog) = self.catalog.upgrade() else { return Ok(()) };
         let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);
         let id = claim.id;
@@ -142,17 +142,22 @@ fn own_model(
 }
 
 /// All declarations that were not replaced meanwhile are active.
-fn end(catalog: &Catalog, database: u32, claim: &Claim<'_>, place: &BuildPlace) -> Result<Step, EngineError> {
+fn end(
+    catalog: &Catalog,
+    database: u32,
+    claim: &JobClaim<'_>,
+    place: &BuildPlace,
+) -> Result<JobStep, EngineError> {
     let id = claim.id;
     catalog.change_declarations(database, |declarations| {
         let own = declarations.iter_mut().filter(|own| own.state.job() == Some(id));
         own.map(|own| own.state = DeclarationState::Active).count() > 0
     })?;
-    Ok(if place.failed.is_empty() { Step::Done(place.result()) } else { place.failure() })
+    Ok(if place.failed.is_empty() { JobStep::Done(place.result()) } else { place.failure() })
 }
 
 impl Build<'_> {
-    fn step(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>, place: BuildPlace) -> Result<JobStep, EngineError> {
         let own = own_names(&self.model, claim.id);
         match place.stage {
             BuildStage::Count => match next(containers_to_count(&self.model, &own), &place) {
@@ -164,18 +169,18 @@ impl Build<'_> {
                 Some(number) => self.chunk(claim, place, number, VisitWork::Write),
                 None => self.move_to(claim, place.at(BuildStage::Ended)),
             },
-            BuildStage::Ended => Ok(Step::Done(place.result())),
+            BuildStage::Ended => Ok(JobStep::Done(place.result())),
         }
     }
 
     /// The next items of a container.
     fn chunk(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         mut place: BuildPlace,
         number: u32,
         work: VisitWork<'_>,
-    ) -> Result<Step, EngineError> {
+    ) -> Result<JobStep, EngineError> {
         if place.container != number {
             (place.container, place.rid) = (number, 0);
         }
@@ -197,7 +202,7 @@ impl Build<'_> {
                 return self.keep(claim, &place.past_container(), done);
             }
             match self.visit(claim, &container, (&rids, &rows), &place, (work, done))? {
-                BuildVisit::Committed => return Ok(Step::More),
+                BuildVisit::Committed => return Ok(JobStep::More),
                 BuildVisit::Nothing(next) => (place, done) = (next, done + rids.len() as u64),
                 // Their new versions may be much larger than they are.
                 BuildVisit::TooLarge => count_max = rids.len() / 2,
@@ -205,7 +210,7 @@ impl Build<'_> {
                 // Which of them is it, and is it still so?
                 BuildVisit::Problem(_) => return self.one_by_one(claim, &container, &rids, place, work),
                 // The next step looks at the model again.
-                BuildVisit::NoModel => return Ok(Step::More),
+                BuildVisit::NoModel => return Ok(JobStep::More),
             }
         }
         self.keep(claim, &place, done)
@@ -213,12 +218,12 @@ impl Build<'_> {
 
     fn one_by_one(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         container: &Container,
         rids: &[u64],
         mut place: BuildPlace,
         work: VisitWork<'_>,
-    ) -> Result<Step, EngineError> {
+    ) -> Result<JobStep, EngineError> {
         for rid in rids {
             let done = claim.done();
             match self.visit(claim, container, (&[*rid], &[]), &place, (work, done))? {
@@ -228,10 +233,10 @@ impl Build<'_> {
                     place = next;
                 }
                 BuildVisit::Problem(problem) => return self.fail(claim, container, place, *rid, problem),
-                BuildVisit::TooLarge | BuildVisit::NoModel => return Ok(Step::More),
+                BuildVisit::TooLarge | BuildVisit::NoModel => return Ok(JobStep::More),
             }
         }
-        Ok(Step::More)
+        Ok(JobStep::More)
     }
 
     /// The next items, and their rows as they are now.
@@ -247,7 +252,7 @@ impl Build<'_> {
     /// visited before.
     fn visit(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         container: &Container,
         (rids, rows): (&[u64], &[Vec<u8>]),
         place: &BuildPlace,
@@ -297,18 +302,18 @@ impl Build<'_> {
         count.iter().chain(&write).map(items).sum()
     }
 
-    fn move_to(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
+    fn move_to(&self, claim: &mut JobClaim<'_>, place: BuildPlace) -> Result<JobStep, EngineError> {
         let done = claim.done();
         self.keep(claim, &place, done)
     }
 
-    fn keep(&self, claim: &mut Claim<'_>, place: &BuildPlace, done: u64) -> Result<Step, EngineError> {
+    fn keep(&self, claim: &mut JobClaim<'_>, place: &BuildPlace, done: u64) -> Result<JobStep, EngineError> {
         claim.commit(claim.advance(place.encode(), done, None), Vec::new())?;
-        Ok(Step::More)
+        Ok(JobStep::More)
     }
 
     /// Every item counts: from now on every write stores the right values.
-    fn begin_values(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
+    fn begin_values(&self, claim: &mut JobClaim<'_>, place: BuildPlace) -> Result<JobStep, EngineError> {
         let id = claim.id;
         self.catalog.change_declarations(self.database, |declarations| {
             let own = declarations.iter_mut().filter(|own| own.state.job() == Some(id));
@@ -336,7 +341,7 @@ impl Build<'_> {
     }
 
     /// Nobody looks at the marks any more.
-    fn remove_marks(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
+    fn remove_marks(&self, claim: &mut JobClaim<'_>, place: BuildPlace) -> Result<JobStep, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let own = own_names(&self.model, claim.id);
         let mut pages = 0;
@@ -347,7 +352,7 @@ impl Build<'_> {
                 let marks = snapshot.scan(&page)?.rows;
                 let Some((last, _)) = marks.last() else { break };
                 if pages == MARK_PAGES {
-                    return Ok(Step::More);
+                    return Ok(JobStep::More);
                 }
                 pages += 1;
                 // From the first one on it would look through all that are removed already.
@@ -378,12 +383,12 @@ impl Build<'_> {
     /// A declaration cannot be built: it fails, and so does what depends on it.
     fn fail(
         &self,
-        claim: &mut Claim<'_>,
+        claim: &mut JobClaim<'_>,
         container: &Container,
         mut place: BuildPlace,
         rid: u64,
         problem: Problem,
-    ) -> Result<Step, EngineError> {
+    ) -> Result<JobStep, EngineError> {
         let (name, error) = problem.declaration();
         let own = own_names(&self.model, claim.id);
         let example = self.example(container, rid, &problem)?;
@@ -435,7 +440,7 @@ impl Build<'_> {
         };
         let bytes = self.shared.storage.snapshot()?.get(ITEMS, &keys::item(container.number, rid))?;
         match bytes {
-            Some(bytes) => item_example(container, &Row::parse(&bytes)?, &path, found, None),
+            Some(bytes) => item_example(container, &ItemRow::parse(&bytes)?, &path, found, None),
             None => Ok(Value::Null),
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use quire_value::{Limits, Object, Value, text};
 
 use crate::api::{EngineError, corrupt};
-use crate::jobs::Step;
+use crate::jobs::JobStep;
 use crate::maintain::visit::{DeclarationVisit, VisitFigures};
 
 const LIMITS: Limits = Limits { depth_max: 256 };
@@ -120,10 +120,10 @@ impl BuildPlace {
     }
 
     /// How a build ends that could not make everything.
-    pub fn failure(&self) -> Step {
+    pub fn failure(&self) -> JobStep {
         let error = |own: &Value| own.get("error").and_then(Value::as_str).unwrap_or_default().to_owned();
         let error = self.failed.first().map_or(String::new(), error);
-        Step::Failed { error, result: self.result() }
+        JobStep::Failed { error, result: self.result() }
     }
 }
 

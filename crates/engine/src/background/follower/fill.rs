@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use quire_value::Value;
 
-use super::progress::Phase;
+use super::progress::FollowerPhase;
 use super::set::{Followers, is_passing};
-use super::step::{FollowStep, Following};
-use super::{FollowerKind, Target};
+use super::step::{FollowerStep, RunningFollower};
+use super::{FollowerKind, FollowerTarget};
 use crate::api::{EngineError, corrupt};
-use crate::jobs::{Claim, JobKind, Jobs, Step};
+use crate::jobs::{JobClaim, JobKind, JobStep, Jobs};
 
 const UNIT: &str = "items";
 /// Filling rests after a step for as long as it took.
@@ -33,34 +33,38 @@ impl<K: FollowerKind> Fills<K> {
         Fills { followers }
     }
 
-    fn fill(&self, claim: &mut Claim<'_>, following: &Following<'_>) -> Result<Step, EngineError> {
+    fn fill(
+        &self,
+        claim: &mut JobClaim<'_>,
+        following: &RunningFollower<'_>,
+    ) -> Result<JobStep, EngineError> {
         let started = Instant::now();
         let standing = || {
-            let standing = following.progress.standing.lock();
+            let standing = following.progress.state.lock();
             (standing.phase, standing.filled)
         };
-        if standing().0 != Phase::Following {
+        if standing().0 != FollowerPhase::Following {
             match following.step() {
-                Ok(FollowStep::Done(count)) => {
+                Ok(FollowerStep::Done(count)) => {
                     self.followers.written.fetch_add(count as u64, Ordering::Relaxed);
                 }
-                Ok(FollowStep::Idle) => {}
-                Ok(FollowStep::Busy) => return Ok(Step::Rest(WAIT)),
-                Err(error) if is_passing(&error) => return Ok(Step::Rest(WAIT)),
+                Ok(FollowerStep::Idle) => {}
+                Ok(FollowerStep::Busy) => return Ok(JobStep::Rest(WAIT)),
+                Err(error) if is_passing(&error) => return Ok(JobStep::Rest(WAIT)),
                 Err(error) => return Err(error),
             }
         }
         let (phase, filled) = standing();
-        if phase == Phase::Following {
+        if phase == FollowerPhase::Following {
             claim.complete(filled);
             self.followers.signal.wake();
-            return Ok(Step::Done(Value::Null));
+            return Ok(JobStep::Done(Value::Null));
         }
         if filled >= claim.done() + CHECKPOINT_ITEMS {
             let total = following.source.usage().0.max(filled);
             claim.commit(claim.advance(Vec::new(), filled, Some(total)), Vec::new())?;
         }
-        Ok(Step::Rest(started.elapsed().min(REST_MAX)))
+        Ok(JobStep::Rest(started.elapsed().min(REST_MAX)))
     }
 }
 
@@ -78,13 +82,13 @@ impl<K: FollowerKind> JobKind for Fills<K> {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         if self.followers.signal.is_interrupted() {
-            return Ok(Step::Rest(WAIT));
+            return Ok(JobStep::Rest(WAIT));
         }
         let number = decode(&claim.body.payload).ok_or_else(|| corrupt("the filling of a follower"))?;
         let filled = self.followers.with(number, |following| self.fill(claim, following))?;
-        Ok(filled.unwrap_or(Step::Cancelled))
+        Ok(filled.unwrap_or(JobStep::Cancelled))
     }
 }
 
@@ -92,7 +96,7 @@ impl<K: FollowerKind> JobKind for Fills<K> {
 pub(super) fn make_job<K: FollowerKind>(
     jobs: &Jobs,
     number: u32,
-    target: &dyn Target,
+    target: &dyn FollowerTarget,
 ) -> Result<(), EngineError> {
     let payload = number.to_be_bytes().to_vec();
     if jobs.unfinished(K::FILL).contains(&payload) {

@@ -22,13 +22,13 @@ use std::sync::Arc;
 
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::catalog::state::State;
+use crate::catalog::state::CatalogState;
 use crate::jobs::NewJob;
 
 pub(crate) use fill::Fills;
-pub(crate) use progress::{Phase, Standing};
+pub(crate) use progress::{FollowerPhase, FollowerState};
 pub(crate) use set::Followers;
-pub(crate) use step::FollowStep;
+pub(crate) use step::FollowerStep;
 
 /// What became of an item of the source: item rows before and after.
 pub(crate) struct ItemChange {
@@ -39,13 +39,13 @@ pub(crate) struct ItemChange {
 
 /// How far a follower is before a commit, as its row says, and after it.
 #[derive(Clone, Copy)]
-pub(crate) struct Advance<'a> {
+pub(crate) struct FollowerAdvance<'a> {
     pub before: Option<&'a [u8]>,
     pub after: &'a [u8],
 }
 
 /// Where the changes of a source go.
-pub(crate) trait Target: Send + Sync {
+pub(crate) trait FollowerTarget: Send + Sync {
     /// The row of the catalog's space that says how far the follower is.
     fn progress_key(&self) -> Vec<u8>;
 
@@ -55,7 +55,7 @@ pub(crate) trait Target: Send + Sync {
     /// Applies changes and writes the row of the progress, all of it or nothing: how many items were written. What was applied
     /// before may come again after a failure whose outcome was not known: `TransactionConflict` when the row is not as it was
     /// before.
-    fn apply(&self, changes: &[ItemChange], advance: Advance<'_>) -> Result<usize, EngineError>;
+    fn apply(&self, changes: &[ItemChange], advance: FollowerAdvance<'_>) -> Result<usize, EngineError>;
 
     /// The job that fills it.
     fn fill_job(&self, kind: &'static str, unit: &'static str, payload: Vec<u8>) -> NewJob;
@@ -66,7 +66,7 @@ pub(crate) struct FollowerEntry {
     /// Never given out twice among the followers of a kind.
     pub number: u32,
     pub source: Arc<Container>,
-    pub target: Box<dyn Target>,
+    pub target: Box<dyn FollowerTarget>,
 }
 
 /// A kind of follower.
@@ -78,5 +78,5 @@ pub(crate) trait FollowerKind: Send + Sync + 'static {
     /// Whether there are such jobs: otherwise somebody else fills, by [`Followers::step`].
     const HAS_FILL_JOBS: bool = true;
 
-    fn followers(&self, state: &State) -> Vec<FollowerEntry>;
+    fn followers(&self, state: &CatalogState) -> Vec<FollowerEntry>;
 }

@@ -20,7 +20,7 @@ const POSITION_BYTES: usize = 14;
 
 /// What is being done about a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum FollowerPhase {
     /// What the follower has goes.
     Emptying,
     /// The versions of the source are needed from a place on that is just being found.
@@ -54,21 +54,21 @@ pub(crate) struct PartitionPosition {
 
 /// Where a follower stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
-    pub phase: Phase,
+pub(crate) struct FollowerState {
+    pub phase: FollowerPhase,
     /// Filling goes on at this item of the source.
     pub next_rid: u64,
     /// Items of the source that the filling has looked at.
     pub filled: u64,
-    pub places: Vec<SourcePosition>,
+    pub positions: Vec<SourcePosition>,
 }
 
 /// One follower, for as long as it is there and the engine is open.
-pub(crate) struct Progress {
+pub(crate) struct FollowerProgress {
     /// The number of its source.
     pub source: u32,
     /// Never further than what is durable, so what it says is needed is enough.
-    pub standing: Mutex<Standing>,
+    pub state: Mutex<FollowerState>,
     /// The row as it was last seen.
     pub row: Mutex<Option<Vec<u8>>>,
     /// Held by whoever takes a step: one at a time.
@@ -77,19 +77,19 @@ pub(crate) struct Progress {
     pub is_warned: AtomicBool,
 }
 
-impl Progress {
-    pub fn new(source: u32, row: Option<Vec<u8>>) -> Result<Progress, EngineError> {
-        let standing = row.as_deref().map_or_else(|| Ok(Standing::new()), Standing::decode)?;
+impl FollowerProgress {
+    pub fn new(source: u32, row: Option<Vec<u8>>) -> Result<FollowerProgress, EngineError> {
+        let standing = row.as_deref().map_or_else(|| Ok(FollowerState::new()), FollowerState::decode)?;
         let (standing, row, turn) = (Mutex::new(standing), Mutex::new(row), Mutex::default());
-        Ok(Progress { source, standing, row, turn, is_warned: AtomicBool::new(false) })
+        Ok(FollowerProgress { source, state: standing, row, turn, is_warned: AtomicBool::new(false) })
     }
 
     /// Something failed: what the row says counts. A begin may have succeeded without our knowing, and may still do so, so the
     /// versions stay needed until the row says from where on.
     pub fn reload(&self, row: Option<Vec<u8>>) -> Result<(), EngineError> {
-        let stored = row.as_deref().map_or_else(|| Ok(Standing::new()), Standing::decode)?;
-        let mut standing = self.standing.lock();
-        if stored.phase != Phase::Emptying || standing.phase != Phase::Beginning {
+        let stored = row.as_deref().map_or_else(|| Ok(FollowerState::new()), FollowerState::decode)?;
+        let mut standing = self.state.lock();
+        if stored.phase != FollowerPhase::Emptying || standing.phase != FollowerPhase::Beginning {
             *standing = stored;
         }
         *self.row.lock() = row;
@@ -97,28 +97,28 @@ impl Progress {
     }
 }
 
-impl Follower for Progress {
+impl Follower for FollowerProgress {
     fn needs_beyond(&self, partition: u32) -> Option<u64> {
-        self.standing.lock().needs_beyond(partition)
+        self.state.lock().needs_beyond(partition)
     }
 }
 
-impl Standing {
-    pub fn new() -> Standing {
-        Standing { phase: Phase::Emptying, next_rid: 0, filled: 0, places: Vec::new() }
+impl FollowerState {
+    pub fn new() -> FollowerState {
+        FollowerState { phase: FollowerPhase::Emptying, next_rid: 0, filled: 0, positions: Vec::new() }
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let phase = match self.phase {
-            Phase::Emptying | Phase::Beginning => 0,
-            Phase::Filling => 1,
-            Phase::Following => 2,
+            FollowerPhase::Emptying | FollowerPhase::Beginning => 0,
+            FollowerPhase::Filling => 1,
+            FollowerPhase::Following => 2,
         };
-        let mut bytes = Vec::with_capacity(FIXED_BYTES + POSITION_BYTES * self.places.len());
+        let mut bytes = Vec::with_capacity(FIXED_BYTES + POSITION_BYTES * self.positions.len());
         bytes.extend([FORMAT, phase]);
         bytes.extend(self.next_rid.to_be_bytes());
         bytes.extend(self.filled.to_be_bytes());
-        for place in &self.places {
+        for place in &self.positions {
             bytes.extend(place.partition.to_be_bytes());
             bytes.extend(place.lsn.to_be_bytes());
             bytes.extend(place.ordinal.to_be_bytes());
@@ -126,20 +126,20 @@ impl Standing {
         bytes
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Standing, EngineError> {
+    pub fn decode(bytes: &[u8]) -> Result<FollowerState, EngineError> {
         decode(bytes).ok_or_else(|| corrupt("progress of a follower"))
     }
 
     /// The same for the partitions that the source has now: what was split off goes on where its parent stood. `None` when
     /// nothing is known of a partition.
-    pub fn aligned(&self, partitions: &[Arc<Partition>]) -> Option<Standing> {
+    pub fn aligned(&self, partitions: &[Arc<Partition>]) -> Option<FollowerState> {
         let places = partitions.iter().map(|partition| self.place_of(partition)).collect::<Option<_>>()?;
-        Some(Standing { places, ..self.clone() })
+        Some(FollowerState { positions: places, ..self.clone() })
     }
 
     fn place_of(&self, partition: &Partition) -> Option<SourcePosition> {
         let layout = &partition.layout;
-        let of = |id: u32| self.places.iter().find(|place| place.partition == id);
+        let of = |id: u32| self.positions.iter().find(|place| place.partition == id);
         // The youngest ancestor knows most.
         let known = of(layout.id).or_else(|| layout.parents.iter().rev().find_map(|parent| of(*parent)))?;
         let (parents, partition) = (layout.parents.clone(), layout.id);
@@ -149,7 +149,7 @@ impl Standing {
     /// How far it is in each partition of the source, as that is now.
     pub fn partitions(&self, source: &Container) -> Vec<PartitionPosition> {
         let aligned = self.aligned(source.partitions.all());
-        let places = aligned.map_or_else(Vec::new, |standing| standing.places);
+        let places = aligned.map_or_else(Vec::new, |standing| standing.positions);
         let positions = source.partitions.all().iter().map(|partition| {
             let id = partition.layout.id;
             let place = places.iter().find(|place| place.partition == id);
@@ -172,13 +172,13 @@ impl Standing {
     /// Versions of a partition up to this LSN are not needed; `None`: none is needed.
     pub fn needs_beyond(&self, partition: u32) -> Option<u64> {
         match self.phase {
-            Phase::Emptying => None,
-            Phase::Beginning => Some(0),
-            Phase::Filling | Phase::Following => {
+            FollowerPhase::Emptying => None,
+            FollowerPhase::Beginning => Some(0),
+            FollowerPhase::Filling | FollowerPhase::Following => {
                 let comes_from = |place: &&SourcePosition| {
                     place.partition == partition || place.parents.contains(&partition)
                 };
-                let places = self.places.iter().filter(comes_from);
+                let places = self.positions.iter().filter(comes_from);
                 Some(places.map(SourcePosition::complete_lsn).min().unwrap_or(0))
             }
         }
@@ -192,19 +192,19 @@ impl SourcePosition {
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<Standing> {
+fn decode(bytes: &[u8]) -> Option<FollowerState> {
     let (&[FORMAT, phase], rest) = bytes.split_first_chunk::<2>()? else { return None };
     let phase = match phase {
-        0 => Phase::Emptying,
-        1 => Phase::Filling,
-        2 => Phase::Following,
+        0 => FollowerPhase::Emptying,
+        1 => FollowerPhase::Filling,
+        2 => FollowerPhase::Following,
         _ => return None,
     };
     let (next_rid, rest) = rest.split_first_chunk()?;
     let (filled, rest) = rest.split_first_chunk()?;
     let places = rest.chunks(POSITION_BYTES).map(decode_place).collect::<Option<_>>()?;
     let (next_rid, filled) = (u64::from_be_bytes(*next_rid), u64::from_be_bytes(*filled));
-    Some(Standing { phase, next_rid, filled, places })
+    Some(FollowerState { phase, next_rid, filled, positions: places })
 }
 
 fn decode_place(bytes: &[u8]) -> Option<SourcePosition> {
@@ -223,33 +223,34 @@ mod tests {
         SourcePosition { partition, parents: parents.to_vec(), lsn, ordinal }
     }
 
-    fn standing(phase: Phase, places: Vec<SourcePosition>) -> Standing {
-        Standing { phase, next_rid: 7, filled: 9, places }
+    fn standing(phase: FollowerPhase, places: Vec<SourcePosition>) -> FollowerState {
+        FollowerState { phase, next_rid: 7, filled: 9, positions: places }
     }
 
     /// On disk: a change here is a new format.
     #[test]
     fn golden_bytes() {
-        let standing = standing(Phase::Filling, vec![place(3, &[], 0x0102, 4)]);
+        let standing = standing(FollowerPhase::Filling, vec![place(3, &[], 0x0102, 4)]);
         let bytes = standing.encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "010100000000000000070000000000000009000000030000000000000102 0004".replace(' ', ""));
-        assert_eq!(Standing::decode(&bytes).expect("decodes"), standing);
+        assert_eq!(FollowerState::decode(&bytes).expect("decodes"), standing);
         assert!(
             (0..bytes.len())
                 .filter(|cut| *cut != FIXED_BYTES)
-                .all(|cut| Standing::decode(&bytes[..cut]).is_err())
+                .all(|cut| FollowerState::decode(&bytes[..cut]).is_err())
         );
     }
 
     #[test]
     fn versions_are_kept_until_every_descendant_has_them() {
-        let following = standing(Phase::Following, vec![place(1, &[0], 9, u16::MAX), place(2, &[0], 7, 3)]);
+        let following =
+            standing(FollowerPhase::Following, vec![place(1, &[0], 9, u16::MAX), place(2, &[0], 7, 3)]);
         assert_eq!(following.needs_beyond(1), Some(9));
         assert_eq!(following.needs_beyond(2), Some(6), "of LSN 7 there is more");
         assert_eq!(following.needs_beyond(0), Some(6));
         assert_eq!(following.needs_beyond(5), Some(0), "nothing is known of it");
-        assert_eq!(standing(Phase::Emptying, vec![]).needs_beyond(1), None);
-        assert_eq!(standing(Phase::Beginning, vec![]).needs_beyond(1), Some(0));
+        assert_eq!(standing(FollowerPhase::Emptying, vec![]).needs_beyond(1), None);
+        assert_eq!(standing(FollowerPhase::Beginning, vec![]).needs_beyond(1), Some(0));
     }
 }

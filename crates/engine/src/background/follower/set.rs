@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tracing::warn;
 
-use super::progress::{Phase, Progress, Standing};
-use super::step::{FollowStep, Following};
+use super::progress::{FollowerPhase, FollowerProgress, FollowerState};
+use super::step::{FollowerStep, RunningFollower};
 use super::{FollowerEntry, FollowerKind, fill};
 use crate::api::EngineError;
-use crate::background::{Interrupted, Next, Turn, Work, Worker};
+use crate::background::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::catalog::Catalog;
 use crate::runtime::Shared;
 use crate::runtime::followed::Follower;
@@ -40,7 +40,7 @@ pub(crate) struct Followers<K> {
     kind: K,
     pub(super) signal: Arc<Signal>,
     /// By the follower's number.
-    known: Mutex<BTreeMap<u32, Arc<Progress>>>,
+    progress: Mutex<BTreeMap<u32, Arc<FollowerProgress>>>,
     pub(super) written: AtomicU64,
     rebuilt: AtomicU64,
     lag_max: AtomicU64,
@@ -73,15 +73,25 @@ impl<K: FollowerKind> Followers<K> {
         let (known, written, rebuilt, lags, making_jobs) = Default::default();
         let lag_max = AtomicU64::new(LAG_MAX);
         let worker_signal = Arc::clone(&signal);
-        let followers =
-            Followers { shared, catalog, kind, signal, known, written, rebuilt, lag_max, lags, making_jobs };
+        let followers = Followers {
+            shared,
+            catalog,
+            kind,
+            signal,
+            progress: known,
+            written,
+            rebuilt,
+            lag_max,
+            lags,
+            making_jobs,
+        };
         followers.refresh()?;
         Worker::start_threads(followers, worker_signal, THREADS)
     }
 
     pub fn figures(&self) -> FollowerFigures {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let progress = self.known.lock().clone();
+        let progress = self.progress.lock().clone();
         FollowerFigures {
             count: progress.len() as u64,
             items_written: count(&self.written),
@@ -98,15 +108,15 @@ impl<K: FollowerKind> Followers<K> {
     }
 
     /// Where a follower stands. One that no thread has seen yet is new.
-    pub fn standing(&self, number: u32) -> Standing {
-        let known = self.known.lock().get(&number).cloned();
-        known.map_or_else(Standing::new, |progress| progress.standing.lock().clone())
+    pub fn standing(&self, number: u32) -> FollowerState {
+        let known = self.progress.lock().get(&number).cloned();
+        known.map_or_else(FollowerState::new, |progress| progress.state.lock().clone())
     }
 
     /// One step of a follower, whoever else follows; `None` when there is no such follower.
-    pub fn step(&self, number: u32) -> Result<Option<FollowStep>, EngineError> {
+    pub fn step(&self, number: u32) -> Result<Option<FollowerStep>, EngineError> {
         let step = self.with(number, |following| following.step())?;
-        if let Some(FollowStep::Done(count)) = step {
+        if let Some(FollowerStep::Done(count)) = step {
             self.written.fetch_add(count as u64, Ordering::Relaxed);
         }
         Ok(step)
@@ -115,8 +125,8 @@ impl<K: FollowerKind> Followers<K> {
     /// Writes of its source that a follower has not taken yet; `None` until it follows.
     pub fn lag(&self, number: u32) -> Result<Option<u64>, EngineError> {
         let lag = self.with(number, |following| {
-            let standing = following.progress.standing.lock().clone();
-            Ok((standing.phase == Phase::Following).then(|| standing.lag(following.source)))
+            let standing = following.progress.state.lock().clone();
+            Ok((standing.phase == FollowerPhase::Following).then(|| standing.lag(following.source)))
         })?;
         Ok(lag.flatten())
     }
@@ -144,27 +154,33 @@ impl<K: FollowerKind> Followers<K> {
     pub(super) fn with<T>(
         &self,
         number: u32,
-        call: impl FnOnce(&Following<'_>) -> Result<T, EngineError>,
+        call: impl FnOnce(&RunningFollower<'_>) -> Result<T, EngineError>,
     ) -> Result<Option<T>, EngineError> {
         let entries = self.refresh()?;
         let entry = entries.iter().find(|entry| entry.number == number);
-        let progress = self.known.lock().get(&number).cloned();
+        let progress = self.progress.lock().get(&number).cloned();
         entry.zip(progress).map(|(entry, progress)| call(&self.following(entry, &progress))).transpose()
     }
 
-    fn following<'a>(&'a self, entry: &'a FollowerEntry, progress: &'a Progress) -> Following<'a> {
-        Following { shared: &self.shared, source: &entry.source, target: &*entry.target, progress }
+    fn following<'a>(
+        &'a self,
+        entry: &'a FollowerEntry,
+        progress: &'a FollowerProgress,
+    ) -> RunningFollower<'a> {
+        RunningFollower { shared: &self.shared, source: &entry.source, target: &*entry.target, progress }
     }
 
     /// Versions of a source are kept until its followers have taken them. One that is too far behind, whatever the reason, is
     /// filled again, which needs none of them; what is written while it is filled may be as much as the source holds.
-    fn bound_lag(&self, number: u32, following: &Following<'_>) -> Result<(), Interrupted> {
-        let standing = following.progress.standing.lock().clone();
+    fn bound_lag(&self, number: u32, following: &RunningFollower<'_>) -> Result<(), Interrupted> {
+        let standing = following.progress.state.lock().clone();
         let lag_max = self.lag_max.load(Ordering::Relaxed);
         let (lag, lag_max) = match standing.phase {
-            Phase::Emptying | Phase::Beginning => (0, lag_max),
-            Phase::Filling => (standing.lag(following.source), lag_max.max(2 * following.source.usage().0)),
-            Phase::Following => (standing.lag(following.source), lag_max),
+            FollowerPhase::Emptying | FollowerPhase::Beginning => (0, lag_max),
+            FollowerPhase::Filling => {
+                (standing.lag(following.source), lag_max.max(2 * following.source.usage().0))
+            }
+            FollowerPhase::Following => (standing.lag(following.source), lag_max),
         };
         self.lags.lock().insert(number, lag);
         let is_alarming = lag > lag_max / 2;
@@ -186,7 +202,12 @@ impl<K: FollowerKind> Followers<K> {
     }
 
     /// Some steps of a follower; whether there may be more to do.
-    fn steps(&self, number: u32, following: &Following<'_>, turn: &Turn<'_>) -> Result<bool, Interrupted> {
+    fn steps(
+        &self,
+        number: u32,
+        following: &RunningFollower<'_>,
+        turn: &WorkerRound<'_>,
+    ) -> Result<bool, Interrupted> {
         match self.try_steps(number, following, turn) {
             Err(Interrupted::Failed(error)) if is_passing(&error) => Ok(false),
             more => more,
@@ -196,12 +217,12 @@ impl<K: FollowerKind> Followers<K> {
     fn try_steps(
         &self,
         number: u32,
-        following: &Following<'_>,
-        turn: &Turn<'_>,
+        following: &RunningFollower<'_>,
+        turn: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         for _ in 0..STEPS_TOGETHER {
             turn.check()?;
-            if following.progress.standing.lock().phase != Phase::Following {
+            if following.progress.state.lock().phase != FollowerPhase::Following {
                 if !K::HAS_FILL_JOBS {
                     return Ok(false);
                 }
@@ -210,8 +231,8 @@ impl<K: FollowerKind> Followers<K> {
                 return Ok(false);
             }
             match following.step()? {
-                FollowStep::Idle | FollowStep::Busy => return Ok(false),
-                FollowStep::Done(count) => self.written.fetch_add(count as u64, Ordering::Relaxed),
+                FollowerStep::Idle | FollowerStep::Busy => return Ok(false),
+                FollowerStep::Done(count) => self.written.fetch_add(count as u64, Ordering::Relaxed),
             };
         }
         Ok(true)
@@ -220,7 +241,7 @@ impl<K: FollowerKind> Followers<K> {
     /// What the catalog says about followers, and where they stand. The state is read under the lock: an older one than somebody
     /// else has gone by would take a source out for a moment, and its versions would have a gap.
     fn refresh(&self) -> Result<Vec<FollowerEntry>, EngineError> {
-        let mut known = self.known.lock();
+        let mut known = self.progress.lock();
         let entries = self.kind.followers(&self.catalog.state());
         let mut current = BTreeMap::new();
         for entry in &entries {
@@ -243,24 +264,24 @@ impl<K: FollowerKind> Followers<K> {
         Ok(entries)
     }
 
-    fn load(&self, entry: &FollowerEntry) -> Result<Progress, EngineError> {
+    fn load(&self, entry: &FollowerEntry) -> Result<FollowerProgress, EngineError> {
         let row = self.shared.storage.snapshot()?.get(CATALOG, &entry.target.progress_key())?;
-        Progress::new(entry.source.number, row)
+        FollowerProgress::new(entry.source.number, row)
     }
 
     fn interval(&self) -> Duration {
-        if self.known.lock().is_empty() { INTERVAL_WITHOUT_FOLLOWERS } else { INTERVAL }
+        if self.progress.lock().is_empty() { INTERVAL_WITHOUT_FOLLOWERS } else { INTERVAL }
     }
 }
 
-impl<K: FollowerKind> Work for Followers<K> {
+impl<K: FollowerKind> WorkerTask for Followers<K> {
     const NAME: &'static str = K::WORKER;
     /// The follower that comes first in the next round, so that threads do not all begin with the same one.
     type Memory = usize;
 
-    fn round(&self, turn: &Turn<'_>, first: &mut usize) -> Result<Next, Interrupted> {
+    fn round(&self, turn: &WorkerRound<'_>, first: &mut usize) -> Result<NextRound, Interrupted> {
         let mut entries = self.refresh()?;
-        let known = self.known.lock().clone();
+        let known = self.progress.lock().clone();
         turn.retain_parts(|part| known.contains_key(&(part as u32)));
         *first = first.wrapping_add(1);
         if !entries.is_empty() {
@@ -275,7 +296,7 @@ impl<K: FollowerKind> Work for Followers<K> {
             let again = turn.part(u64::from(number), || self.steps(number, &following, turn))?;
             more |= again.unwrap_or(false);
         }
-        Ok(if more { Next::Now } else { Next::After(self.interval()) })
+        Ok(if more { NextRound::Now } else { NextRound::After(self.interval()) })
     }
 }
 

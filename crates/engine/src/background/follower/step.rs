@@ -5,33 +5,33 @@ use std::ops::Bound;
 
 use quire_storage::{Direction, KeyRange, Op, Scan, Snapshot};
 
-use super::progress::{Phase, Progress, SourcePosition, Standing};
-use super::{Advance, ItemChange, Target};
+use super::progress::{FollowerPhase, FollowerProgress, FollowerState, SourcePosition};
+use super::{FollowerAdvance, FollowerTarget, ItemChange};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, until_taken};
+use crate::partition::sequencer::{PreparedWrite, until_taken};
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, ITEMS};
 use crate::store::scan;
-use crate::store::version_row::Version;
+use crate::store::version_row::VersionRow;
 
 /// Items or versions of the source that one commit takes.
 const CHUNK_ROWS: usize = 200;
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A follower, its source, and where it stands.
-pub(crate) struct Following<'a> {
+pub(crate) struct RunningFollower<'a> {
     pub shared: &'a Shared,
     pub source: &'a Container,
-    pub target: &'a dyn Target,
-    pub progress: &'a Progress,
+    pub target: &'a dyn FollowerTarget,
+    pub progress: &'a FollowerProgress,
 }
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FollowStep {
+pub(crate) enum FollowerStep {
     /// How many items were written; there may be more to do.
     Done(usize),
     /// The follower has everything that its source had when this was asked.
@@ -40,33 +40,33 @@ pub(crate) enum FollowStep {
     Busy,
 }
 
-impl Following<'_> {
-    pub fn step(&self) -> Result<FollowStep, EngineError> {
-        let Some(_turn) = self.progress.turn.try_lock() else { return Ok(FollowStep::Busy) };
+impl RunningFollower<'_> {
+    pub fn step(&self) -> Result<FollowerStep, EngineError> {
+        let Some(_turn) = self.progress.turn.try_lock() else { return Ok(FollowerStep::Busy) };
         let step = self.next();
         if step.is_err() {
             self.reload()?;
         }
         match step {
-            Err(EngineError::TransactionConflict) => Ok(FollowStep::Done(0)),
+            Err(EngineError::TransactionConflict) => Ok(FollowerStep::Done(0)),
             step => step,
         }
     }
 
-    fn next(&self) -> Result<FollowStep, EngineError> {
-        let standing = self.progress.standing.lock().clone();
+    fn next(&self) -> Result<FollowerStep, EngineError> {
+        let standing = self.progress.state.lock().clone();
         match standing.phase {
-            Phase::Emptying | Phase::Beginning => self.empty(),
-            Phase::Filling | Phase::Following => {
+            FollowerPhase::Emptying | FollowerPhase::Beginning => self.empty(),
+            FollowerPhase::Filling | FollowerPhase::Following => {
                 let Some(standing) = standing.aligned(self.source.partitions.all()) else {
                     // Nothing can be said of some partition: all over again.
-                    self.reach(&[], Standing::new())?;
-                    return Ok(FollowStep::Done(0));
+                    self.reach(&[], FollowerState::new())?;
+                    return Ok(FollowerStep::Done(0));
                 };
                 // Who asks what is needed knows the partitions of now.
-                *self.progress.standing.lock() = standing.clone();
+                *self.progress.state.lock() = standing.clone();
                 match standing.phase {
-                    Phase::Filling => self.fill(standing),
+                    FollowerPhase::Filling => self.fill(standing),
                     _ => self.follow(standing),
                 }
             }
@@ -80,16 +80,16 @@ impl Following<'_> {
     }
 
     /// The same, unless the follower is in another phase by now: false.
-    pub fn rebuild_from(&self, judged: Phase) -> Result<bool, EngineError> {
+    pub fn rebuild_from(&self, judged: FollowerPhase) -> Result<bool, EngineError> {
         let _turn = self.progress.turn.lock();
-        if self.progress.standing.lock().phase != judged {
+        if self.progress.state.lock().phase != judged {
             return Ok(false);
         }
         self.begin_again().map(|()| true)
     }
 
     fn begin_again(&self) -> Result<(), EngineError> {
-        let again = self.reach(&[], Standing::new());
+        let again = self.reach(&[], FollowerState::new());
         if again.is_err() {
             self.reload()?;
         }
@@ -101,18 +101,18 @@ impl Following<'_> {
         self.progress.reload(self.shared.storage.snapshot()?.get(CATALOG, &key)?)
     }
 
-    fn empty(&self) -> Result<FollowStep, EngineError> {
+    fn empty(&self) -> Result<FollowerStep, EngineError> {
         match self.target.empty()? {
-            Some(removed) => Ok(FollowStep::Done(removed)),
+            Some(removed) => Ok(FollowerStep::Done(removed)),
             None => self.begin(),
         }
     }
 
     /// Finds where the versions of the source are complete from: writes that were prepared while none were kept are void, and
     /// those in a group that was under way have been committed when the partition has taken something of ours.
-    fn begin(&self) -> Result<FollowStep, EngineError> {
-        let beginning = Standing { phase: Phase::Beginning, ..Standing::new() };
-        *self.progress.standing.lock() = beginning.clone();
+    fn begin(&self) -> Result<FollowerStep, EngineError> {
+        let beginning = FollowerState { phase: FollowerPhase::Beginning, ..FollowerState::new() };
+        *self.progress.state.lock() = beginning.clone();
         let mut places = Vec::new();
         for partition in self.source.partitions.all() {
             partition.sequencer.void_prepared();
@@ -121,60 +121,63 @@ impl Following<'_> {
             let parents = partition.layout.parents.clone();
             places.push(SourcePosition { partition: partition.layout.id, parents, lsn, ordinal });
         }
-        self.reach(&[], Standing { phase: Phase::Filling, places, ..beginning })?;
-        Ok(FollowStep::Done(0))
+        self.reach(&[], FollowerState { phase: FollowerPhase::Filling, positions: places, ..beginning })?;
+        Ok(FollowerStep::Done(0))
     }
 
     fn pass_through(&self, partition: &Partition) -> Result<(), EngineError> {
         until_taken(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
-            partition.sequencer.submit(Prepared::upkeep(generation, Vec::<Op>::new())).map(drop)
+            partition
+                .sequencer
+                .submit(PreparedWrite::index_maintenance(generation, Vec::<Op>::new()))
+                .map(drop)
         })
     }
 
     /// Takes some items as they were at the places. What changed since then has its versions: it is left to the following.
-    fn fill(&self, standing: Standing) -> Result<FollowStep, EngineError> {
+    fn fill(&self, standing: FollowerState) -> Result<FollowerStep, EngineError> {
         let range = keys::items_from(self.source.number, standing.next_rid);
         let page = Scan { rows_max: CHUNK_ROWS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
         let deleted_keys = self.source.partitions.deleted_keys();
         let snapshot = self.shared.storage.snapshot()?;
-        let moment = self.source.moment_in(self.shared, &*snapshot, deleted_keys)?;
+        let moment = self.source.visibility_point_in(self.shared, &*snapshot, deleted_keys)?;
         let page = snapshot.scan(&page)?;
         drop(snapshot);
-        let mut next = Standing { filled: standing.filled + page.rows.len() as u64, ..standing.clone() };
+        let mut next = FollowerState { filled: standing.filled + page.rows.len() as u64, ..standing.clone() };
         let mut changes = Vec::with_capacity(page.rows.len());
         for (key, value) in page.rows {
             let rid = keys::rid_of_item_key(&key).ok_or_else(|| corrupt("key of an item"))?;
             next.next_rid = rid + 1;
-            let row = Row::parse(&value)?;
+            let row = ItemRow::parse(&value)?;
             let partition = RoutedKey::of(self.source, row.partition_key()?)?.partition.layout.id;
-            let place = standing.places.iter().find(|place| place.partition == partition);
+            let place = standing.positions.iter().find(|place| place.partition == partition);
             let place = place.ok_or_else(|| corrupt("an item without partition"))?;
             if row.stamp.lsn <= place.lsn && !self.source.is_gone(&row, &moment) {
                 changes.push(ItemChange { rid, old: None, new: Some(value) });
             }
         }
         if !page.more {
-            (next.phase, next.next_rid) = (Phase::Following, 0);
+            (next.phase, next.next_rid) = (FollowerPhase::Following, 0);
         }
-        self.reach(&changes, next).map(FollowStep::Done)
+        self.reach(&changes, next).map(FollowerStep::Done)
     }
 
     /// Takes some versions of every partition that has new ones.
-    fn follow(&self, mut standing: Standing) -> Result<FollowStep, EngineError> {
+    fn follow(&self, mut standing: FollowerState) -> Result<FollowerStep, EngineError> {
         let (mut written, mut moved) = (0, false);
         for (at, partition) in self.source.partitions.all().iter().enumerate() {
             // Before the snapshot, which shows it.
             let end = partition.sequencer.lsn()?;
-            if end <= standing.places[at].complete_lsn() {
+            if end <= standing.positions[at].complete_lsn() {
                 continue;
             }
-            let (changes, place) = self.versions(partition, &standing.places[at], end)?;
-            standing.places[at] = place;
+            let (changes, place) = self.versions(partition, &standing.positions[at], end)?;
+            standing.positions[at] = place;
             written += self.reach(&changes, standing.clone())?;
             moved = true;
         }
-        Ok(if moved { FollowStep::Done(written) } else { FollowStep::Idle })
+        Ok(if moved { FollowerStep::Done(written) } else { FollowerStep::Idle })
     }
 
     /// Some of a partition's versions behind a place, and the place behind them. What came before the partition was split off
@@ -187,15 +190,15 @@ impl Following<'_> {
     ) -> Result<(Vec<ItemChange>, SourcePosition), EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let layout = &partition.layout;
-        let mut changes = Changes::default();
+        let mut changes = SourceChanges::default();
         let (mut lsn, mut ordinal) = (from.lsn, from.ordinal);
         for member in layout.parents.iter().copied().chain([layout.id]) {
             let page = self.log(&*snapshot, member, (lsn, ordinal), CHUNK_ROWS - changes.rows)?;
             for (key, value) in page.rows {
                 (lsn, ordinal) = keys::place_of_feed_key(&key).ok_or_else(|| corrupt("key of a version"))?;
-                let version = Version::decode(&value)?;
+                let version = VersionRow::decode(&value)?;
                 let known = if version.current.is_empty() { version.previous } else { version.current };
-                let key = Row::parse(known)?.partition_key()?;
+                let key = ItemRow::parse(known)?.partition_key()?;
                 if RoutedKey::of(self.source, key)?.partition.layout.id == layout.id {
                     changes.add(&version);
                 }
@@ -228,26 +231,27 @@ impl Following<'_> {
     }
 
     /// Commits what changes and how far the follower is then.
-    fn reach(&self, changes: &[ItemChange], standing: Standing) -> Result<usize, EngineError> {
+    fn reach(&self, changes: &[ItemChange], standing: FollowerState) -> Result<usize, EngineError> {
         let (before, after) = (self.progress.row.lock().clone(), standing.encode());
-        let written = self.target.apply(changes, Advance { before: before.as_deref(), after: &after })?;
+        let written =
+            self.target.apply(changes, FollowerAdvance { before: before.as_deref(), after: &after })?;
         *self.progress.row.lock() = Some(after);
-        *self.progress.standing.lock() = standing;
+        *self.progress.state.lock() = standing;
         Ok(written)
     }
 }
 
 /// Versions, of each item the first and the last.
 #[derive(Default)]
-struct Changes {
+struct SourceChanges {
     items: Vec<ItemChange>,
     by_rid: HashMap<u64, usize>,
     /// Versions that were looked at.
     rows: usize,
 }
 
-impl Changes {
-    fn add(&mut self, version: &Version<'_>) {
+impl SourceChanges {
+    fn add(&mut self, version: &VersionRow<'_>) {
         let row = |row: &[u8]| (!row.is_empty()).then(|| row.to_vec());
         let new = row(version.current);
         match self.by_rid.get(&version.rid) {

@@ -17,10 +17,10 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::indexes::{IndexChange, IndexId, IndexName, Indexes};
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, until_taken};
+use crate::partition::sequencer::{PreparedWrite, until_taken};
 use crate::runtime::Shared;
-use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::store::item_row::{self, Row};
+use crate::runtime::locks::{LockKind, LockMode, LockSet};
+use crate::store::item_row::{self, ItemRow};
 use crate::store::keys::{self, CATALOG, ITEMS};
 use crate::store::scan;
 
@@ -31,16 +31,16 @@ const CHUNK_BYTES: usize = 1 << 20;
 const CHUNK_ROWS: usize = 10_000;
 
 /// Brings the items of one container up to date.
-pub(crate) struct Build<'a> {
+pub(crate) struct IndexBuild<'a> {
     shared: &'a Shared,
     container: &'a Container,
     epoch: u8,
-    progress: Progress,
+    progress: IndexBuildProgress,
 }
 
 /// Where a build stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Progress {
+struct IndexBuildProgress {
     /// The next item has this rid or a later one.
     next_rid: u64,
     visited: u64,
@@ -48,7 +48,7 @@ struct Progress {
 
 /// What came of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BuildStep {
+pub(crate) enum IndexBuildStep {
     More,
     /// All items have the newest epoch.
     Done,
@@ -57,7 +57,7 @@ pub(crate) enum BuildStep {
 }
 
 /// An item to visit, as a first look shows it.
-pub(crate) struct Candidate {
+pub(crate) struct BuildCandidate {
     pub rid: u64,
     id_key: Vec<u8>,
     epk: Vec<u8>,
@@ -66,16 +66,19 @@ pub(crate) struct Candidate {
 
 /// Changes for one partition.
 #[derive(Default)]
-struct Upkeep {
+struct IndexRowChanges {
     ops: Vec<Op>,
     unindexed_items_delta: i64,
     index_rows_delta: Vec<(IndexId, i64)>,
     names: Vec<Arc<IndexName>>,
 }
 
-impl<'a> Build<'a> {
+impl<'a> IndexBuild<'a> {
     /// Goes on where an earlier run for the same epoch stopped. `None`: nothing to do.
-    pub fn start(shared: &'a Shared, container: &'a Container) -> Result<Option<Build<'a>>, EngineError> {
+    pub fn start(
+        shared: &'a Shared,
+        container: &'a Container,
+    ) -> Result<Option<IndexBuild<'a>>, EngineError> {
         let indexes = container.partitions.indexes();
         if !indexes.is_building() {
             return Ok(None);
@@ -83,14 +86,13 @@ impl<'a> Build<'a> {
         let epoch = indexes.epoch();
         let stored = shared.storage.snapshot()?.get(CATALOG, &keys::index_build(container.number))?;
         let progress = match stored {
-            Some(value) => {
-                Progress::decode(&value, epoch).ok_or_else(|| corrupt("progress of an index build"))?
-            }
-            None => Progress::default(),
+            Some(value) => IndexBuildProgress::decode(&value, epoch)
+                .ok_or_else(|| corrupt("progress of an index build"))?,
+            None => IndexBuildProgress::default(),
         };
-        let build = Build { shared, container, epoch, progress };
+        let build = IndexBuild { shared, container, epoch, progress };
         for partition in container.partitions.all() {
-            if !build.submit(partition, |_| Ok(Upkeep::default()))? {
+            if !build.submit(partition, |_| Ok(IndexRowChanges::default()))? {
                 return Ok(None);
             }
         }
@@ -107,23 +109,23 @@ impl<'a> Build<'a> {
     }
 
     /// Visits some items.
-    pub fn step(&mut self) -> Result<BuildStep, EngineError> {
-        let (candidates, after) = self.look()?;
-        let Some(after) = after else { return Ok(BuildStep::Done) };
+    pub fn step(&mut self) -> Result<IndexBuildStep, EngineError> {
+        let (candidates, after) = self.read_candidates()?;
+        let Some(after) = after else { return Ok(IndexBuildStep::Done) };
         let mut rest = candidates.as_slice();
         while !rest.is_empty() {
             match self.visit(rest)? {
                 Some(visited) => rest = &rest[visited..],
-                None => return Ok(BuildStep::Void),
+                None => return Ok(IndexBuildStep::Void),
             }
         }
         self.progress.next_rid = after;
         self.show_progress();
-        Ok(BuildStep::More)
+        Ok(IndexBuildStep::More)
     }
 
     /// Those of the next items that need a visit, and where to go on behind all of them; `None` behind the last.
-    fn look(&mut self) -> Result<(Vec<Candidate>, Option<u64>), EngineError> {
+    fn read_candidates(&mut self) -> Result<(Vec<BuildCandidate>, Option<u64>), EngineError> {
         let range = keys::items_from(self.container.number, self.progress.next_rid);
         let page = Scan { rows_max: CHUNK_ITEMS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
         let page = self.shared.storage.snapshot()?.scan(&page)?;
@@ -132,19 +134,19 @@ impl<'a> Build<'a> {
         for (key, value) in &page.rows {
             let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             after = Some(rid + 1);
-            let row = Row::parse(value)?;
+            let row = ItemRow::parse(value)?;
             if row.indexing.epoch == self.epoch {
                 self.progress.visited += 1;
                 continue;
             }
             let place = RoutedKey::of(self.container, row.partition_key()?)?;
-            candidates.push(Candidate::new(self.container, rid, &row, place)?);
+            candidates.push(BuildCandidate::new(self.container, rid, &row, place)?);
         }
         Ok((candidates, after))
     }
 
     /// Brings the first of the candidates up to date, as many as fit and belong to one partition: how many that were.
-    fn visit(&mut self, candidates: &[Candidate]) -> Result<Option<usize>, EngineError> {
+    fn visit(&mut self, candidates: &[BuildCandidate]) -> Result<Option<usize>, EngineError> {
         let Some(first) = candidates.first() else { return Ok(Some(0)) };
         let same = candidates.iter().take_while(|candidate| candidate.partition == first.partition).count();
         let candidates = &candidates[..same];
@@ -155,7 +157,7 @@ impl<'a> Build<'a> {
         let mut visited = 0;
         let mut progress = self.progress;
         let committed = self.submit(partition, |indexes| {
-            let mut upkeep = Upkeep::default();
+            let mut upkeep = IndexRowChanges::default();
             visited = upkeep.gather(self.shared, self.container, indexes, candidates)?;
             progress = self.progress.after(&candidates[..visited]);
             let (key, value) = (keys::index_build(self.container.number), progress.encode(self.epoch));
@@ -170,7 +172,7 @@ impl<'a> Build<'a> {
     fn submit(
         &self,
         partition: &Partition,
-        mut prepare: impl FnMut(&Indexes) -> Result<Upkeep, EngineError>,
+        mut prepare: impl FnMut(&Indexes) -> Result<IndexRowChanges, EngineError>,
     ) -> Result<bool, EngineError> {
         let submitted = until_taken(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
@@ -195,37 +197,37 @@ impl<'a> Build<'a> {
     }
 }
 
-impl Candidate {
+impl BuildCandidate {
     pub fn new(
         container: &Container,
         rid: u64,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
         place: RoutedKey<'_>,
-    ) -> Result<Candidate, EngineError> {
+    ) -> Result<BuildCandidate, EngineError> {
         let id_key = place.id_key(container, row.id()?);
-        Ok(Candidate { rid, id_key, partition: place.partition.layout.id, epk: place.epk.0 })
+        Ok(BuildCandidate { rid, id_key, partition: place.partition.layout.id, epk: place.epk.0 })
     }
 }
 
 /// What keeps writers from these items.
-pub(crate) fn lock_set(shared: &Shared, container: &Container, candidates: &[Candidate]) -> LockSet {
+pub(crate) fn lock_set(shared: &Shared, container: &Container, candidates: &[BuildCandidate]) -> LockSet {
     let (table, container) = (&shared.locks, container.number);
     let mut set = LockSet::default();
-    for Candidate { id_key, epk, .. } in candidates {
-        table.add(&mut set, container, Protects::LogicalPartition(epk), Mode::Shared);
-        table.add(&mut set, container, Protects::Item(id_key), Mode::Exclusive);
+    for BuildCandidate { id_key, epk, .. } in candidates {
+        table.add(&mut set, container, LockKind::LogicalPartition(epk), LockMode::Shared);
+        table.add(&mut set, container, LockKind::Item(id_key), LockMode::Exclusive);
     }
     set
 }
 
-impl Upkeep {
+impl IndexRowChanges {
     /// Adds what the candidates need, until it is enough for one commit: how many were looked at.
     fn gather(
         &mut self,
         shared: &Shared,
         container: &Container,
         indexes: &Indexes,
-        candidates: &[Candidate],
+        candidates: &[BuildCandidate],
     ) -> Result<usize, EngineError> {
         let keys: Vec<Vec<u8>> =
             candidates.iter().map(|candidate| keys::item(container.number, candidate.rid)).collect();
@@ -252,7 +254,7 @@ impl Upkeep {
         mut value: Vec<u8>,
     ) -> Result<usize, EngineError> {
         let rid = keys::rid_of_item_key(&key).ok_or_else(|| corrupt("key of an item"))?;
-        let row = Row::parse(&value)?;
+        let row = ItemRow::parse(&value)?;
         if row.indexing.epoch == indexes.epoch() {
             return Ok(0);
         }
@@ -275,20 +277,20 @@ impl Upkeep {
         Ok(rows)
     }
 
-    fn into_prepared(self, generation: u64) -> Prepared {
-        Prepared {
+    fn into_prepared(self, generation: u64) -> PreparedWrite {
+        PreparedWrite {
             unindexed_items_delta: self.unindexed_items_delta,
             index_rows_delta: self.index_rows_delta,
             index_names: self.names,
-            ..Prepared::upkeep(generation, self.ops)
+            ..PreparedWrite::index_maintenance(generation, self.ops)
         }
     }
 }
 
-impl Progress {
-    fn after(self, visited: &[Candidate]) -> Progress {
+impl IndexBuildProgress {
+    fn after(self, visited: &[BuildCandidate]) -> IndexBuildProgress {
         let next_rid = visited.last().map_or(self.next_rid, |last| last.rid + 1);
-        Progress { next_rid, visited: self.visited + visited.len() as u64 }
+        IndexBuildProgress { next_rid, visited: self.visited + visited.len() as u64 }
     }
 
     fn encode(self, epoch: u8) -> Vec<u8> {
@@ -296,10 +298,14 @@ impl Progress {
     }
 
     /// Of another epoch: nothing is done yet.
-    fn decode(value: &[u8], epoch: u8) -> Option<Progress> {
+    fn decode(value: &[u8], epoch: u8) -> Option<IndexBuildProgress> {
         let (&found, numbers) = value.split_first()?;
         let (next_rid, visited) = (keys::number(numbers.get(..8)?)?, keys::number(numbers.get(8..)?)?);
-        Some(if found == epoch { Progress { next_rid, visited } } else { Progress::default() })
+        Some(if found == epoch {
+            IndexBuildProgress { next_rid, visited }
+        } else {
+            IndexBuildProgress::default()
+        })
     }
 }
 
@@ -493,7 +499,7 @@ mod tests {
             rows(memory, INDEX).into_iter().map(|(key, _)| Op::Delete { space: INDEX, key }).collect();
         let mut names = Vec::new();
         for (key, value) in rows(memory, ITEMS) {
-            let (rid, row) = (keys::rid_of_item_key(&key).unwrap(), Row::parse(&value).unwrap());
+            let (rid, row) = (keys::rid_of_item_key(&key).unwrap(), ItemRow::parse(&value).unwrap());
             let change = IndexChange::between(None, Some(set.rows(row.node().unwrap(), rid, &[])));
             let counts = counted.entry(row.stamp.partition).or_default();
             change.counts.iter().for_each(|(index, rows)| counts.add(*index, *rows));
@@ -555,11 +561,11 @@ mod tests {
     /// On disk: a change here is a new format.
     #[test]
     fn golden_bytes() {
-        let progress = Progress { next_rid: 0x0102, visited: 3 };
+        let progress = IndexBuildProgress { next_rid: 0x0102, visited: 3 };
         let value = progress.encode(5);
         assert_eq!(value, [5, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
-        assert_eq!(Progress::decode(&value, 5), Some(progress));
-        assert_eq!(Progress::decode(&value, 6), Some(Progress::default()));
-        assert_eq!(Progress::decode(&value[1..], 5), None);
+        assert_eq!(IndexBuildProgress::decode(&value, 5), Some(progress));
+        assert_eq!(IndexBuildProgress::decode(&value, 6), Some(IndexBuildProgress::default()));
+        assert_eq!(IndexBuildProgress::decode(&value[1..], 5), None);
     }
 }

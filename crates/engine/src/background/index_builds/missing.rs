@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use quire_storage::{Op, Scan};
 use quire_value::Path;
 
-use super::build::{Candidate, lock_set};
+use super::build::{BuildCandidate, lock_set};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::indexes::Indexes;
 use crate::indexes::missing::MissingIndex;
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, until_taken};
+use crate::partition::sequencer::{PreparedWrite, until_taken};
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, INDEX, ITEMS};
 use crate::store::scan;
 
@@ -65,7 +65,7 @@ impl MissingBuild<'_> {
                 return Ok(MissingStep::Void);
             }
         }
-        let (candidates, after, looked) = self.look()?;
+        let (candidates, after, looked) = self.read_candidates()?;
         let mut rest = candidates.as_slice();
         while let Some(first) = rest.first() {
             let same = rest.iter().take(COMMIT_ITEMS);
@@ -97,7 +97,7 @@ impl MissingBuild<'_> {
     }
 
     /// Those of the next items that lack a path, and where to go on behind all of them; `None` behind the last.
-    fn look(&self) -> Result<(Vec<Candidate>, Option<u64>, u64), EngineError> {
+    fn read_candidates(&self) -> Result<(Vec<BuildCandidate>, Option<u64>, u64), EngineError> {
         let range = keys::items_from(self.container.number, self.progress.next_rid);
         let page = Scan { rows_max: STEP_ITEMS, bytes_max: STEP_BYTES, ..scan(ITEMS, range) };
         let page = self.shared.storage.snapshot()?.scan(&page)?;
@@ -106,18 +106,18 @@ impl MissingBuild<'_> {
         for (key, value) in &page.rows {
             let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             after = Some(rid + 1);
-            let row = Row::parse(value)?;
+            let row = ItemRow::parse(value)?;
             let item = row.node()?;
             if row.indexing.has_rows && self.progress.paths.iter().any(|path| path.find_in(item).is_none()) {
                 let place = RoutedKey::of(self.container, row.partition_key()?)?;
-                candidates.push(Candidate::new(self.container, rid, &row, place)?);
+                candidates.push(BuildCandidate::new(self.container, rid, &row, place)?);
             }
         }
         Ok((candidates, after.filter(|_| page.more), page.rows.len() as u64))
     }
 
     /// Under the locks of the items, as any writer. False: see [`MissingStep::Void`].
-    fn write(&self, candidates: &[Candidate]) -> Result<bool, EngineError> {
+    fn write(&self, candidates: &[BuildCandidate]) -> Result<bool, EngineError> {
         let Some(first) = candidates.first() else { return Ok(true) };
         let partitions = self.container.partitions.all();
         let partition = partitions.iter().find(|partition| partition.layout.id == first.partition);
@@ -126,7 +126,7 @@ impl MissingBuild<'_> {
         self.submit(partition, |indexes| self.rows_of(indexes, candidates))
     }
 
-    fn rows_of(&self, indexes: &Indexes, candidates: &[Candidate]) -> Result<Vec<Op>, EngineError> {
+    fn rows_of(&self, indexes: &Indexes, candidates: &[BuildCandidate]) -> Result<Vec<Op>, EngineError> {
         let number = self.container.number;
         let keys: Vec<Vec<u8>> =
             candidates.iter().map(|candidate| keys::item(number, candidate.rid)).collect();
@@ -136,7 +136,7 @@ impl MissingBuild<'_> {
         let values = self.shared.storage.snapshot()?.multi_get(ITEMS, &borrowed)?;
         for (candidate, value) in candidates.iter().zip(values) {
             let Some(value) = value else { continue };
-            let row = Row::parse(&value)?;
+            let row = ItemRow::parse(&value)?;
             let item = row.node()?;
             let missing = incomplete.iter().filter(|index| index.is_missing_in(item));
             let added: Vec<Vec<u8>> = missing.map(|index| index.name().id.0.to_be_bytes().to_vec()).collect();
@@ -161,7 +161,7 @@ impl MissingBuild<'_> {
             if indexes.missing_to_build() != self.progress.paths {
                 return Ok(false);
             }
-            let prepared = Prepared::upkeep(generation, prepare(&indexes)?);
+            let prepared = PreparedWrite::index_maintenance(generation, prepare(&indexes)?);
             partition.sequencer.submit(prepared).map(|_| true)
         });
         match submitted {

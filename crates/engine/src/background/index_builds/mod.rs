@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 use quire_value::{Object, Path, Value};
 use tracing::info;
 
-use super::catalog_work::Marked;
+use super::catalog_work::MarkedWork;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
-use crate::jobs::{Claim, JobKind, NewJob, Step};
+use crate::jobs::{JobClaim, JobKind, JobStep, NewJob};
 use crate::runtime::Shared;
-use build::{Build, BuildStep};
+use build::{IndexBuild, IndexBuildStep};
 use missing::{MissingBuild, MissingBuilds, MissingStep};
 
 const KIND: &str = "index-build";
@@ -38,7 +38,7 @@ pub(crate) struct IndexBuilds {
 
 /// What became of some steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slice {
+enum BuildSlice {
     /// So many items were visited in all.
     More(u64),
     Done,
@@ -61,11 +61,12 @@ impl IndexBuilds {
 
     fn waiting(&self) -> Vec<Arc<Container>> {
         let state = self.catalog.state();
-        let waits = |container: &&Arc<Container>| has_work(container) || container.partitions.wants_missing();
+        let waits =
+            |container: &&Arc<Container>| has_work(container) || container.partitions.has_requested_rows();
         state.containers().filter(waits).cloned().collect()
     }
 
-    fn build_some(&self, claim: &Claim<'_>, container: &Container) -> Result<Slice, EngineError> {
+    fn build_some(&self, claim: &JobClaim<'_>, container: &Container) -> Result<BuildSlice, EngineError> {
         let slice = match container.partitions.indexes().is_building() {
             true => self.build_indexes(claim, container),
             false => self.build_missing(claim, container),
@@ -73,38 +74,40 @@ impl IndexBuilds {
         match slice {
             Err(
                 EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved | EngineError::Contended,
-            ) => Ok(Slice::Void),
-            Err(EngineError::Corrupt { .. }) if container.partitions.is_retired() => Ok(Slice::Void),
+            ) => Ok(BuildSlice::Void),
+            Err(EngineError::Corrupt { .. }) if container.partitions.is_retired() => Ok(BuildSlice::Void),
             slice => slice,
         }
     }
 
-    fn build_indexes(&self, claim: &Claim<'_>, container: &Container) -> Result<Slice, EngineError> {
-        let Some(mut build) = Build::start(&self.shared, container)? else { return Ok(Slice::Void) };
+    fn build_indexes(&self, claim: &JobClaim<'_>, container: &Container) -> Result<BuildSlice, EngineError> {
+        let Some(mut build) = IndexBuild::start(&self.shared, container)? else {
+            return Ok(BuildSlice::Void);
+        };
         for _ in 0..STEPS_TOGETHER {
             if claim.is_held() {
                 break;
             }
             match build.step()? {
-                BuildStep::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
-                BuildStep::Void => return Ok(Slice::Void),
-                BuildStep::Done => {
+                IndexBuildStep::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
+                IndexBuildStep::Void => return Ok(BuildSlice::Void),
+                IndexBuildStep::Done => {
                     if self.catalog.finish_indexes(container, build.epoch())? {
                         info!(container = container.number, "indexes built");
                     }
-                    return Ok(Slice::Done);
+                    return Ok(BuildSlice::Done);
                 }
             };
         }
-        Ok(Slice::More(build.visited()))
+        Ok(BuildSlice::More(build.visited()))
     }
 
     /// Rows for items that lack a path.
-    fn build_missing(&self, claim: &Claim<'_>, container: &Container) -> Result<Slice, EngineError> {
+    fn build_missing(&self, claim: &JobClaim<'_>, container: &Container) -> Result<BuildSlice, EngineError> {
         let mut progress = self.missing.lock().remove(&container.number).unwrap_or_default();
         let mut build = MissingBuild { shared: &self.shared, container, progress: &mut progress };
         let slice = self.build_missing_from(claim, &mut build);
-        if !matches!(slice, Ok(Slice::Done)) {
+        if !matches!(slice, Ok(BuildSlice::Done)) {
             self.missing.lock().insert(container.number, progress);
         }
         slice
@@ -112,24 +115,24 @@ impl IndexBuilds {
 
     fn build_missing_from(
         &self,
-        claim: &Claim<'_>,
+        claim: &JobClaim<'_>,
         build: &mut MissingBuild<'_>,
-    ) -> Result<Slice, EngineError> {
+    ) -> Result<BuildSlice, EngineError> {
         for _ in 0..STEPS_TOGETHER {
             if claim.is_held() {
                 break;
             }
             match build.step()? {
                 MissingStep::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
-                MissingStep::Void => return Ok(Slice::Void),
+                MissingStep::Void => return Ok(BuildSlice::Void),
                 MissingStep::Done => {
                     self.catalog.finish_missing(build.container, build.paths())?;
                     info!(container = build.container.number, "rows of missing values built");
-                    return Ok(Slice::Done);
+                    return Ok(BuildSlice::Done);
                 }
             };
         }
-        Ok(Slice::More(build.progress.visited))
+        Ok(BuildSlice::More(build.progress.visited))
     }
 }
 
@@ -147,33 +150,33 @@ impl JobKind for IndexBuilds {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let (number, epoch) = decode(&claim.body.payload).ok_or_else(|| corrupt("an index build"))?;
         let state = self.catalog.state();
         let Some(container) = state.container(number) else {
             self.missing.lock().remove(&number);
-            return Ok(Step::Cancelled);
+            return Ok(JobStep::Cancelled);
         };
         if container.partitions.indexes().epoch() != epoch {
-            return Ok(Step::Cancelled);
+            return Ok(JobStep::Cancelled);
         }
         if !has_work(container) {
             claim.complete(container.usage().0);
-            return Ok(Step::Done(Value::Null));
+            return Ok(JobStep::Done(Value::Null));
         }
         match self.build_some(claim, container)? {
-            Slice::More(visited) => {
+            BuildSlice::More(visited) => {
                 let items = container.usage().0;
                 claim.commit(claim.advance(Vec::new(), visited.min(items), Some(items)), Vec::new())?;
-                Ok(Step::More)
+                Ok(JobStep::More)
             }
-            Slice::Done => Ok(Step::More),
-            Slice::Void => Ok(Step::Rest(VOID_WAIT)),
+            BuildSlice::Done => Ok(JobStep::More),
+            BuildSlice::Void => Ok(JobStep::Rest(VOID_WAIT)),
         }
     }
 }
 
-impl Marked for IndexBuilds {
+impl MarkedWork for IndexBuilds {
     const KIND: &'static str = KIND;
 
     fn marked(&self) -> Vec<NewJob> {

@@ -12,12 +12,12 @@ use quire_value::{Object, Value};
 
 use super::*;
 use crate::api::Clock;
-use crate::jobs::{Claim, JobControl, JobState, JobStatus, NewJob, Owner, Step};
+use crate::jobs::{JobClaim, JobControl, JobOwner, JobState, JobStatus, JobStep, NewJob};
 use crate::store::keys::{CATALOG, number, number_value};
 
-struct Still;
+struct StoppedClock;
 
-impl Clock for Still {
+impl Clock for StoppedClock {
     fn now_ms(&self) -> i64 {
         1_700_000_000_000
     }
@@ -26,16 +26,16 @@ impl Clock for Still {
 /// Counts to the number in the payload, one step at a time; the count is in a row of its own, which moves in the commits
 /// that move the checkpoint.
 #[derive(Default)]
-struct Counting {
+struct CountingKind {
     /// A step waits until it may go on.
     gate: Mutex<()>,
     cancelled: AtomicU32,
     cannot_stop: AtomicBool,
     /// What the next steps do instead.
-    scripted: Mutex<Vec<Scripted>>,
+    scripted: Mutex<Vec<ScriptedStep>>,
 }
 
-enum Scripted {
+enum ScriptedStep {
     Panic,
     Fail,
     Block,
@@ -44,68 +44,68 @@ enum Scripted {
 
 const ROW: &[u8] = &[0xEE];
 
-impl JobKind for Counting {
+impl JobKind for CountingKind {
     fn name(&self) -> &'static str {
         "count"
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         drop(self.gate.lock());
         match self.scripted.lock().pop() {
-            Some(Scripted::Panic) => panic!("as the test asks"),
-            Some(Scripted::Fail) => return Err(EngineError::Overloaded),
-            Some(Scripted::Block) => {
-                return Ok(Step::Blocked { error: "which one?".to_owned(), result: Value::from(2) });
+            Some(ScriptedStep::Panic) => panic!("as the test asks"),
+            Some(ScriptedStep::Fail) => return Err(EngineError::Overloaded),
+            Some(ScriptedStep::Block) => {
+                return Ok(JobStep::Blocked { error: "which one?".to_owned(), result: Value::from(2) });
             }
-            Some(Scripted::Rest(time)) => return Ok(Step::Rest(time)),
+            Some(ScriptedStep::Rest(time)) => return Ok(JobStep::Rest(time)),
             None => {}
         }
         let total = number(&claim.body.payload).expect("a number");
         let done = number(claim.position()).unwrap_or(0);
         if done == total {
-            return Ok(Step::Done(Value::from(done as i64)));
+            return Ok(JobStep::Done(Value::from(done as i64)));
         }
         let key = [ROW, &claim.id.0.to_be_bytes()].concat();
         let counted = claim.stored(CATALOG, &key)?.as_deref().and_then(number).unwrap_or(0);
         let op = Op::Put { space: CATALOG, key, value: number_value(counted + 1) };
         let advance = claim.advance(number_value(done + 1), done + 1, Some(total));
         claim.commit(advance, vec![op])?;
-        Ok(Step::More)
+        Ok(JobStep::More)
     }
 
     fn can_stop(&self) -> bool {
         !self.cannot_stop.load(Ordering::SeqCst)
     }
 
-    fn cancel(&self, _claim: &mut Claim<'_>) -> Result<(), EngineError> {
+    fn cancel(&self, _claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         self.cancelled.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 }
 
-struct Running {
+struct Fixture {
     jobs: Arc<Jobs>,
-    kind: Arc<Counting>,
+    kind: Arc<CountingKind>,
     worker: Worker<JobRunner>,
     storage: Arc<dyn Storage>,
 }
 
-fn start(storage: Arc<dyn Storage>) -> Running {
-    let jobs = Arc::new(Jobs::new(Arc::clone(&storage), Arc::new(Still)));
+fn start(storage: Arc<dyn Storage>) -> Fixture {
+    let jobs = Arc::new(Jobs::new(Arc::clone(&storage), Arc::new(StoppedClock)));
     jobs.load().unwrap();
-    let kind = Arc::new(Counting::default());
+    let kind = Arc::new(CountingKind::default());
     let worker = JobRunner::start(&jobs, vec![Arc::clone(&kind) as Arc<dyn JobKind>]).unwrap();
-    Running { jobs, kind, worker, storage }
+    Fixture { jobs, kind, worker, storage }
 }
 
 fn counting(container: u32, total: u64) -> NewJob {
-    let owner = |number| Some(Owner { number, name: format!("c{number}") });
+    let owner = |number| Some(JobOwner { number, name: format!("c{number}") });
     let payload = number_value(total);
     let about = Object::from_iter([("total", total as i64)]);
     NewJob { kind: "count", unit: "steps", database: owner(1), container: owner(container), about, payload }
 }
 
-impl Running {
+impl Fixture {
     fn status(&self, id: JobId) -> JobStatus {
         self.jobs.status(id).unwrap().unwrap()
     }
@@ -215,7 +215,7 @@ fn clients_cannot_ask_for_jobs_without_end() {
     let ids: Vec<_> = (0..32).map(|_| running.jobs.order(counting(1, 1_000_000)).unwrap()).collect();
     let refused = running.jobs.order(counting(2, 1));
     assert!(matches!(refused, Err(EngineError::Overloaded)), "{refused:?}");
-    let elsewhere = Some(Owner { number: 9, name: "d9".to_owned() });
+    let elsewhere = Some(JobOwner { number: 9, name: "d9".to_owned() });
     running.jobs.order(NewJob { database: elsewhere, ..counting(1, 1) }).unwrap();
     // What the engine itself needs is not refused.
     running.jobs.create(counting(1, 1)).unwrap();
@@ -274,7 +274,7 @@ fn a_cancelled_job_is_ended_after_a_restart() {
 fn a_blocked_job_waits_for_a_decision() {
     let storage = MemoryStorage::new();
     let running = start(Arc::new(storage.reopen()));
-    running.kind.scripted.lock().push(Scripted::Block);
+    running.kind.scripted.lock().push(ScriptedStep::Block);
     let id = running.jobs.create(counting(1, 3)).unwrap();
     let blocked = running.wait(id, |job| job.state == JobState::Blocked);
     assert_eq!((blocked.error.as_deref(), blocked.result), (Some("which one?"), Value::from(2)));
@@ -303,7 +303,7 @@ fn some_kinds_cannot_be_stopped() {
 #[test]
 fn a_job_that_fails_or_panics_is_tried_again_and_keeps_nobody() {
     let running = start(Arc::new(MemoryStorage::new()));
-    running.kind.scripted.lock().extend([Scripted::Fail, Scripted::Panic]);
+    running.kind.scripted.lock().extend([ScriptedStep::Fail, ScriptedStep::Panic]);
     let id = running.jobs.create(counting(1, 3)).unwrap();
     let other = running.jobs.create(counting(2, 3)).unwrap();
     running.wait(id, |job| job.state == JobState::Done);
@@ -315,9 +315,9 @@ fn a_job_that_fails_or_panics_is_tried_again_and_keeps_nobody() {
 /// A container with many jobs has one turn of two.
 #[test]
 fn owners_take_turns() {
-    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(Still));
+    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock));
     jobs.load().unwrap();
-    jobs.serve(vec![Arc::new(Counting::default())], || ());
+    jobs.serve(vec![Arc::new(CountingKind::default())], || ());
     let many: Vec<JobId> = (0..5).map(|_| jobs.create(counting(1, 1)).unwrap()).collect();
     let one = jobs.create(counting(2, 1)).unwrap();
     let next = || jobs.claim(|_| true).ok().map(|claimed| claimed.claim.id);
@@ -338,9 +338,9 @@ fn owners_take_turns() {
 #[test]
 fn a_rest_that_ends_during_a_look_is_not_forgotten() {
     const REST: Duration = Duration::from_secs(1);
-    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(Still));
+    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock));
     jobs.load().unwrap();
-    jobs.serve(vec![Arc::new(Counting::default())], || ());
+    jobs.serve(vec![Arc::new(CountingKind::default())], || ());
     let resting = jobs.create(counting(1, 1)).unwrap();
     let other = jobs.create(counting(2, 1)).unwrap();
     let claimed = jobs.claim(|id| id == resting).ok().unwrap();
@@ -354,7 +354,7 @@ fn a_rest_that_ends_during_a_look_is_not_forgotten() {
         }
         false
     });
-    let NoneDue { next } = looked.err().unwrap();
+    let NoJobDue { next } = looked.err().unwrap();
     assert!(next.is_some_and(|next| next <= due), "{next:?}");
     assert!(jobs.claim(|id| id == resting).is_ok());
 }
@@ -363,7 +363,7 @@ fn a_rest_that_ends_during_a_look_is_not_forgotten() {
 #[test]
 fn a_job_that_rests_often_goes_on() {
     let running = start(Arc::new(MemoryStorage::new()));
-    let rest = |nth: u64| Scripted::Rest(Duration::from_nanos(100 * (nth % 200)));
+    let rest = |nth: u64| ScriptedStep::Rest(Duration::from_nanos(100 * (nth % 200)));
     running.kind.scripted.lock().extend((0..2_000).map(rest));
     let id = running.jobs.create(counting(1, 1)).unwrap();
     running.wait(id, |job| job.state == JobState::Done);
@@ -373,11 +373,11 @@ fn a_job_that_rests_often_goes_on() {
 #[test]
 fn jobs_that_are_found_in_the_rows_are_run() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let jobs = Jobs::new(Arc::clone(&storage), Arc::new(Still));
+    let jobs = Jobs::new(Arc::clone(&storage), Arc::new(StoppedClock));
     jobs.load().unwrap();
     let woken = Arc::new(AtomicU32::new(0));
     let wakes = Arc::clone(&woken);
-    jobs.serve(vec![Arc::new(Counting::default())], move || _ = wakes.fetch_add(1, Ordering::SeqCst));
+    jobs.serve(vec![Arc::new(CountingKind::default())], move || _ = wakes.fetch_add(1, Ordering::SeqCst));
     let job = jobs.prepare(counting(1, 1)).unwrap();
     storage.commit(Commit { guards: Vec::new(), token: Token(7), ops: vec![job.op()] }).unwrap();
     jobs.doubt();

@@ -11,63 +11,63 @@ use std::sync::Arc;
 
 use quire_storage::{Op, Snapshot};
 
-use super::copies::{Copies, Copy, Fit};
+use super::copies::{CopyBuilder, CopyDestination, ItemCopy};
 use crate::api::{EngineError, corrupt};
-use crate::background::follower::{Advance, ItemChange};
+use crate::background::follower::{FollowerAdvance, ItemChange};
 use crate::catalog::Container;
-use crate::items::logical_partition::Stored;
-use crate::items::prepare::{Copied, Indexed, NewVersion, Rows};
-use crate::partition::sequencer::{Prepared, Refused, Work};
+use crate::items::logical_partition::StoredRow;
+use crate::items::prepare::{CopiedTimes, IndexedVersion, NewVersion, RowBuilder};
+use crate::partition::sequencer::{AtomicWrites, PreparedWrite, WriteRefused};
 use crate::partition::write_rules::WriteRules;
 use crate::refactorings::rekey::{Claim, OnConflict};
 use crate::runtime::Shared;
-use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::store::item_row::Row;
+use crate::runtime::locks::{LockKind, LockMode, LockSet};
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG};
 
 /// Commits that met something else are prepared again this often.
 const TRIES: usize = 12;
 
 /// Writes one target.
-pub(super) struct Applier<'a> {
+pub(super) struct RekeyApplier<'a> {
     pub shared: &'a Shared,
-    pub copies: Copies<'a>,
+    pub copies: CopyBuilder<'a>,
 }
 
 /// An item of the source before and after a commit.
-struct Entry<'a> {
-    before: Before<'a>,
-    after: After<'a>,
+struct RekeyEntry<'a> {
+    before: CopyBefore<'a>,
+    after: CopyAfter<'a>,
 }
 
-enum Before<'a> {
+enum CopyBefore<'a> {
     Nowhere,
-    There(Copy<'a>),
-    Left(Copy<'a>),
+    There(ItemCopy<'a>),
+    Left(ItemCopy<'a>),
 }
 
-enum After<'a> {
+enum CopyAfter<'a> {
     /// As it was, if it may be.
     Same,
     Gone,
-    Copy(Box<Copy<'a>>),
+    Copy(Box<ItemCopy<'a>>),
 }
 
 /// What one commit does.
-struct Plan<'a> {
+struct RekeyPlan<'a> {
     /// By the counter of the item.
-    entries: BTreeMap<u64, Entry<'a>>,
+    entries: BTreeMap<u64, RekeyEntry<'a>>,
     /// Those that are there after it.
     there: BTreeSet<u64>,
 }
 
-impl<'a> Applier<'a> {
+impl<'a> RekeyApplier<'a> {
     fn target(&self) -> &'a Container {
         self.copies.target
     }
 
     /// How many items were written.
-    pub fn apply(&self, changes: &[ItemChange], advance: Advance<'_>) -> Result<usize, EngineError> {
+    pub fn apply(&self, changes: &[ItemChange], advance: FollowerAdvance<'_>) -> Result<usize, EngineError> {
         self.commit(Some(advance), |snapshot| self.plan(snapshot, changes))
     }
 
@@ -77,10 +77,13 @@ impl<'a> Applier<'a> {
             let mut entries = BTreeMap::new();
             for (key, row) in stored {
                 let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
-                let copy = self.copies.of_copy(Stored { rid, bytes: row.clone() })?;
-                entries.insert(copy.counter, Entry { before: Before::There(copy), after: After::Gone });
+                let copy = self.copies.of_copy(StoredRow { rid, bytes: row.clone() })?;
+                entries.insert(
+                    copy.counter,
+                    RekeyEntry { before: CopyBefore::There(copy), after: CopyAfter::Gone },
+                );
             }
-            Ok(Plan { entries, there: BTreeSet::new() })
+            Ok(RekeyPlan { entries, there: BTreeSet::new() })
         })
     }
 
@@ -88,22 +91,22 @@ impl<'a> Applier<'a> {
     pub fn restore(&self, rid: u64, row: &[u8]) -> Result<bool, EngineError> {
         let written = self.commit(None, |snapshot| {
             let copy = self.copies.of(rid, row.to_vec())?;
-            let mut has_room = copy.fit.is_some();
+            let mut has_room = copy.destination.is_some();
             for claim in copy.claims() {
                 has_room &= self.copies.members(snapshot, claim, true)?.is_empty();
             }
             let counter = copy.counter;
-            let entry = Entry { before: Before::Nowhere, after: After::Copy(Box::new(copy)) };
+            let entry = RekeyEntry { before: CopyBefore::Nowhere, after: CopyAfter::Copy(Box::new(copy)) };
             let entries = has_room.then_some((counter, entry)).into_iter().collect();
-            Ok(Plan { entries, there: BTreeSet::from([counter]) })
+            Ok(RekeyPlan { entries, there: BTreeSet::from([counter]) })
         })?;
         Ok(written > 0)
     }
 
     fn commit(
         &self,
-        advance: Option<Advance<'_>>,
-        plan: impl Fn(&dyn Snapshot) -> Result<Plan<'a>, EngineError>,
+        advance: Option<FollowerAdvance<'_>>,
+        plan: impl Fn(&dyn Snapshot) -> Result<RekeyPlan<'a>, EngineError>,
     ) -> Result<usize, EngineError> {
         let (mut locks, mut held) = (LockSet::default(), None);
         for _ in 0..TRIES {
@@ -124,38 +127,43 @@ impl<'a> Applier<'a> {
             drop(snapshot);
             match self.target().partitions.commit_queue().submit(self.shared, work) {
                 Ok(_) => return Ok(count),
-                Err(Refused::Stale) => self.shared.statistics.retry(),
-                Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
+                Err(WriteRefused::Stale) => self.shared.statistics.retry(),
+                Err(WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
                     return Err(self.target().not_found());
                 }
-                Err(Refused::Failed(error)) => return Err(error),
+                Err(WriteRefused::Failed(error)) => return Err(error),
             }
         }
         Err(EngineError::Overloaded)
     }
 
-    fn plan(&self, snapshot: &dyn Snapshot, changes: &[ItemChange]) -> Result<Plan<'a>, EngineError> {
+    fn plan(&self, snapshot: &dyn Snapshot, changes: &[ItemChange]) -> Result<RekeyPlan<'a>, EngineError> {
         let are_any_left = self.copies.are_any_left(snapshot)?;
         let mut entries = BTreeMap::new();
         for change in changes {
             let before = self.before(snapshot, change, are_any_left)?;
             let after = match &change.new {
-                Some(row) => After::Copy(Box::new(self.copies.of(change.rid, row.clone())?)),
-                None => After::Gone,
+                Some(row) => CopyAfter::Copy(Box::new(self.copies.of(change.rid, row.clone())?)),
+                None => CopyAfter::Gone,
             };
-            entries.insert(change.rid & ((1 << keys::RID_COUNTER_BITS) - 1), Entry { before, after });
+            entries.insert(change.rid & ((1 << keys::RID_COUNTER_BITS) - 1), RekeyEntry { before, after });
         }
-        let touched: HashMap<[u8; 16], Claim> =
-            entries.values().flat_map(Entry::claims).map(|claim| (claim.digest, claim.clone())).collect();
+        let touched: HashMap<[u8; 16], Claim> = entries
+            .values()
+            .flat_map(RekeyEntry::claims)
+            .map(|claim| (claim.digest, claim.clone()))
+            .collect();
         for claim in touched.values() {
             for (copy, is_there) in self.copies.members(snapshot, claim, are_any_left)? {
-                let before = |copy| if is_there { Before::There(copy) } else { Before::Left(copy) };
+                let before = |copy| if is_there { CopyBefore::There(copy) } else { CopyBefore::Left(copy) };
                 let counter = copy.counter;
-                entries.entry(counter).or_insert_with(|| Entry { before: before(copy), after: After::Same });
+                entries
+                    .entry(counter)
+                    .or_insert_with(|| RekeyEntry { before: before(copy), after: CopyAfter::Same });
             }
         }
         let there = self.winners(snapshot, &entries, &touched, are_any_left)?;
-        Ok(Plan { entries, there })
+        Ok(RekeyPlan { entries, there })
     }
 
     /// Where an item was before a change.
@@ -164,29 +172,31 @@ impl<'a> Applier<'a> {
         snapshot: &dyn Snapshot,
         change: &ItemChange,
         are_any_left: bool,
-    ) -> Result<Before<'a>, EngineError> {
+    ) -> Result<CopyBefore<'a>, EngineError> {
         if are_any_left && let Some(left) = self.copies.left(snapshot, change.rid)? {
-            return Ok(Before::Left(left));
+            return Ok(CopyBefore::Left(left));
         }
-        let Some(old) = &change.old else { return Ok(Before::Nowhere) };
-        let Some(fit) = self.copies.of(change.rid, old.clone())?.fit else { return Ok(Before::Nowhere) };
-        Ok(self.copies.find(snapshot, &fit)?.map_or(Before::Nowhere, Before::There))
+        let Some(old) = &change.old else { return Ok(CopyBefore::Nowhere) };
+        let Some(fit) = self.copies.of(change.rid, old.clone())?.destination else {
+            return Ok(CopyBefore::Nowhere);
+        };
+        Ok(self.copies.find(snapshot, &fit)?.map_or(CopyBefore::Nowhere, CopyBefore::There))
     }
 
     /// The entries that are there: of all items with one of their claims they come first.
     fn winners(
         &self,
         snapshot: &dyn Snapshot,
-        entries: &BTreeMap<u64, Entry<'a>>,
+        entries: &BTreeMap<u64, RekeyEntry<'a>>,
         touched: &HashMap<[u8; 16], Claim>,
         are_any_left: bool,
     ) -> Result<BTreeSet<u64>, EngineError> {
-        let mut by_claim: HashMap<[u8; 16], Vec<&Copy<'a>>> = HashMap::new();
-        for copy in entries.values().filter_map(Entry::copy) {
+        let mut by_claim: HashMap<[u8; 16], Vec<&ItemCopy<'a>>> = HashMap::new();
+        for copy in entries.values().filter_map(RekeyEntry::copy) {
             copy.claims().iter().for_each(|claim| by_claim.entry(claim.digest).or_default().push(copy));
         }
         let mut winners = BTreeSet::new();
-        for copy in entries.values().filter_map(Entry::copy).filter(|copy| copy.fit.is_some()) {
+        for copy in entries.values().filter_map(RekeyEntry::copy).filter(|copy| copy.destination.is_some()) {
             let mut is_first = true;
             for claim in copy.claims() {
                 let own = by_claim.get(&claim.digest).map_or(&[][..], Vec::as_slice);
@@ -204,7 +214,7 @@ impl<'a> Applier<'a> {
         Ok(winners)
     }
 
-    fn is_before(&self, copy: &Copy<'_>, rival: &Copy<'_>) -> bool {
+    fn is_before(&self, copy: &ItemCopy<'_>, rival: &ItemCopy<'_>) -> bool {
         let decides = matches!(self.copies.on_conflict, Some(OnConflict::First | OnConflict::Newest));
         copy.counter == rival.counter || (decides && copy.rank < rival.rank)
     }
@@ -213,25 +223,25 @@ impl<'a> Applier<'a> {
     fn work(
         &self,
         snapshot: &dyn Snapshot,
-        plan: &Plan<'a>,
+        plan: &RekeyPlan<'a>,
         generations: &[u64],
         rules: &Arc<WriteRules>,
-        advance: Option<Advance<'_>>,
-    ) -> Result<(Work, usize), EngineError> {
+        advance: Option<FollowerAdvance<'_>>,
+    ) -> Result<(AtomicWrites, usize), EngineError> {
         let partitions = self.target().partitions.all();
-        let mut writes: Vec<Vec<Prepared>> = partitions.iter().map(|_| Vec::new()).collect();
+        let mut writes: Vec<Vec<PreparedWrite>> = partitions.iter().map(|_| Vec::new()).collect();
         let taken = plan.taken_ids();
         let mut left = BTreeMap::new();
         for (counter, entry) in &plan.entries {
             let is_there = plan.there.contains(counter);
             entry.left_ops(self.target().number, is_there, &mut left);
-            let making = Making { shared: self.shared, rules, taken: &taken };
+            let making = CopyWriter { shared: self.shared, rules, taken: &taken };
             for (home, make) in entry.steps(is_there) {
                 let at =
                     partitions.iter().position(|own| own.layout.id == home.home.place.partition.layout.id);
                 let at = at.ok_or_else(|| corrupt("an item without partition"))?;
                 let prepared = making.prepared(home, make, generations[at])?;
-                writes[at].push(Prepared { fills_closed: true, ..prepared });
+                writes[at].push(PreparedWrite { fills_closed: true, ..prepared });
             }
         }
         let count = writes.iter().map(Vec::len).sum();
@@ -240,7 +250,7 @@ impl<'a> Applier<'a> {
             None => Op::Delete { space: CATALOG, key },
         };
         let mut ops: Vec<Op> = left.into_iter().map(op).collect();
-        if let Some(Advance { before, after }) = advance {
+        if let Some(FollowerAdvance { before, after }) = advance {
             let key = keys::view_progress(self.target().number);
             if snapshot.get(CATALOG, &key)?.as_deref() != before {
                 return Err(EngineError::TransactionConflict);
@@ -250,42 +260,42 @@ impl<'a> Applier<'a> {
         match writes.iter_mut().flatten().next() {
             Some(write) => write.ops.extend(ops),
             None if ops.is_empty() => {}
-            None => writes[0].push(Prepared::upkeep(generations[0], ops)),
+            None => writes[0].push(PreparedWrite::index_maintenance(generations[0], ops)),
         }
         let writes = partitions.iter().map(|own| Arc::clone(&own.sequencer)).zip(writes);
         let writes = writes.filter(|(_, writes)| !writes.is_empty()).collect();
-        Ok((Work { writes, differences: None }, count))
+        Ok((AtomicWrites { writes, differences: None }, count))
     }
 }
 
 /// What is done with a copy at a place.
-enum Step<'e, 'a> {
-    Create(&'e Copy<'a>),
+enum CopyStep<'e, 'a> {
+    Create(&'e ItemCopy<'a>),
     /// What was there, under this id.
-    Replace(&'e Copy<'a>, &'e Copy<'a>),
-    Delete(&'e Copy<'a>),
+    Replace(&'e ItemCopy<'a>, &'e ItemCopy<'a>),
+    Delete(&'e ItemCopy<'a>),
 }
 
-impl<'a> Entry<'a> {
+impl<'a> RekeyEntry<'a> {
     /// The item after the commit.
-    fn copy(&self) -> Option<&Copy<'a>> {
+    fn copy(&self) -> Option<&ItemCopy<'a>> {
         match &self.after {
-            After::Same => self.before.copy(),
-            After::Gone => None,
-            After::Copy(copy) => Some(copy),
+            CopyAfter::Same => self.before.copy(),
+            CopyAfter::Gone => None,
+            CopyAfter::Copy(copy) => Some(copy),
         }
     }
 
     fn claims(&self) -> impl Iterator<Item = &Claim> {
-        let after = self.copy().map_or(&[][..], Copy::claims);
-        self.before.copy().map_or(&[][..], Copy::claims).iter().chain(after)
+        let after = self.copy().map_or(&[][..], ItemCopy::claims);
+        self.before.copy().map_or(&[][..], ItemCopy::claims).iter().chain(after)
     }
 
     /// What is done in the target, and where.
-    fn steps(&self, is_there: bool) -> Vec<(&Fit<'a>, Step<'_, 'a>)> {
+    fn steps(&self, is_there: bool) -> Vec<(&CopyDestination<'a>, CopyStep<'_, 'a>)> {
         let before = match &self.before {
-            Before::There(copy) => Some(copy),
-            Before::Nowhere | Before::Left(_) => None,
+            CopyBefore::There(copy) => Some(copy),
+            CopyBefore::Nowhere | CopyBefore::Left(_) => None,
         };
         let after = self.copy().filter(|_| is_there);
         let mut steps = Vec::new();
@@ -293,12 +303,12 @@ impl<'a> Entry<'a> {
             (Some(old), Some(new)) if std::ptr::eq(old, new) => {}
             (Some(old), Some(new)) if old.rid() == new.rid() => {
                 if !old.is_same(new) || old.id_key() != new.id_key() {
-                    steps.extend(new.fit.as_ref().map(|fit| (fit, Step::Replace(old, new))));
+                    steps.extend(new.destination.as_ref().map(|fit| (fit, CopyStep::Replace(old, new))));
                 }
             }
             (old, new) => {
-                steps.extend(old.and_then(|old| Some((old.fit.as_ref()?, Step::Delete(old)))));
-                steps.extend(new.and_then(|new| Some((new.fit.as_ref()?, Step::Create(new)))));
+                steps.extend(old.and_then(|old| Some((old.destination.as_ref()?, CopyStep::Delete(old)))));
+                steps.extend(new.and_then(|new| Some((new.destination.as_ref()?, CopyStep::Create(new)))));
             }
         }
         steps
@@ -307,11 +317,11 @@ impl<'a> Entry<'a> {
     /// Rows of items that are left: `None` for one that goes.
     fn left_ops(&self, target: u32, is_there: bool, rows: &mut BTreeMap<Vec<u8>, Option<Vec<u8>>>) {
         let before = match &self.before {
-            Before::Left(copy) => Some(copy),
-            Before::Nowhere | Before::There(_) => None,
+            CopyBefore::Left(copy) => Some(copy),
+            CopyBefore::Nowhere | CopyBefore::There(_) => None,
         };
         let after = self.copy().filter(|_| !is_there);
-        let is_same = |(one, other): (&Copy<'a>, &Copy<'a>)| std::ptr::eq(one, other);
+        let is_same = |(one, other): (&ItemCopy<'a>, &ItemCopy<'a>)| std::ptr::eq(one, other);
         if before.zip(after).is_some_and(is_same) {
             return;
         }
@@ -322,37 +332,39 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl<'a> Before<'a> {
-    fn copy(&self) -> Option<&Copy<'a>> {
+impl<'a> CopyBefore<'a> {
+    fn copy(&self) -> Option<&ItemCopy<'a>> {
         match self {
-            Before::Nowhere => None,
-            Before::There(copy) | Before::Left(copy) => Some(copy),
+            CopyBefore::Nowhere => None,
+            CopyBefore::There(copy) | CopyBefore::Left(copy) => Some(copy),
         }
     }
 }
 
-impl Copy<'_> {
+impl ItemCopy<'_> {
     fn rid(&self) -> Option<u64> {
-        self.fit.as_ref().map(|fit| fit.rid)
+        self.destination.as_ref().map(|fit| fit.rid)
     }
 
     fn id_key(&self) -> Option<&[u8]> {
-        self.fit.as_ref().map(|fit| fit.id_key.as_slice())
+        self.destination.as_ref().map(|fit| fit.id_key.as_slice())
     }
 
     /// Whether a copy has what another one is to have.
-    fn is_same(&self, other: &Copy<'_>) -> bool {
-        let (Ok(own), Ok(other)) = (Row::parse(&self.row), Row::parse(&other.row)) else { return false };
-        let rest = |row: &Row<'_>| (row.written(), row.ttl, row.indexing.directive);
+    fn is_same(&self, other: &ItemCopy<'_>) -> bool {
+        let (Ok(own), Ok(other)) = (ItemRow::parse(&self.row), ItemRow::parse(&other.row)) else {
+            return false;
+        };
+        let rest = |row: &ItemRow<'_>| (row.written(), row.ttl, row.indexing.directive);
         own.item() == other.item() && rest(&own) == rest(&other)
     }
 }
 
-impl Plan<'_> {
+impl RekeyPlan<'_> {
     /// Ids that items get: whoever had one of them leaves it to them.
     fn taken_ids(&self) -> BTreeSet<Vec<u8>> {
         let entries = self.entries.iter().filter(|(counter, _)| self.there.contains(counter));
-        let copies = entries.filter_map(|(_, entry)| entry.copy()?.fit.as_ref());
+        let copies = entries.filter_map(|(_, entry)| entry.copy()?.destination.as_ref());
         copies.map(|fit| fit.id_key.clone()).collect()
     }
 
@@ -362,13 +374,13 @@ impl Plan<'_> {
         for (counter, entry) in &self.entries {
             for (fit, step) in entry.steps(self.there.contains(counter)) {
                 let old = match &step {
-                    Step::Replace(old, _) => old.fit.as_ref(),
-                    Step::Create(_) | Step::Delete(_) => None,
+                    CopyStep::Replace(old, _) => old.destination.as_ref(),
+                    CopyStep::Create(_) | CopyStep::Delete(_) => None,
                 };
                 for fit in old.into_iter().chain([fit]) {
-                    fit.home.add_lock(&shared.locks, &mut locks, Mode::Shared);
-                    let item = Protects::Item(&fit.id_key);
-                    shared.locks.add(&mut locks, target.number, item, Mode::Exclusive);
+                    fit.home.add_lock(&shared.locks, &mut locks, LockMode::Shared);
+                    let item = LockKind::Item(&fit.id_key);
+                    shared.locks.add(&mut locks, target.number, item, LockMode::Exclusive);
                 }
             }
         }
@@ -377,25 +389,30 @@ impl Plan<'_> {
 }
 
 /// From steps to rows.
-struct Making<'e> {
+struct CopyWriter<'e> {
     shared: &'e Shared,
     rules: &'e Arc<WriteRules>,
     taken: &'e BTreeSet<Vec<u8>>,
 }
 
-impl Making<'_> {
-    fn prepared(&self, fit: &Fit<'_>, step: Step<'_, '_>, generation: u64) -> Result<Prepared, EngineError> {
-        let rows = Rows::new(self.shared, &fit.home, generation, Arc::clone(self.rules));
+impl CopyWriter<'_> {
+    fn prepared(
+        &self,
+        fit: &CopyDestination<'_>,
+        step: CopyStep<'_, '_>,
+        generation: u64,
+    ) -> Result<PreparedWrite, EngineError> {
+        let rows = RowBuilder::new(self.shared, &fit.home, generation, Arc::clone(self.rules));
         match step {
-            Step::Delete(old) => self.delete(rows, fit, old),
-            Step::Create(new) => {
+            CopyStep::Delete(old) => self.delete(rows, fit, old),
+            CopyStep::Create(new) => {
                 let mut rows = rows.copying(Some(copied(new)?));
                 rows.create(fit.rid, self.version(fit, new)?)?;
                 Ok(rows.finish())
             }
-            Step::Replace(old, new) => {
+            CopyStep::Replace(old, new) => {
                 let mut rows = rows.copying(Some(copied(new)?));
-                let (row, version) = (Row::parse(&old.row)?, self.version(fit, new)?);
+                let (row, version) = (ItemRow::parse(&old.row)?, self.version(fit, new)?);
                 match old.id_key().filter(|id_key| *id_key != fit.id_key) {
                     None => rows.replace(fit.rid, &row, version)?,
                     Some(id_key) => {
@@ -411,19 +428,28 @@ impl Making<'_> {
     }
 
     /// Another item may get its id in the same commit.
-    fn delete(&self, mut rows: Rows<'_>, fit: &Fit<'_>, old: &Copy<'_>) -> Result<Prepared, EngineError> {
-        let row = Row::parse(&old.row)?;
+    fn delete(
+        &self,
+        mut rows: RowBuilder<'_>,
+        fit: &CopyDestination<'_>,
+        old: &ItemCopy<'_>,
+    ) -> Result<PreparedWrite, EngineError> {
+        let row = ItemRow::parse(&old.row)?;
         if self.taken.contains(&fit.id_key) {
-            rows.bury(fit.rid, &row)?;
+            rows.remove_version(fit.rid, &row)?;
         } else {
             rows.delete(fit.rid, &row, &fit.id_key)?;
         }
         Ok(rows.finish())
     }
 
-    fn version<'b>(&self, fit: &'b Fit<'_>, copy: &Copy<'_>) -> Result<NewVersion<'b>, EngineError> {
-        let directive = Row::parse(&copy.row)?.indexing.directive;
-        let indexed = Indexed::new(&self.rules.indexes, directive, fit.body.item.root(), fit.rid);
+    fn version<'b>(
+        &self,
+        fit: &'b CopyDestination<'_>,
+        copy: &ItemCopy<'_>,
+    ) -> Result<NewVersion<'b>, EngineError> {
+        let directive = ItemRow::parse(&copy.row)?.indexing.directive;
+        let indexed = IndexedVersion::new(&self.rules.indexes, directive, fit.body.item.root(), fit.rid);
         let (own_etag, maintained) = (None, None);
         Ok(NewVersion {
             id_key: &fit.id_key,
@@ -437,7 +463,7 @@ impl Making<'_> {
 }
 
 /// It expires when the original would.
-fn copied(copy: &Copy<'_>) -> Result<Copied, EngineError> {
-    let row = Row::parse(&copy.row)?;
-    Ok(Copied { written: row.written(), ttl: row.ttl })
+fn copied(copy: &ItemCopy<'_>) -> Result<CopiedTimes, EngineError> {
+    let row = ItemRow::parse(&copy.row)?;
+    Ok(CopiedTimes { written: row.written(), ttl: row.ttl })
 }

@@ -7,10 +7,10 @@ use quire_value::{Item, Node};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::items::body::Body;
-use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::items::logical_partition::{LogicalPartition, StoredRow};
 use crate::items::unique::Tuple;
 use crate::refactorings::rekey::{Claim, ClaimKind, OnConflict, Place};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, LOOKUPS};
 use crate::store::scan;
 
@@ -19,7 +19,7 @@ const MEMBERS_MAX: usize = 256;
 const COUNTER_MASK: u64 = (1 << keys::RID_COUNTER_BITS) - 1;
 
 /// An item of the source, or a copy of it.
-pub(super) struct Copy<'a> {
+pub(super) struct ItemCopy<'a> {
     /// The same of the item and of its copy.
     pub counter: u64,
     /// Of the item.
@@ -28,11 +28,11 @@ pub(super) struct Copy<'a> {
     pub rank: [u8; 16],
     pub row: Vec<u8>,
     /// `None`: it cannot be there.
-    pub fit: Option<Fit<'a>>,
+    pub destination: Option<CopyDestination<'a>>,
 }
 
 /// Where a copy is to be.
-pub(super) struct Fit<'a> {
+pub(super) struct CopyDestination<'a> {
     pub home: LogicalPartition<'a>,
     pub rid: u64,
     pub id_key: Vec<u8>,
@@ -42,25 +42,25 @@ pub(super) struct Fit<'a> {
 }
 
 /// Makes copies, and finds those that are there.
-pub(super) struct Copies<'a> {
+pub(super) struct CopyBuilder<'a> {
     pub source: &'a Container,
     pub target: &'a Container,
     pub on_conflict: Option<OnConflict>,
 }
 
-impl<'a> Copies<'a> {
+impl<'a> CopyBuilder<'a> {
     /// Of a row of the source, or of one that was kept of it.
-    pub fn of(&self, source_rid: u64, row: Vec<u8>) -> Result<Copy<'a>, EngineError> {
-        let parsed = Row::parse(&row)?;
+    pub fn of(&self, source_rid: u64, row: Vec<u8>) -> Result<ItemCopy<'a>, EngineError> {
+        let parsed = ItemRow::parse(&row)?;
         let counter = source_rid & COUNTER_MASK;
         let rank = self.rank(parsed.written(), counter);
         let fit = self.fit(&parsed, counter)?;
-        Ok(Copy { counter, source_rid, rank, row, fit })
+        Ok(ItemCopy { counter, source_rid, rank, row, destination: fit })
     }
 
     /// Of a row of the target: the counter and the item say which one of the source it is.
-    pub fn of_copy(&self, stored: Stored) -> Result<Copy<'a>, EngineError> {
-        let row = Row::parse(&stored.bytes)?;
+    pub fn of_copy(&self, stored: StoredRow) -> Result<ItemCopy<'a>, EngineError> {
+        let row = ItemRow::parse(&stored.bytes)?;
         let definition = &self.source.definition.partition_key;
         let key = definition.extract(row.node()?).map_err(|_| corrupt("an item without a partition key"))?;
         let counter = stored.rid & COUNTER_MASK;
@@ -75,7 +75,7 @@ impl<'a> Copies<'a> {
         (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
     }
 
-    fn fit(&self, row: &Row<'_>, counter: u64) -> Result<Option<Fit<'a>>, EngineError> {
+    fn fit(&self, row: &ItemRow<'_>, counter: u64) -> Result<Option<CopyDestination<'a>>, EngineError> {
         let node = row.node()?;
         let definition = &self.target.definition;
         let Some(Place { key, epk, claims }) = Place::of(self.target.number, definition, node) else {
@@ -91,17 +91,21 @@ impl<'a> Copies<'a> {
         let item = Item::from_value(&node.to_value());
         let ttl = ItemTtl::of_item(node).unwrap_or(ItemTtl::Inherit);
         let body = Body { item, id, ttl, json_bytes: row.json_bytes, json: Vec::new() };
-        Ok(Some(Fit { home, rid, id_key, body, tuples, claims }))
+        Ok(Some(CopyDestination { home, rid, id_key, body, tuples, claims }))
     }
 
     /// The copy that is there under an id, if it is of this item.
-    pub fn find(&self, snapshot: &dyn Snapshot, fit: &Fit<'a>) -> Result<Option<Copy<'a>>, EngineError> {
+    pub fn find(
+        &self,
+        snapshot: &dyn Snapshot,
+        fit: &CopyDestination<'a>,
+    ) -> Result<Option<ItemCopy<'a>>, EngineError> {
         let stored = fit.home.find(snapshot, &fit.id_key)?.filter(|stored| stored.rid == fit.rid);
         stored.map(|stored| self.of_copy(stored)).transpose()
     }
 
     /// An item that is left.
-    pub fn left(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<Copy<'a>>, EngineError> {
+    pub fn left(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<ItemCopy<'a>>, EngineError> {
         for key in [keys::left_item(self.target.number, rid), keys::unfit_item(self.target.number, rid)] {
             if let Some(row) = snapshot.get(CATALOG, &key)? {
                 return self.of(rid, row).map(Some);
@@ -121,7 +125,7 @@ impl<'a> Copies<'a> {
         snapshot: &dyn Snapshot,
         claim: &Claim,
         are_any_left: bool,
-    ) -> Result<Vec<(Copy<'a>, bool)>, EngineError> {
+    ) -> Result<Vec<(ItemCopy<'a>, bool)>, EngineError> {
         let mut members = Vec::new();
         for stored in self.holders(snapshot, claim)? {
             members.push((self.of_copy(stored)?, true));
@@ -139,7 +143,7 @@ impl<'a> Copies<'a> {
         Ok(members)
     }
 
-    fn holders(&self, snapshot: &dyn Snapshot, claim: &Claim) -> Result<Vec<Stored>, EngineError> {
+    fn holders(&self, snapshot: &dyn Snapshot, claim: &Claim) -> Result<Vec<StoredRow>, EngineError> {
         let rids = match &claim.kind {
             ClaimKind::Id(key) => {
                 let rid = snapshot.get(LOOKUPS, key)?;
@@ -153,22 +157,22 @@ impl<'a> Copies<'a> {
                 rows.iter().map(rid).collect::<Option<Vec<_>>>().ok_or_else(|| corrupt("unique row"))?
             }
         };
-        let stored = |rid: u64| -> Result<Stored, EngineError> {
+        let stored = |rid: u64| -> Result<StoredRow, EngineError> {
             let bytes = snapshot.get(keys::ITEMS, &keys::item(self.target.number, rid))?;
-            Ok(Stored { rid, bytes: bytes.ok_or_else(|| corrupt("a row of an item that is not there"))? })
+            Ok(StoredRow { rid, bytes: bytes.ok_or_else(|| corrupt("a row of an item that is not there"))? })
         };
         rids.into_iter().map(stored).collect()
     }
 }
 
-impl Copy<'_> {
+impl ItemCopy<'_> {
     pub fn claims(&self) -> &[Claim] {
-        self.fit.as_ref().map_or(&[], |fit| &fit.claims)
+        self.destination.as_ref().map_or(&[], |fit| &fit.claims)
     }
 
     /// Rows of it where it is left.
     pub fn left_rows(&self, target: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
-        if self.fit.is_none() {
+        if self.destination.is_none() {
             return vec![(keys::unfit_item(target, self.source_rid), self.row.clone())];
         }
         let claim = |claim: &Claim| keys::left_claim(target, &claim.digest, &self.rank, self.source_rid);

@@ -11,11 +11,11 @@ use super::copies::{is_any, left_page};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::integrity::key_json;
-use crate::jobs::{Claim, Step};
+use crate::jobs::{JobClaim, JobStep};
 use crate::partition::access::AccessState;
 use crate::refactorings::rekey::{OnConflict, Place};
 use crate::refactorings::{Refactoring, State};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG};
 use crate::store::{for_each_row, scan};
 
@@ -33,63 +33,67 @@ const TOO_LONG: &str = "its partition key would be too long";
 
 impl Rekeys {
     /// Some work of a job.
-    pub fn step(&self, id: (u32, u32), wanted: u8, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    pub fn step(&self, id: (u32, u32), wanted: u8, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let done = self.refactorings.with_rekey(id, |mut own| {
             let is_first = own.state == State::Finishing && own.jobs.len() == 1;
             if own.state as u8 != wanted && !is_first {
-                return Ok((own.converted, Step::Done(self.refactorings.rekey_result(&own))));
+                return Ok((own.converted, JobStep::Done(self.refactorings.rekey_result(&own))));
             }
             let step = self.advance(&mut own)?;
             Ok((own.converted, step))
         })?;
-        let Some((converted, step)) = done else { return Ok(Step::Cancelled) };
-        if converted > claim.done() && !matches!(step, Step::Done(_)) {
+        let Some((converted, step)) = done else { return Ok(JobStep::Cancelled) };
+        if converted > claim.done() && !matches!(step, JobStep::Done(_)) {
             claim.commit(claim.advance(Vec::new(), converted, None), Vec::new())?;
         }
         Ok(step)
     }
 
-    fn advance(&self, own: &mut Refactoring) -> Result<Step, EngineError> {
+    fn advance(&self, own: &mut Refactoring) -> Result<JobStep, EngineError> {
         let state = self.catalog.state();
-        let Some(current) = state.container(own.container) else { return Ok(Step::Cancelled) };
+        let Some(current) = state.container(own.container) else { return Ok(JobStep::Cancelled) };
         match own.state {
             State::Undoing => self.go_back(own, current),
             State::Expanding | State::Finishing => match self.filled(own, current)? {
-                Filled::Not(step) => Ok(step),
-                Filled::To(target) if own.state == State::Finishing => self.finish(own, current, &target),
-                Filled::To(target) => self.end_expanding(own, &target),
+                FillState::Not(step) => Ok(step),
+                FillState::To(target) if own.state == State::Finishing => self.finish(own, current, &target),
+                FillState::To(target) => self.end_expanding(own, &target),
             },
             State::Expanded | State::Finished | State::Undone | State::Blocked => {
-                Ok(Step::Done(self.refactorings.rekey_result(own)))
+                Ok(JobStep::Done(self.refactorings.rekey_result(own)))
             }
         }
     }
 
     /// The target, once it is there and close behind its source.
-    fn filled(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<Filled, EngineError> {
+    fn filled(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<FillState, EngineError> {
         let places = own.rekey.clone().unwrap_or_default();
         let Some(number) = places.target else {
             self.make_target(own, current)?;
-            return Ok(Filled::Not(Step::More));
+            return Ok(FillState::Not(JobStep::More));
         };
         let state = self.catalog.state();
-        let Some(target) = state.container(number) else { return Ok(Filled::Not(Step::Cancelled)) };
+        let Some(target) = state.container(number) else { return Ok(FillState::Not(JobStep::Cancelled)) };
         let lag = self.worker.work().lag(number)?;
         if lag.is_some_and(|lag| lag <= CLOSE_WRITES) {
-            return Ok(Filled::To(Arc::clone(target)));
+            return Ok(FillState::To(Arc::clone(target)));
         }
         let started = Instant::now();
         let step = match self.worker.work().step(number) {
             Err(EngineError::PartitionMoved | EngineError::Contended | EngineError::Overloaded) => {
-                Step::Rest(RETRY_WAIT / 10)
+                JobStep::Rest(RETRY_WAIT / 10)
             }
             stepped => {
                 stepped?;
-                if lag.is_some() { Step::More } else { Step::Rest((started.elapsed() / 2).min(REST_MAX)) }
+                if lag.is_some() {
+                    JobStep::More
+                } else {
+                    JobStep::Rest((started.elapsed() / 2).min(REST_MAX))
+                }
             }
         };
         own.converted = own.converted.max(target.usage().0);
-        Ok(Filled::Not(step))
+        Ok(FillState::Not(step))
     }
 
     /// An empty container with the other key, and the row that names it, in one commit.
@@ -116,7 +120,7 @@ impl Rekeys {
         self.refactorings.register(own, &places)
     }
 
-    fn end_expanding(&self, own: &mut Refactoring, target: &Arc<Container>) -> Result<Step, EngineError> {
+    fn end_expanding(&self, own: &mut Refactoring, target: &Arc<Container>) -> Result<JobStep, EngineError> {
         own.converted = own.converted.max(target.usage().0);
         let finishes_itself = own.order()?.finishes_itself;
         let is_blocked = self.note_conflicts(own, target)?;
@@ -128,7 +132,7 @@ impl Rekeys {
         self.refactorings.put_rekey(own)?;
         self.refactorings.signal.wake();
         let is_over = own.state != State::Finishing;
-        Ok(if is_over { Step::Done(self.refactorings.rekey_result(own)) } else { Step::More })
+        Ok(if is_over { JobStep::Done(self.refactorings.rekey_result(own)) } else { JobStep::More })
     }
 
     fn finish(
@@ -136,50 +140,50 @@ impl Rekeys {
         own: &mut Refactoring,
         current: &Arc<Container>,
         target: &Arc<Container>,
-    ) -> Result<Step, EngineError> {
+    ) -> Result<JobStep, EngineError> {
         if self.note_conflicts(own, target)? {
             own.state = State::Blocked;
             self.refactorings.put_rekey(own)?;
             self.refactorings.signal.wake();
-            return Ok(Step::Done(self.refactorings.rekey_result(own)));
+            return Ok(JobStep::Done(self.refactorings.rekey_result(own)));
         }
         if !self.exchange(own, current, target)? {
-            return Ok(Step::Rest(RETRY_WAIT));
+            return Ok(JobStep::Rest(RETRY_WAIT));
         }
         self.refactorings.rekeys.remove(target.number);
         let name = &current.definition.id;
         self.shared.recorder.forget_container(&*self.shared.storage, own.database, name)?;
         self.shared.touched.invalidate(target.number);
-        Ok(Step::Done(self.refactorings.rekey_result(own)))
+        Ok(JobStep::Done(self.refactorings.rekey_result(own)))
     }
 
     /// Before names were exchanged the target goes. After that a container with the key of before takes the place of the one
     /// that has the name, and then that and the one that was left behind go.
-    fn go_back(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<Step, EngineError> {
+    fn go_back(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<JobStep, EngineError> {
         let places = own.rekey.clone().unwrap_or_default();
         if places.is_back || places.old.is_none() {
             return self.drop_last(own);
         }
         let target = match self.filled(own, current)? {
-            Filled::Not(step) => return Ok(step),
-            Filled::To(target) => target,
+            FillState::Not(step) => return Ok(step),
+            FillState::To(target) => target,
         };
         let before = own.clone();
         if self.note_conflicts(own, &target)? {
             if *own != before {
                 self.refactorings.put_rekey(own)?;
             }
-            return Ok(Step::Rest(RETRY_WAIT));
+            return Ok(JobStep::Rest(RETRY_WAIT));
         }
         if !self.exchange(own, current, &target)? {
-            return Ok(Step::Rest(RETRY_WAIT));
+            return Ok(JobStep::Rest(RETRY_WAIT));
         }
         self.refactorings.rekeys.remove(target.number);
-        Ok(Step::More)
+        Ok(JobStep::More)
     }
 
     /// The container that has the name is the only one that stays.
-    fn drop_last(&self, own: &mut Refactoring) -> Result<Step, EngineError> {
+    fn drop_last(&self, own: &mut Refactoring) -> Result<JobStep, EngineError> {
         let places = own.rekey.clone().unwrap_or_default();
         let dropped = if places.is_back { places.old } else { places.target };
         let mut after = own.clone();
@@ -192,7 +196,7 @@ impl Rekeys {
             self.refactorings.rekeys.remove(number);
         }
         *own = after;
-        Ok(Step::Done(self.refactorings.rekey_result(own)))
+        Ok(JobStep::Done(self.refactorings.rekey_result(own)))
     }
 
     /// What the worker does for one. Whether there is something to follow, and whether there is more of it right now.
@@ -219,7 +223,7 @@ impl Rekeys {
         current: &Arc<Container>,
     ) -> Result<(bool, bool), EngineError> {
         let before = own.clone();
-        let Filled::To(target) = self.filled(&mut own, current)? else { return Ok((true, true)) };
+        let FillState::To(target) = self.filled(&mut own, current)? else { return Ok((true, true)) };
         let is_blocked = self.note_conflicts(&mut own, &target)?;
         own.state = match (is_blocked, own.state) {
             (true, _) => State::Blocked,
@@ -324,13 +328,13 @@ impl Rekeys {
 }
 
 /// A target that is close behind, or what is to be done until there is one.
-enum Filled {
+enum FillState {
     To(Arc<Container>),
-    Not(Step),
+    Not(JobStep),
 }
 
 fn conflict(container: &Container, row: &[u8], why: &str) -> Result<Value, EngineError> {
-    let row = Row::parse(row)?;
+    let row = ItemRow::parse(row)?;
     let place = Place::of(container.number, &container.definition, row.node()?);
     let mut json = Object::new();
     json.set("container", container.definition.id.as_str());

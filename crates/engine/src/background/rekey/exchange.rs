@@ -7,12 +7,12 @@ use quire_storage::{KeyRange, Scan};
 use quire_value::Value;
 
 use super::Rekeys;
-use super::apply::Applier;
-use super::copies::Copies;
+use super::apply::RekeyApplier;
+use super::copies::CopyBuilder;
 use crate::api::{EngineError, corrupt};
-use crate::background::follower::FollowStep;
+use crate::background::follower::FollowerStep;
 use crate::catalog::Container;
-use crate::catalog::rekey::Exchange;
+use crate::catalog::rekey::NameExchange;
 use crate::partition::PartitionSet;
 use crate::partition::access::AccessState;
 use crate::refactorings::rekey::RekeyPlaces;
@@ -28,19 +28,19 @@ const STEP_WAIT: Duration = Duration::from_millis(1);
 const PAGE_ROWS: usize = 100;
 
 /// Writers of a container that are held; they go on when this is dropped.
-struct Hold {
+struct HeldWriters {
     partitions: Arc<PartitionSet>,
     stays: bool,
 }
 
-impl Hold {
-    fn new(partitions: &Arc<PartitionSet>) -> Hold {
+impl HeldWriters {
+    fn new(partitions: &Arc<PartitionSet>) -> HeldWriters {
         partitions.access().set(AccessState::Held);
-        Hold { partitions: Arc::clone(partitions), stays: false }
+        HeldWriters { partitions: Arc::clone(partitions), stays: false }
     }
 }
 
-impl Drop for Hold {
+impl Drop for HeldWriters {
     fn drop(&mut self) {
         if !self.stays {
             self.partitions.access().set(AccessState::Open);
@@ -57,7 +57,7 @@ impl Rekeys {
         target: &Arc<Container>,
     ) -> Result<bool, EngineError> {
         current.partitions.settle_doubts()?;
-        let mut hold = Hold::new(&current.partitions);
+        let mut hold = HeldWriters::new(&current.partitions);
         let deadline = Instant::now() + HELD_MAX;
         self.pass_barrier(current)?;
         let has_rest = !self.take_rest(target.number, deadline)?;
@@ -93,9 +93,9 @@ impl Rekeys {
         loop {
             match self.worker.work().step(target)? {
                 None => return Ok(false),
-                Some(FollowStep::Idle) => return Ok(true),
-                Some(FollowStep::Busy) => sleep(STEP_WAIT),
-                Some(FollowStep::Done(_)) => {}
+                Some(FollowerStep::Idle) => return Ok(true),
+                Some(FollowerStep::Busy) => sleep(STEP_WAIT),
+                Some(FollowerStep::Done(_)) => {}
             }
             if Instant::now() > deadline {
                 return Ok(false);
@@ -121,7 +121,7 @@ impl Rekeys {
         let model = models.as_ref().map(|(_, since)| since);
         let row = self.refactorings.rekey_op(&after);
         let names = (current.number, target.number);
-        self.catalog.exchange(Exchange { current: names.0, target: names.1, dropped, model, row })?;
+        self.catalog.exchange(NameExchange { current: names.0, target: names.1, dropped, model, row })?;
         *own = after;
         Ok(())
     }
@@ -155,8 +155,8 @@ impl Rekeys {
         current: &Arc<Container>,
         target: &Arc<Container>,
     ) -> Result<(), EngineError> {
-        let copies = Copies { source: current, target, on_conflict: None };
-        let applier = Applier { shared: &self.shared, copies };
+        let copies = CopyBuilder { source: current, target, on_conflict: None };
+        let applier = RekeyApplier { shared: &self.shared, copies };
         for prefix in [keys::left_items_prefix(current.number), keys::unfit_items_prefix(current.number)] {
             let mut range = KeyRange::prefix(&prefix);
             loop {

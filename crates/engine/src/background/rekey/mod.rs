@@ -21,20 +21,22 @@ use quire_storage::{KeyRange, Op, Scan};
 use quire_value::Object;
 
 use crate::api::EngineError;
-use crate::background::follower::{Advance, FollowerEntry, FollowerKind, Followers, ItemChange, Target};
+use crate::background::follower::{
+    FollowerAdvance, FollowerEntry, FollowerKind, FollowerTarget, Followers, ItemChange,
+};
 use crate::background::{Worker, WorkerStatus};
-use crate::catalog::state::State;
+use crate::catalog::state::CatalogState;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::NewJob;
-use crate::partition::sequencer::{Prepared, until_taken};
+use crate::partition::sequencer::{PreparedWrite, until_taken};
 use crate::refactorings::Refactorings;
 use crate::refactorings::rekey::OnConflict;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
-use apply::Applier;
-use copies::{Copies, left_page};
+use apply::RekeyApplier;
+use copies::{CopyBuilder, left_page};
 
 /// Rows that one commit takes away.
 const CHUNK_ROWS: usize = 200;
@@ -90,7 +92,7 @@ impl FollowerKind for RekeyKind {
     const FILL: &'static str = "rekey-fill";
     const HAS_FILL_JOBS: bool = false;
 
-    fn followers(&self, state: &State) -> Vec<FollowerEntry> {
+    fn followers(&self, state: &CatalogState) -> Vec<FollowerEntry> {
         let mut entries = Vec::new();
         for (number, pair) in self.refactorings.rekeys.all() {
             let Some((source, target)) = state.container(pair.source).zip(state.container(number)) else {
@@ -106,21 +108,22 @@ impl FollowerKind for RekeyKind {
 }
 
 impl RekeyTarget {
-    fn applier(&self) -> Applier<'_> {
-        let copies = Copies { source: &self.source, target: &self.target, on_conflict: self.on_conflict };
-        Applier { shared: &self.shared, copies }
+    fn applier(&self) -> RekeyApplier<'_> {
+        let copies =
+            CopyBuilder { source: &self.source, target: &self.target, on_conflict: self.on_conflict };
+        RekeyApplier { shared: &self.shared, copies }
     }
 
     fn commit_upkeep(&self, ops: &[Op]) -> Result<(), EngineError> {
         let sequencer = &self.target.partitions.all()[0].sequencer;
         until_taken(&self.shared.statistics, || {
             let generation = sequencer.generation();
-            sequencer.submit(Prepared::upkeep(generation, ops.to_vec())).map(drop)
+            sequencer.submit(PreparedWrite::index_maintenance(generation, ops.to_vec())).map(drop)
         })
     }
 }
 
-impl Target for RekeyTarget {
+impl FollowerTarget for RekeyTarget {
     fn progress_key(&self) -> Vec<u8> {
         keys::view_progress(self.target.number)
     }
@@ -142,7 +145,7 @@ impl Target for RekeyTarget {
         self.applier().remove(&page.rows).map(Some)
     }
 
-    fn apply(&self, changes: &[ItemChange], advance: Advance<'_>) -> Result<usize, EngineError> {
+    fn apply(&self, changes: &[ItemChange], advance: FollowerAdvance<'_>) -> Result<usize, EngineError> {
         self.applier().apply(changes, advance)
     }
 

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use tracing::info;
 
 use super::Splitter;
-use super::job::{self, SplitRequests, Trigger};
+use super::job::{self, SplitRequests, SplitTrigger};
 use crate::api::EngineError;
-use crate::background::{Interrupted, Next, Turn, Work, Worker};
+use crate::background::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::catalog::Container;
 use crate::partition::Partition;
 use crate::runtime::signals::Signal;
@@ -36,7 +36,7 @@ pub(crate) struct Splits {
     partition_bytes_max: AtomicU64,
     done: AtomicU64,
     tries: AtomicU64,
-    given_up: Mutex<GivenUp>,
+    failed: Mutex<FailedSplits>,
     pub(super) requests: SplitRequests,
     pub(super) signal: Arc<Signal>,
 }
@@ -56,7 +56,7 @@ pub struct CannotSplit {
 }
 
 /// By container and partition.
-type GivenUp = HashMap<(u32, u32), CannotSplit>;
+type FailedSplits = HashMap<(u32, u32), CannotSplit>;
 
 impl Splits {
     pub fn start(splitter: Splitter) -> Result<Worker<Splits>, EngineError> {
@@ -68,7 +68,7 @@ impl Splits {
             partition_bytes_max,
             done,
             tries,
-            given_up,
+            failed: given_up,
             requests,
             signal: Arc::clone(&signal),
         };
@@ -84,23 +84,23 @@ impl Splits {
         vec![
             ("automatic_splits", self.done.load(Ordering::Relaxed)),
             ("automatic_split_tries", self.tries.load(Ordering::Relaxed)),
-            ("partitions_not_splittable", self.given_up.lock().len() as u64),
+            ("partitions_not_splittable", self.failed.lock().len() as u64),
         ]
     }
 
     /// Why a partition was not split when it was last tried.
     pub fn cannot_split(&self, container: &Container, partition: u32) -> Option<CannotSplit> {
-        self.given_up.lock().get(&(container.number, partition)).cloned()
+        self.failed.lock().get(&(container.number, partition)).cloned()
     }
 
     /// Makes a job for the partition to split next, unless the container has one.
-    fn look(&self, container: &Arc<Container>, has_job: bool) -> Result<(), EngineError> {
+    fn check_container(&self, container: &Arc<Container>, has_job: bool) -> Result<(), EngineError> {
         if has_job {
             return Ok(());
         }
         match self.next(container)? {
             Some(id) => {
-                self.splitter.shared.jobs.create(job::new_job(container, id, Trigger::Server)).map(drop)
+                self.splitter.shared.jobs.create(job::new_job(container, id, SplitTrigger::Server)).map(drop)
             }
             None => Ok(()),
         }
@@ -117,7 +117,7 @@ impl Splits {
         match outcome {
             Ok(_) => {
                 self.done.fetch_add(1, Ordering::Relaxed);
-                self.given_up.lock().remove(&(container.number, id));
+                self.failed.lock().remove(&(container.number, id));
                 // It may need more than two.
                 self.signal.wake();
                 Ok(())
@@ -133,7 +133,7 @@ impl Splits {
         let Some(partition) = partition else { return Ok(()) };
         let (lsn, (items, _)) = (partition.sequencer.lsn()?, partition.sequencer.usage()?);
         let tried_at = self.splitter.shared.now_seconds();
-        let mut given_up = self.given_up.lock();
+        let mut given_up = self.failed.lock();
         let place = (container.number, id);
         let tries = given_up.get(&place).map_or(0, |before| before.tries) + 1;
         let wait = (AGAIN_SECONDS_MIN << (tries - 1).min(16)).min(AGAIN_SECONDS_MAX);
@@ -183,21 +183,21 @@ impl Splits {
     }
 }
 
-impl Work for Splits {
+impl WorkerTask for Splits {
     const NAME: &'static str = "split";
     const DELAY: Duration = INTERVAL;
     type Memory = ();
 
-    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+    fn round(&self, turn: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
         let state = self.splitter.catalog.state();
         let is_there = |number: u32| state.containers().any(|other| other.number == number);
-        self.given_up.lock().retain(|(container, _), _| is_there(*container));
+        self.failed.lock().retain(|(container, _), _| is_there(*container));
         turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
         let with_job = job::containers_with_jobs(&self.splitter.shared.jobs);
         for container in state.containers() {
             let has_job = with_job.contains(&container.number);
-            turn.part(u64::from(container.number), || Ok(self.look(container, has_job)?))?;
+            turn.part(u64::from(container.number), || Ok(self.check_container(container, has_job)?))?;
         }
-        Ok(Next::After(INTERVAL))
+        Ok(NextRound::After(INTERVAL))
     }
 }

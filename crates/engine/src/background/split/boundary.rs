@@ -15,12 +15,12 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::partition::Partition;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 use crate::store::{for_each_row, scan};
 
 /// How many items have each prefix, as far as it matters where the middle is.
-struct Prefixes {
+struct PrefixCounts {
     total: u64,
     first: Option<u32>,
     last: Option<u32>,
@@ -32,7 +32,7 @@ pub(super) fn find_boundary(
     partition: &Partition,
 ) -> Result<EffectivePartitionKey, EngineError> {
     let range = &partition.layout.range;
-    let found = look(shared, container, range)?;
+    let found = count_prefixes(shared, container, range)?;
     let boundary = match (found.first, found.last) {
         (None, _) | (_, None) => middle_of(container, range),
         (Some(first), Some(last)) if first == last => {
@@ -70,8 +70,12 @@ fn middle_of(container: &Container, range: &EpkRange) -> Option<EffectivePartiti
     (middle > first).then(|| floor(container, middle))
 }
 
-fn look(shared: &Shared, container: &Container, range: &EpkRange) -> Result<Prefixes, EngineError> {
-    let mut found = Prefixes { total: 0, first: None, last: None };
+fn count_prefixes(
+    shared: &Shared,
+    container: &Container,
+    range: &EpkRange,
+) -> Result<PrefixCounts, EngineError> {
+    let mut found = PrefixCounts { total: 0, first: None, last: None };
     for_each_prefix(shared, container, range, |prefix| {
         found.total += 1;
         found.first.get_or_insert(prefix);
@@ -158,7 +162,7 @@ fn is_inside(
     key: &[u8],
 ) -> Result<bool, EngineError> {
     let value = snapshot.get(ITEMS, key)?.ok_or_else(|| corrupt("a key without its row"))?;
-    let key = Row::parse(&value)?.partition_key()?;
+    let key = ItemRow::parse(&value)?.partition_key()?;
     Ok(range.contains(&container.definition.partition_key.effective(&key)))
 }
 
@@ -178,7 +182,7 @@ fn keys_of(
     for_each_row(&*shared.storage.snapshot()?, ITEMS, &under, |key, value| {
         let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
         if keys::rid_prefix(rid) == prefix {
-            let epk = definition.effective(&Row::parse(value)?.partition_key()?);
+            let epk = definition.effective(&ItemRow::parse(value)?.partition_key()?);
             if range.contains(&epk) {
                 *found.entry(epk).or_insert(0) += 1;
             }

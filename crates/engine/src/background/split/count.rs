@@ -16,7 +16,7 @@ use crate::catalog::Container;
 use crate::indexes::{CountedIndexes, IndexChange, IndexId, Indexes};
 use crate::partition::Partition;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, Counts, ITEMS};
 use crate::store::scan;
 use crate::store::watched::TouchLog;
@@ -27,49 +27,60 @@ use crate::sync::races::{Race, is_put_back};
 const PAGES_TOGETHER: usize = 16;
 const ITEMS_PER_GET: usize = 50;
 
-pub(super) struct Counting<'a> {
+pub(super) struct SplitCount<'a> {
     shared: &'a Shared,
     container: &'a Container,
     log: &'a TouchLog,
     range: &'a EpkRange,
     boundary: &'a EffectivePartitionKey,
     /// What the sides say is so in this.
-    state: State,
+    state: CountState,
     /// Items that changed before the log was last read, perhaps after the snapshot of `state` was taken: it need not show that.
     touched: BTreeSet<u64>,
     /// Child ids that are counted: all below this.
     counted: u64,
     last: u64,
-    sides: [Side; 2],
+    sides: [SideCounts; 2],
 }
 
-struct State {
+struct CountState {
     snapshot: Box<dyn Snapshot>,
     indexes: Arc<Indexes>,
 }
 
 #[derive(Default)]
-struct Side {
+struct SideCounts {
     items: i64,
     bytes: i64,
     unindexed_items: i64,
     index_rows: HashMap<IndexId, i64>,
 }
 
-impl<'a> Counting<'a> {
+impl<'a> SplitCount<'a> {
     pub fn new(
         shared: &'a Shared,
         container: &'a Container,
         partition: &'a Partition,
         boundary: &'a EffectivePartitionKey,
         log: &'a TouchLog,
-    ) -> Result<Counting<'a>, EngineError> {
+    ) -> Result<SplitCount<'a>, EngineError> {
         let range = &partition.layout.range;
         let (first, last) = rids(container, range);
-        let state = State::now(shared, container)?;
+        let state = CountState::now(shared, container)?;
         let sides = Default::default();
         let touched = BTreeSet::new();
-        Ok(Counting { shared, container, log, range, boundary, state, touched, counted: first, last, sides })
+        Ok(SplitCount {
+            shared,
+            container,
+            log,
+            range,
+            boundary,
+            state,
+            touched,
+            counted: first,
+            last,
+            sides,
+        })
     }
 
     /// Everything, some items in the state of a later snapshot than others.
@@ -106,11 +117,11 @@ impl<'a> Counting<'a> {
 
     /// Brings what is counted up to the newest state; how many items may have changed.
     pub fn catch_up(&mut self) -> Result<usize, EngineError> {
-        let next = State::now(self.shared, self.container)?;
+        let next = CountState::now(self.shared, self.container)?;
         let taken = self.log.take().ok_or(EngineError::Overloaded)?;
         #[cfg(feature = "schedules")]
         let next = match is_put_back(Race::SplitLogBeforeSnapshot) {
-            true => State::now(self.shared, self.container)?,
+            true => CountState::now(self.shared, self.container)?,
             false => next,
         };
         #[cfg(feature = "schedules")]
@@ -148,7 +159,7 @@ impl<'a> Counting<'a> {
 
     /// Adds an item to its side, or takes it away; one of a neighbouring partition is left out.
     fn add(&mut self, indexes: &Indexes, rid: u64, value: &[u8], sign: i64) -> Result<(), EngineError> {
-        let row = Row::parse(value)?;
+        let row = ItemRow::parse(value)?;
         let epk = self.container.definition.partition_key.effective(&row.partition_key()?);
         if !self.range.contains(&epk) {
             return Ok(());
@@ -166,7 +177,7 @@ impl<'a> Counting<'a> {
 
     /// The counts of the children, where the parent has these: with the writers held, after a last [`Counting::catch_up`].
     pub fn finish(&self, parent: &Counts) -> Result<[(Counts, CountedIndexes); 2], EngineError> {
-        let sum = |count: fn(&Side) -> i64| self.sides.iter().map(count).sum::<i64>();
+        let sum = |count: fn(&SideCounts) -> i64| self.sides.iter().map(count).sum::<i64>();
         let found = [sum(|side| side.items), sum(|side| side.bytes), sum(|side| side.unindexed_items)];
         let stated = [parent.items, parent.bytes, parent.unindexed_items].map(|count| count as i64);
         if found != stated {
@@ -177,14 +188,14 @@ impl<'a> Counting<'a> {
     }
 }
 
-impl State {
-    fn now(shared: &Shared, container: &Container) -> Result<State, EngineError> {
+impl CountState {
+    fn now(shared: &Shared, container: &Container) -> Result<CountState, EngineError> {
         let (snapshot, indexes) = container.snapshot_with_indexes(shared)?;
-        Ok(State { snapshot, indexes })
+        Ok(CountState { snapshot, indexes })
     }
 }
 
-impl Side {
+impl SideCounts {
     fn counts(&self, parent: &Counts) -> (Counts, CountedIndexes) {
         let mut indexes = CountedIndexes::default();
         let mut rows: Vec<(IndexId, i64)> = self

@@ -14,7 +14,7 @@ use quire_value::{Object, Value};
 use super::Splits;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
-use crate::jobs::{Claim, JobId, JobKind, Jobs, NewJob, Step};
+use crate::jobs::{JobClaim, JobId, JobKind, JobStep, Jobs, NewJob};
 
 const KIND: &str = "split";
 const UNIT: &str = "partitions";
@@ -23,7 +23,7 @@ const WAIT: Duration = Duration::from_millis(20);
 
 /// Who wants a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trigger {
+pub(super) enum SplitTrigger {
     Client = 0,
     Server = 1,
 }
@@ -52,7 +52,7 @@ impl Splits {
         self.splitter.check_possible()?;
         let jobs = &self.splitter.shared.jobs;
         let job =
-            jobs.prepare(new_job(container, partition.layout.id, Trigger::Client)).map_err(not_begun)?;
+            jobs.prepare(new_job(container, partition.layout.id, SplitTrigger::Client)).map_err(not_begun)?;
         let number = job.id;
         self.requests.outcomes.lock().insert(number, None);
         let outcome = match jobs.create_prepared(job) {
@@ -111,19 +111,19 @@ impl JobKind for SplitJobs {
         UNIT
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
-        let Some(_one) = self.running.try_lock() else { return Ok(Step::Rest(WAIT)) };
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
+        let Some(_one) = self.running.try_lock() else { return Ok(JobStep::Rest(WAIT)) };
         let (number, id, trigger) = decode(&claim.body.payload).ok_or_else(|| corrupt("a split"))?;
         let state = self.splits.splitter.catalog.state();
         let Some(container) = state.container(number) else {
             self.splits.answer(claim.id, Err(EngineError::PartitionGone { id: id.to_string() }));
-            return Ok(Step::Cancelled);
+            return Ok(JobStep::Cancelled);
         };
         let outcome = self.split(container, id);
-        if trigger == Trigger::Server {
+        if trigger == SplitTrigger::Server {
             self.splits.tried(container, id, &outcome)?;
         }
-        let is_answered = trigger == Trigger::Client;
+        let is_answered = trigger == SplitTrigger::Client;
         let step = step_of(&outcome, is_answered);
         if outcome.is_ok() {
             claim.complete(1);
@@ -143,11 +143,11 @@ impl JobKind for SplitJobs {
 }
 
 /// How the job ends; `None`: it is to be tried again.
-fn step_of(outcome: &SplitOutcome, is_answered: bool) -> Option<Step> {
+fn step_of(outcome: &SplitOutcome, is_answered: bool) -> Option<JobStep> {
     let error = match outcome {
         Ok(children) => {
             let children = children.map(|child| Value::from(child.to_string().as_str())).to_vec();
-            return Some(Step::Done(Value::from(Object::from_iter([("children", children)]))));
+            return Some(JobStep::Done(Value::from(Object::from_iter([("children", children)]))));
         }
         Err(error) => error,
     };
@@ -155,11 +155,11 @@ fn step_of(outcome: &SplitOutcome, is_answered: bool) -> Option<Step> {
         // Deleted, or split by someone else.
         EngineError::PartitionMoved
         | EngineError::PartitionGone { .. }
-        | EngineError::ResourceNotFound { .. } => Some(Step::Cancelled),
+        | EngineError::ResourceNotFound { .. } => Some(JobStep::Cancelled),
         // It happens, or has happened.
         EngineError::Unresolved => None,
         error if is_answered || matches!(error, EngineError::CannotSplit { .. }) => {
-            Some(Step::Failed { error: error.to_string(), result: Value::Null })
+            Some(JobStep::Failed { error: error.to_string(), result: Value::Null })
         }
         _ => None,
     }
@@ -183,10 +183,10 @@ fn not_begun(error: EngineError) -> EngineError {
     }
 }
 
-pub(super) fn new_job(container: &Container, id: u32, trigger: Trigger) -> NewJob {
+pub(super) fn new_job(container: &Container, id: u32, trigger: SplitTrigger) -> NewJob {
     let mut about = Object::new();
     about.set("partition", id.to_string().as_str());
-    about.set("by", if trigger == Trigger::Server { "server" } else { "request" });
+    about.set("by", if trigger == SplitTrigger::Server { "server" } else { "request" });
     let mut payload = [container.number.to_be_bytes(), id.to_be_bytes()].concat();
     payload.push(trigger as u8);
     container.job(KIND, UNIT, about, payload)
@@ -197,9 +197,10 @@ pub(super) fn containers_with_jobs(jobs: &Jobs) -> HashSet<u32> {
     jobs.unfinished(KIND).iter().filter_map(|payload| Some(decode(payload)?.0)).collect()
 }
 
-fn decode(payload: &[u8]) -> Option<(u32, u32, Trigger)> {
+fn decode(payload: &[u8]) -> Option<(u32, u32, SplitTrigger)> {
     let (container, rest) = payload.split_first_chunk()?;
     let (partition, rest) = rest.split_first_chunk()?;
-    let trigger = if rest == [Trigger::Server as u8] { Trigger::Server } else { Trigger::Client };
+    let trigger =
+        if rest == [SplitTrigger::Server as u8] { SplitTrigger::Server } else { SplitTrigger::Client };
     Some((u32::from_be_bytes(*container), u32::from_be_bytes(*partition), trigger))
 }

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use tracing::info;
 
 use self::boundary::find_boundary;
-use self::count::Counting;
+use self::count::SplitCount;
 use crate::api::EngineError;
-use crate::catalog::containers::Split;
+use crate::catalog::containers::SplitRequest;
 use crate::catalog::{Catalog, Container};
 use crate::partition::Partition;
 use crate::runtime::Shared;
-use crate::store::watched::{TouchLog, Watched};
+use crate::store::watched::{TouchLog, WatchedStorage};
 
 /// A round that found no more than this is the last before the writers are held.
 const ROUND_SMALL: usize = 1000;
@@ -35,12 +35,12 @@ const ROUNDS_MAX: usize = 8;
 pub(crate) struct Splitter {
     pub shared: Arc<Shared>,
     pub catalog: Arc<Catalog>,
-    pub watched: Arc<Watched>,
+    pub watched: Arc<WatchedStorage>,
 }
 
 /// Forgets what it watched when it is dropped.
-struct Watch<'a> {
-    watched: &'a Watched,
+struct TouchWatch<'a> {
+    watched: &'a WatchedStorage,
     log: Arc<TouchLog>,
 }
 
@@ -65,17 +65,17 @@ impl Splitter {
     fn divide(&self, container: &Container, partition: &Partition) -> Result<[u32; 2], EngineError> {
         let boundary = find_boundary(&self.shared, container, partition)?;
         // From before the first snapshot.
-        let watch = Watch { watched: &self.watched, log: self.watched.watch(container.number) };
+        let watch = TouchWatch { watched: &self.watched, log: self.watched.watch(container.number) };
         // A commit that nobody watched and whose outcome is unknown must not happen behind that snapshot.
         partition.sequencer.pass_barrier()?;
-        let mut counting = Counting::new(&self.shared, container, partition, &boundary, &watch.log)?;
+        let mut counting = SplitCount::new(&self.shared, container, partition, &boundary, &watch.log)?;
         counting.count_all()?;
         for _ in 0..ROUNDS_MAX {
             if counting.catch_up()? <= ROUND_SMALL {
                 break;
             }
         }
-        let split = Split { partition, boundary: &boundary };
+        let split = SplitRequest { partition, boundary: &boundary };
         self.catalog.split_partition(container, split, |counts| {
             counting.catch_up()?;
             counting.finish(counts)
@@ -83,7 +83,7 @@ impl Splitter {
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for TouchWatch<'_> {
     fn drop(&mut self) {
         self.watched.unwatch(&self.log);
     }

@@ -9,16 +9,16 @@ use std::ops::Bound;
 use quire_resource::ItemTtl;
 use quire_storage::KeyRange;
 
-use super::{ContainerTurn, Interrupted, Left, Swept, scan};
+use super::{ContainerSweep, Interrupted, SweepRemainder, SweptContainer, scan};
 use crate::api::{EngineError, corrupt};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// Feed rows looked at together.
 const FEED_ROWS: usize = 1000;
 
 /// How far expiry rows were looked through.
-pub(super) struct ByOwnTime {
+pub(super) struct OwnExpiryPosition {
     /// No row that was not looked at is of an earlier second.
     due: i64,
     /// The last row that was looked at, unless the next look begins with `due`.
@@ -26,7 +26,7 @@ pub(super) struct ByOwnTime {
 }
 
 /// How far feeds were looked through.
-pub(super) struct ByDefault {
+pub(super) struct DefaultTtlPosition {
     /// No item that was not looked at expires earlier.
     due: i64,
     /// The last feed row that was looked at, by partition: LSN and ordinal.
@@ -37,7 +37,7 @@ pub(super) struct ByDefault {
 
 /// What a look at the feed of a partition found.
 #[derive(Default)]
-struct Looked {
+struct FeedScan {
     expired: Vec<u64>,
     unreadable: Vec<(u64, EngineError)>,
     place: (u64, u16),
@@ -48,33 +48,36 @@ struct Looked {
     passed_due: Option<i64>,
 }
 
-impl Default for ByOwnTime {
-    fn default() -> ByOwnTime {
-        ByOwnTime { due: i64::MIN, after: None }
+impl Default for OwnExpiryPosition {
+    fn default() -> OwnExpiryPosition {
+        OwnExpiryPosition { due: i64::MIN, after: None }
     }
 }
 
-impl Default for ByDefault {
-    fn default() -> ByDefault {
-        ByDefault { due: i64::MIN, places: HashMap::new(), passed_due: i64::MAX }
+impl Default for DefaultTtlPosition {
+    fn default() -> DefaultTtlPosition {
+        DefaultTtlPosition { due: i64::MIN, places: HashMap::new(), passed_due: i64::MAX }
     }
 }
 
-impl ByOwnTime {
+impl OwnExpiryPosition {
     /// Something that expires at this time was written.
     fn note(&mut self, expires_at: i64) {
         if expires_at < self.due || self.after.as_ref().is_some_and(|after| second_of(after) >= expires_at) {
-            *self = ByOwnTime { due: expires_at.min(self.due), after: None };
+            *self = OwnExpiryPosition { due: expires_at.min(self.due), after: None };
         }
     }
 }
 
-impl ContainerTurn<'_> {
-    pub(super) fn sweep_own(&mut self, swept: &mut Swept) -> Result<Left, Interrupted> {
+impl ContainerSweep<'_> {
+    pub(super) fn sweep_own(&mut self, swept: &mut SweptContainer) -> Result<SweepRemainder, Interrupted> {
         // Before the snapshot.
         swept.own.note(self.container.partitions.sweep_due().take_own_expiry());
         if swept.own.due > self.now || self.budget == 0 {
-            return Ok(Left { more: swept.own.due <= self.now, lag_seconds: self.lag(swept.own.due) });
+            return Ok(SweepRemainder {
+                more: swept.own.due <= self.now,
+                lag_seconds: self.lag(swept.own.due),
+            });
         }
         let number = self.container.number;
         let expiry = |at: i64, rid: u64| keys::expiry(number, at, rid);
@@ -106,23 +109,29 @@ impl ContainerTurn<'_> {
         let removal = self.remove(&rids)?;
         self.finish(removal, swept);
         swept.own = match page.rows.into_iter().next_back() {
-            Some((last, _)) if page.more => ByOwnTime { due: second_of(&last), after: Some(last) },
-            _ => ByOwnTime { due: following.map_or(i64::MAX, |(key, _)| second_of(&key)), after: None },
+            Some((last, _)) if page.more => OwnExpiryPosition { due: second_of(&last), after: Some(last) },
+            _ => {
+                OwnExpiryPosition { due: following.map_or(i64::MAX, |(key, _)| second_of(&key)), after: None }
+            }
         };
-        Ok(Left { more: page.more, lag_seconds: oldest.map_or(0, |oldest| self.lag(oldest)) })
+        Ok(SweepRemainder { more: page.more, lag_seconds: oldest.map_or(0, |oldest| self.lag(oldest)) })
     }
 
-    pub(super) fn sweep_default(&mut self, swept: &mut Swept, default: i32) -> Result<Left, Interrupted> {
+    pub(super) fn sweep_default(
+        &mut self,
+        swept: &mut SweptContainer,
+        default: i32,
+    ) -> Result<SweepRemainder, Interrupted> {
         let written = self.container.partitions.sweep_due().take_item_written();
         swept.default.due = swept.default.due.min(written.saturating_add(i64::from(default)));
         if swept.default.passed_due <= self.now {
-            swept.default = ByDefault::default();
+            swept.default = DefaultTtlPosition::default();
         }
         if swept.default.due > self.now {
-            return Ok(Left::default());
+            return Ok(SweepRemainder::default());
         }
         let mut due = i64::MAX;
-        let mut left = Left::default();
+        let mut left = SweepRemainder::default();
         for id in self.container.partitions.lineage() {
             if self.budget == 0 {
                 left.more = true;
@@ -130,7 +139,7 @@ impl ContainerTurn<'_> {
                 break;
             }
             let place = swept.default.places.get(&id).copied().unwrap_or_default();
-            let looked = self.look_at_feed(id, place, default)?;
+            let looked = self.scan_feed(id, place, default)?;
             let removal = self.remove(&looked.expired)?;
             self.finish(removal, swept);
             for (rid, error) in &looked.unreadable {
@@ -140,7 +149,7 @@ impl ContainerTurn<'_> {
             let passed_due = looked.passed_due.unwrap_or(i64::MAX);
             swept.default.passed_due = swept.default.passed_due.min(passed_due);
             due = due.min(looked.next.unwrap_or(self.now));
-            left.add(Left {
+            left.add(SweepRemainder {
                 more: looked.next.is_none(),
                 lag_seconds: looked.oldest.map_or(0, |oldest| self.lag(oldest)),
             });
@@ -150,7 +159,7 @@ impl ContainerTurn<'_> {
     }
 
     /// Feed rows behind a place, up to the first item that has not expired.
-    fn look_at_feed(&self, partition: u32, place: (u64, u16), default: i32) -> Result<Looked, Interrupted> {
+    fn scan_feed(&self, partition: u32, place: (u64, u16), default: i32) -> Result<FeedScan, Interrupted> {
         let number = self.container.number;
         let range = KeyRange {
             start: Bound::Excluded(keys::latest(number, partition, place.0, place.1)),
@@ -163,10 +172,10 @@ impl ContainerTurn<'_> {
         let keys: Vec<Vec<u8>> = rids.iter().map(|rid| keys::item(number, *rid)).collect();
         let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let items = snapshot.multi_get(keys::ITEMS, &borrowed)?;
-        let mut looked = Looked { place, ..Looked::default() };
+        let mut looked = FeedScan { place, ..FeedScan::default() };
         for (((key, _), rid), bytes) in page.rows.iter().zip(rids).zip(items) {
             let parsed =
-                bytes.as_deref().ok_or_else(|| corrupt("feed row without an item")).and_then(Row::parse);
+                bytes.as_deref().ok_or_else(|| corrupt("feed row without an item")).and_then(ItemRow::parse);
             match parsed {
                 Ok(row) if row.ttl == ItemTtl::Inherit => {
                     let expires_at = row.written() + i64::from(default);

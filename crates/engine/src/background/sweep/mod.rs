@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use quire_storage::{Direction, KeyRange, Scan};
 use tracing::warn;
 
-use super::{Interrupted, Next, Turn, Work, Worker};
+use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::items::remove::{Removal, remove_gone};
@@ -28,7 +28,7 @@ use crate::maintain;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::keys;
-use expiry::{ByDefault, ByOwnTime};
+use expiry::{DefaultTtlPosition, OwnExpiryPosition};
 use versions::VersionsSwept;
 
 /// Between two rounds when nothing is left to do.
@@ -54,18 +54,18 @@ pub(crate) struct Sweep {
 }
 
 #[derive(Default)]
-pub(crate) struct Memory {
-    containers: HashMap<u32, Swept>,
+pub(crate) struct SweepMemory {
+    containers: HashMap<u32, SweptContainer>,
     /// The clock of the last round, seconds.
     last_now: i64,
 }
 
 /// How far a container was looked through, under a policy.
 #[derive(Default)]
-struct Swept {
-    policy: Option<Policy>,
-    own: ByOwnTime,
-    default: ByDefault,
+struct SweptContainer {
+    policy: Option<SweepPolicy>,
+    own: OwnExpiryPosition,
+    default: DefaultTtlPosition,
     versions: VersionsSwept,
     /// Items that were locked, or whose removal was refused.
     later: Vec<u64>,
@@ -73,14 +73,14 @@ struct Swept {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Policy {
+struct SweepPolicy {
     default_ttl: Option<i32>,
     retention_minutes: Option<u32>,
 }
 
 /// What is left of a container after a turn.
 #[derive(Clone, Copy, Debug, Default)]
-struct Left {
+struct SweepRemainder {
     /// There is more that can be removed now.
     more: bool,
     /// For how many seconds the oldest of it has waited.
@@ -88,7 +88,7 @@ struct Left {
 }
 
 /// One turn of one container.
-struct ContainerTurn<'a> {
+struct ContainerSweep<'a> {
     sweep: &'a Sweep,
     container: &'a Container,
     now: i64,
@@ -115,17 +115,22 @@ impl Sweep {
         ]
     }
 
-    fn sweep(&self, container: &Container, swept: &mut Swept, now: i64) -> Result<Left, Interrupted> {
-        let policy = Policy {
+    fn sweep(
+        &self,
+        container: &Container,
+        swept: &mut SweptContainer,
+        now: i64,
+    ) -> Result<SweepRemainder, Interrupted> {
+        let policy = SweepPolicy {
             default_ttl: container.definition.default_ttl,
             retention_minutes: container.definition.change_feed_retention_minutes,
         };
         if swept.policy != Some(policy) {
             let skipped = swept.skipped;
-            *swept = Swept { policy: Some(policy), skipped, ..Swept::default() };
+            *swept = SweptContainer { policy: Some(policy), skipped, ..SweptContainer::default() };
         }
         let partitions = container.partitions.all().len().min(TURN_PARTITIONS_MAX);
-        let mut turn = ContainerTurn { sweep: self, container, now, budget: TURN_ITEMS * partitions };
+        let mut turn = ContainerSweep { sweep: self, container, now, budget: TURN_ITEMS * partitions };
         match turn.run(swept) {
             // Deleted or split in the meantime, or its writers are many: another round comes.
             Err(Interrupted::Failed(
@@ -133,16 +138,16 @@ impl Sweep {
                 | EngineError::PartitionMoved
                 | EngineError::Contended
                 | EngineError::Overloaded,
-            )) => Ok(Left::default()),
-            _ if container.partitions.is_retired() => Ok(Left::default()),
+            )) => Ok(SweepRemainder::default()),
+            _ if container.partitions.is_retired() => Ok(SweepRemainder::default()),
             left => left,
         }
     }
 }
 
-impl ContainerTurn<'_> {
-    fn run(&mut self, swept: &mut Swept) -> Result<Left, Interrupted> {
-        let mut left = Left::default();
+impl ContainerSweep<'_> {
+    fn run(&mut self, swept: &mut SweptContainer) -> Result<SweepRemainder, Interrupted> {
+        let mut left = SweepRemainder::default();
         left.add(self.sweep_versions(&mut swept.versions)?);
         if !swept.later.is_empty() {
             let rids = std::mem::take(&mut swept.later);
@@ -168,7 +173,7 @@ impl ContainerTurn<'_> {
     }
 
     /// Counts what expired, and remembers what could not be removed.
-    fn finish(&self, removal: Removal, swept: &mut Swept) {
+    fn finish(&self, removal: Removal, swept: &mut SweptContainer) {
         self.sweep.removed.fetch_add(removal.removed as u64, Ordering::Relaxed);
         swept.later.extend(removal.later);
         for (rid, error) in removal.unreadable {
@@ -177,7 +182,7 @@ impl ContainerTurn<'_> {
     }
 
     /// A row that cannot be read: it is passed over.
-    fn skip(&self, swept: &mut Swept, row: &str, error: &EngineError) {
+    fn skip(&self, swept: &mut SweptContainer, row: &str, error: &EngineError) {
         if self.container.partitions.is_retired() {
             return; // its rows are being removed
         }
@@ -189,12 +194,12 @@ impl ContainerTurn<'_> {
     }
 }
 
-impl Work for Sweep {
+impl WorkerTask for Sweep {
     const NAME: &'static str = "sweep";
     const DELAY: Duration = INTERVAL;
-    type Memory = Memory;
+    type Memory = SweepMemory;
 
-    fn round(&self, turn: &Turn<'_>, memory: &mut Memory) -> Result<Next, Interrupted> {
+    fn round(&self, turn: &WorkerRound<'_>, memory: &mut SweepMemory) -> Result<NextRound, Interrupted> {
         self.shared.result_cache.remove_idle();
         let state = self.catalog.state();
         let now = self.shared.now_checked();
@@ -208,7 +213,7 @@ impl Work for Sweep {
             memory.containers.retain(|container, _| is_there(*container));
         }
         turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
-        let mut all = Left::default();
+        let mut all = SweepRemainder::default();
         // What is closed stays as a refactoring has it.
         for container in state.containers().filter(|container| !container.is_closed()) {
             turn.check()?;
@@ -218,16 +223,16 @@ impl Work for Sweep {
             let left = left.unwrap_or_default();
             all.add(left);
             if left.more || left.lag_seconds > 0 {
-                turn.rest(rest_after(started.elapsed(), left.lag_seconds))?;
+                turn.sleep(rest_after(started.elapsed(), left.lag_seconds))?;
             }
         }
         self.lag_seconds.store(all.lag_seconds.max(0) as u64, Ordering::Relaxed);
-        Ok(if all.more { Next::Now } else { Next::After(INTERVAL) })
+        Ok(if all.more { NextRound::Now } else { NextRound::After(INTERVAL) })
     }
 }
 
-impl Left {
-    fn add(&mut self, other: Left) {
+impl SweepRemainder {
+    fn add(&mut self, other: SweepRemainder) {
         self.more |= other.more;
         self.lag_seconds = self.lag_seconds.max(other.lag_seconds);
     }

@@ -5,12 +5,12 @@ use std::ops::Bound;
 
 use quire_storage::{KeyRange, Op, Scan};
 
-use super::{ContainerTurn, Interrupted, Left, scan};
+use super::{ContainerSweep, Interrupted, SweepRemainder, scan};
 use crate::api::corrupt;
 use crate::partition::Partition;
-use crate::partition::sequencer::Prepared;
+use crate::partition::sequencer::PreparedWrite;
 use crate::store::keys;
-use crate::store::version_row::Version;
+use crate::store::version_row::VersionRow;
 
 /// Removed by one commit: nobody waits for locks of theirs.
 const REMOVED_TOGETHER: usize = 1000;
@@ -25,7 +25,7 @@ pub(super) struct VersionsSwept {
 }
 
 /// Versions to remove.
-struct Old {
+struct OldVersions {
     ops: Vec<Op>,
     /// LSN and ordinal of the last of them.
     place: (u64, u16),
@@ -40,17 +40,20 @@ impl Default for VersionsSwept {
     }
 }
 
-impl ContainerTurn<'_> {
-    pub(super) fn sweep_versions(&mut self, swept: &mut VersionsSwept) -> Result<Left, Interrupted> {
+impl ContainerSweep<'_> {
+    pub(super) fn sweep_versions(
+        &mut self,
+        swept: &mut VersionsSwept,
+    ) -> Result<SweepRemainder, Interrupted> {
         let retention = self.retention_seconds();
         let written = self.container.partitions.sweep_due().take_version_written();
         // Without a policy they go as soon as no view needs them.
         swept.due = swept.due.min(written.saturating_add(retention.unwrap_or(0)));
         if swept.due > self.now {
-            return Ok(Left::default());
+            return Ok(SweepRemainder::default());
         }
         let mut due = i64::MAX;
-        let mut left = Left::default();
+        let mut left = SweepRemainder::default();
         for id in self.container.partitions.lineage() {
             // Those of a partition that was split are removed by one that came from it.
             let partitions = self.container.partitions.all();
@@ -79,7 +82,7 @@ impl ContainerTurn<'_> {
     }
 
     /// Rows of the log to remove, behind a place.
-    fn old_versions(&self, partition: u32, place: (u64, u16)) -> Result<Old, Interrupted> {
+    fn old_versions(&self, partition: u32, place: (u64, u16)) -> Result<OldVersions, Interrupted> {
         let (number, shared) = (self.container.number, &self.sweep.shared);
         let retention = self.retention_seconds();
         let range = KeyRange {
@@ -90,11 +93,11 @@ impl ContainerTurn<'_> {
         let page = shared.storage.snapshot()?.scan(&scan)?;
         // After the snapshot.
         let needed_beyond = shared.followed.needed_beyond(number, partition);
-        let mut old = Old { ops: Vec::new(), place, more: page.more, next: i64::MAX };
+        let mut old = OldVersions { ops: Vec::new(), place, more: page.more, next: i64::MAX };
         for (key, value) in page.rows {
             let place = keys::place_of_feed_key(&key).ok_or_else(|| corrupt("key of a version"))?;
             // One that cannot be read is as old as its neighbours.
-            let ts = Version::decode(&value).map_or(i64::MIN, |version| version.ts);
+            let ts = VersionRow::decode(&value).map_or(i64::MIN, |version| version.ts);
             let keeps = |retention: i64| ts.saturating_add(retention) >= self.now;
             if retention.is_some_and(keeps) {
                 old.next = ts.saturating_add(retention.unwrap_or(0)) + 1;
@@ -113,10 +116,16 @@ impl ContainerTurn<'_> {
     }
 
     /// Upkeep: no item changes.
-    fn versions_removed(&self, partition: &Partition, id: u32, floor: u64, mut ops: Vec<Op>) -> Prepared {
+    fn versions_removed(
+        &self,
+        partition: &Partition,
+        id: u32,
+        floor: u64,
+        mut ops: Vec<Op>,
+    ) -> PreparedWrite {
         let key = keys::versions_floor(self.container.number, id);
         ops.push(Op::Put { space: keys::CATALOG, key, value: keys::number_value(floor) });
         let generation = partition.sequencer.generation();
-        Prepared::upkeep(generation, ops)
+        PreparedWrite::index_maintenance(generation, ops)
     }
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quire_value::{Object, Value};
 
-use super::follow::{Follower, Following, Step as Slice};
+use super::follow::{FollowedIndex, IndexFollowStep as Slice, IndexFollower};
 use super::{VectorIndexes, is_live, is_passing};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
-use crate::indexes::vectors::{Identity, Phase, State, indexes_in};
-use crate::jobs::{Claim, JobId, JobKind, NewJob, Step};
+use crate::indexes::vectors::{VectorIndexIdentity, VectorIndexPhase, VectorIndexState, indexes_in};
+use crate::jobs::{JobClaim, JobId, JobKind, JobStep, NewJob};
 
 const KIND: &str = "vector-build";
 const UNIT: &str = "items";
@@ -26,20 +26,20 @@ const WAIT: Duration = Duration::from_millis(20);
 
 pub(crate) struct VectorBuilds {
     indexes: Arc<VectorIndexes>,
-    under_way: Mutex<HashMap<JobId, Following>>,
+    running: Mutex<HashMap<JobId, FollowedIndex>>,
 }
 
 impl VectorBuilds {
     pub fn new(indexes: Arc<VectorIndexes>) -> VectorBuilds {
-        VectorBuilds { indexes, under_way: Mutex::default() }
+        VectorBuilds { indexes, running: Mutex::default() }
     }
 
     /// Some slices, until the index has all items or the job is held.
     fn slices(
         &self,
-        claim: &Claim<'_>,
-        follower: &Follower<'_>,
-        following: &mut Option<Following>,
+        claim: &JobClaim<'_>,
+        follower: &IndexFollower<'_>,
+        following: &mut Option<FollowedIndex>,
     ) -> Result<(), EngineError> {
         for _ in 0..SLICES_TOGETHER {
             if claim.is_held() || self.indexes.signal.is_interrupted() {
@@ -49,38 +49,45 @@ impl VectorBuilds {
                 Slice::Done(items) => self.indexes.count_items(items),
                 Slice::Idle | Slice::Sparse => break,
             }
-            if following.as_ref().is_some_and(|known| known.state.phase != Phase::Building) {
+            if following.as_ref().is_some_and(|known| known.state.phase != VectorIndexPhase::Building) {
                 break;
             }
         }
         Ok(())
     }
 
-    fn build(&self, claim: &mut Claim<'_>, container: &Container, number: u32) -> Result<Step, EngineError> {
-        let mut following = self.under_way.lock().remove(&claim.id);
-        let follower = Follower { shared: &self.indexes.shared, container, number };
+    fn build(
+        &self,
+        claim: &mut JobClaim<'_>,
+        container: &Container,
+        number: u32,
+    ) -> Result<JobStep, EngineError> {
+        let mut following = self.running.lock().remove(&claim.id);
+        let follower = IndexFollower { shared: &self.indexes.shared, container, number };
         match self.slices(claim, &follower, &mut following) {
-            Err(error) if is_passing(&error, container) => return Ok(Step::Rest(WAIT)),
+            Err(error) if is_passing(&error, container) => return Ok(JobStep::Rest(WAIT)),
             done => done?,
         }
         self.indexes.show_progress(container)?;
-        let Some(following) = following else { return Ok(Step::Rest(WAIT)) };
+        let Some(following) = following else { return Ok(JobStep::Rest(WAIT)) };
         let (items, all) = (following.state.items, container.usage().0);
-        if following.state.phase != Phase::Building {
+        if following.state.phase != VectorIndexPhase::Building {
             self.indexes.signal.wake();
             claim.complete(items);
-            return Ok(Step::Done(Value::Null));
+            return Ok(JobStep::Done(Value::Null));
         }
-        self.under_way.lock().insert(claim.id, following);
+        self.running.lock().insert(claim.id, following);
         claim.commit(claim.advance(Vec::new(), items.min(all), Some(all)), Vec::new())?;
-        Ok(Step::More)
+        Ok(JobStep::More)
     }
 
     /// The state of the index that a job is for, if the policy still asks for it.
-    fn wanted(&self, container: &Container, number: u32) -> Result<Option<State>, EngineError> {
+    fn wanted(&self, container: &Container, number: u32) -> Result<Option<VectorIndexState>, EngineError> {
         let indexes = indexes_in(&*self.indexes.shared.storage.snapshot()?, container.number)?;
         let found = indexes.into_iter().find(|(other, state)| *other == number && is_live(state));
-        let is_wanted = |state: &State| Identity::all(&container.definition).any(|own| own == state.identity);
+        let is_wanted = |state: &VectorIndexState| {
+            VectorIndexIdentity::all(&container.definition).any(|own| own == state.identity)
+        };
         Ok(found.map(|(_, state)| state).filter(is_wanted))
     }
 }
@@ -99,26 +106,26 @@ impl JobKind for VectorBuilds {
         false
     }
 
-    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         if self.indexes.signal.is_interrupted() {
-            return Ok(Step::Rest(WAIT));
+            return Ok(JobStep::Rest(WAIT));
         }
         let (container, number) =
             decode(&claim.body.payload).ok_or_else(|| corrupt("the build of a vector index"))?;
         let state = self.indexes.catalog.state();
-        let Some(container) = state.container(container) else { return Ok(Step::Cancelled) };
+        let Some(container) = state.container(container) else { return Ok(JobStep::Cancelled) };
         match self.wanted(container, number)? {
-            None => Ok(Step::Cancelled),
-            Some(index) if index.phase != Phase::Building => {
+            None => Ok(JobStep::Cancelled),
+            Some(index) if index.phase != VectorIndexPhase::Building => {
                 claim.complete(index.items);
-                Ok(Step::Done(Value::Null))
+                Ok(JobStep::Done(Value::Null))
             }
             Some(_) => self.build(claim, container, number),
         }
     }
 
     fn release(&self, job: JobId) {
-        self.under_way.lock().remove(&job);
+        self.running.lock().remove(&job);
     }
 }
 
@@ -128,7 +135,7 @@ impl VectorIndexes {
         self.shared.jobs.refresh()?;
         let known = self.shared.jobs.unfinished(KIND);
         let indexes = indexes_in(&*self.shared.storage.snapshot()?, container.number)?;
-        for (number, state) in indexes.iter().filter(|(_, state)| state.phase == Phase::Building) {
+        for (number, state) in indexes.iter().filter(|(_, state)| state.phase == VectorIndexPhase::Building) {
             let job = new_job(container, *number, state);
             if !known.contains(&job.payload) {
                 self.shared.jobs.create(job)?;
@@ -138,7 +145,7 @@ impl VectorIndexes {
     }
 }
 
-fn new_job(container: &Container, number: u32, state: &State) -> NewJob {
+fn new_job(container: &Container, number: u32, state: &VectorIndexState) -> NewJob {
     let about = Object::from_iter([("path", state.identity.path.to_string())]);
     let mut payload = container.number.to_be_bytes().to_vec();
     payload.extend(number.to_be_bytes());

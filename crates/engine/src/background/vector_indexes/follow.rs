@@ -11,15 +11,15 @@ use quire_storage::{Op, Snapshot};
 use super::lifecycle::{commit_as_read, put_state};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
-use crate::indexes::vectors::block::BlockRef;
-use crate::indexes::vectors::codes::Coded;
+use crate::indexes::vectors::block::VectorBlockRef;
+use crate::indexes::vectors::codes::QuantizedVector;
 use crate::indexes::vectors::feed::changed_behind;
 use crate::indexes::vectors::leaf::{PLACE_NONE, PLACE_ODD, class_of};
-use crate::indexes::vectors::state::{Identity, Phase, State};
-use crate::indexes::vectors::tree::Tree;
+use crate::indexes::vectors::state::{VectorIndexIdentity, VectorIndexPhase, VectorIndexState};
+use crate::indexes::vectors::tree::VectorTree;
 use crate::partition::Partition;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, Counts, ITEMS, LOOKUPS, VectorKeys};
 use crate::store::{PartitionLayout, for_each_row};
 
@@ -29,9 +29,9 @@ const SLICE_ITEMS: usize = 1024;
 const FETCH_ITEMS: usize = 128;
 
 /// An index as the thread that changes it knows it.
-pub(crate) struct Following {
-    pub state: State,
-    pub tree: Tree,
+pub(crate) struct FollowedIndex {
+    pub state: VectorIndexState,
+    pub tree: VectorTree,
     /// Changes that wait in leaves, as far as that is known.
     pub waiting: HashMap<u64, usize>,
     /// Up to which item places have been looked at for items that are gone.
@@ -39,7 +39,7 @@ pub(crate) struct Following {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum IndexFollowStep {
     /// So many items were brought in or taken out.
     Done(usize),
     /// The index has everything.
@@ -48,30 +48,30 @@ pub(crate) enum Step {
     Sparse,
 }
 
-pub(crate) struct Follower<'a> {
+pub(crate) struct IndexFollower<'a> {
     pub shared: &'a Shared,
     pub container: &'a Container,
     pub number: u32,
 }
 
 /// The vector of an item.
-enum Vector {
-    Coded(Coded),
+enum ItemVector {
+    Coded(QuantizedVector),
     Odd,
     None,
 }
 
 /// What a slice changes.
 #[derive(Default)]
-pub(super) struct Writes {
+pub(super) struct IndexWrites {
     pub rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     pub bytes: usize,
     pub places: BTreeMap<u64, Option<u64>>,
     /// By leaf: items that come, or leave.
-    pub pending: BTreeMap<u64, Vec<(u64, Option<Coded>)>>,
+    pub pending: BTreeMap<u64, Vec<(u64, Option<QuantizedVector>)>>,
 }
 
-impl Writes {
+impl IndexWrites {
     pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.bytes += key.len() + value.len();
         self.rows.insert(key, Some(value));
@@ -82,49 +82,57 @@ impl Writes {
     }
 }
 
-impl Following {
+impl FollowedIndex {
     /// Memory, about.
     pub fn bytes(&self) -> usize {
         self.tree.bytes() + 32 * self.waiting.len()
     }
 
-    fn load(snapshot: &dyn Snapshot, keys: VectorKeys, state: State) -> Result<Following, EngineError> {
+    fn load(
+        snapshot: &dyn Snapshot,
+        keys: VectorKeys,
+        state: VectorIndexState,
+    ) -> Result<FollowedIndex, EngineError> {
         let dimensions = state.identity.dimensions as usize;
-        let mut tree = Tree::new(state.identity.distance, dimensions);
+        let mut tree = VectorTree::new(state.identity.distance, dimensions);
         (tree.root, tree.height, tree.next_node, tree.leaves) =
             (state.root, state.height, state.next_node, state.leaves);
         for_each_row(snapshot, LOOKUPS, &keys.nodes(), |key, value| {
             let node = VectorKeys::node_of(key).ok_or_else(|| corrupt("key of a node"))?;
-            tree.load(node, BlockRef::parse(value, dimensions)?.to_block());
+            tree.load(node, VectorBlockRef::parse(value, dimensions)?.to_block());
             Ok(())
         })?;
-        Ok(Following { state, tree, waiting: HashMap::new(), swept: None })
+        Ok(FollowedIndex { state, tree, waiting: HashMap::new(), swept: None })
     }
 }
 
-impl Follower<'_> {
+impl IndexFollower<'_> {
     pub fn keys(&self) -> VectorKeys {
         VectorKeys { container: self.container.number, index: self.number }
     }
 
     /// Does one slice. What is in `following` is used if it is as the storage has it, and is gone after a failure.
-    pub fn step(&self, following: &mut Option<Following>) -> Result<Step, EngineError> {
+    pub fn step(&self, following: &mut Option<FollowedIndex>) -> Result<IndexFollowStep, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         self.container.partitions.check_current(&*snapshot)?;
         let key = keys::vector_index(self.container.number, self.number);
         let state = snapshot.get(CATALOG, &key)?.ok_or_else(|| corrupt("a vector index without its row"))?;
-        let state = State::decode(&state)?;
+        let state = VectorIndexState::decode(&state)?;
         let known = following.take().filter(|known| known.state.commits == state.commits);
         let mut known = match known {
             Some(known) => known,
-            None => Following::load(&*snapshot, self.keys(), state)?,
+            None => FollowedIndex::load(&*snapshot, self.keys(), state)?,
         };
         let step = self.slice(&*snapshot, &mut known)?;
         *following = Some(known);
         Ok(step)
     }
 
-    fn slice(&self, snapshot: &dyn Snapshot, known: &mut Following) -> Result<Step, EngineError> {
+    fn slice(
+        &self,
+        snapshot: &dyn Snapshot,
+        known: &mut FollowedIndex,
+    ) -> Result<IndexFollowStep, EngineError> {
         for partition in self.container.partitions.all() {
             let from = known.state.position(&partition.layout);
             let number = self.container.number;
@@ -139,27 +147,27 @@ impl Follower<'_> {
                 return self.bring_in(snapshot, known, &rids, (partition, end));
             }
         }
-        if known.state.phase == Phase::Building {
+        if known.state.phase == VectorIndexPhase::Building {
             return self.finish(known);
         }
         self.sweep(snapshot, known)
     }
 
     /// It has everything that there was when the snapshot was taken.
-    fn finish(&self, known: &mut Following) -> Result<Step, EngineError> {
-        known.state.phase = Phase::Following;
-        self.commit(known, Writes::default())?;
-        Ok(Step::Done(0))
+    fn finish(&self, known: &mut FollowedIndex) -> Result<IndexFollowStep, EngineError> {
+        known.state.phase = VectorIndexPhase::Following;
+        self.commit(known, IndexWrites::default())?;
+        Ok(IndexFollowStep::Done(0))
     }
 
     fn bring_in(
         &self,
         snapshot: &dyn Snapshot,
-        known: &mut Following,
+        known: &mut FollowedIndex,
         rids: &[u64],
         (partition, end): (&Partition, u64),
-    ) -> Result<Step, EngineError> {
-        let mut writes = Writes::default();
+    ) -> Result<IndexFollowStep, EngineError> {
+        let mut writes = IndexWrites::default();
         for rids in rids.chunks(FETCH_ITEMS) {
             let places = self.places(snapshot, rids)?;
             let vectors = self.vectors(snapshot, &known.state.identity, rids)?;
@@ -171,7 +179,7 @@ impl Follower<'_> {
         let layouts: Vec<PartitionLayout> = self.container.partitions.layout();
         known.state.set_position(&layouts, partition.layout.id, end);
         self.commit(known, writes)?;
-        Ok(Step::Done(rids.len()))
+        Ok(IndexFollowStep::Done(rids.len()))
     }
 
     /// Where items are in the index.
@@ -187,35 +195,37 @@ impl Follower<'_> {
     fn vectors(
         &self,
         snapshot: &dyn Snapshot,
-        identity: &Identity,
+        identity: &VectorIndexIdentity,
         rids: &[u64],
-    ) -> Result<Vec<Vector>, EngineError> {
+    ) -> Result<Vec<ItemVector>, EngineError> {
         let keys: Vec<Vec<u8>> = rids.iter().map(|rid| keys::item(self.container.number, *rid)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let vector = |value: Option<Vec<u8>>| {
-            let Some(value) = value else { return Ok(Vector::None) };
-            let vector = identity.read(Row::parse(&value)?.node()?);
-            Ok(vector.map_or(Vector::None, |vector| Coded::new(&vector).map_or(Vector::Odd, Vector::Coded)))
+            let Some(value) = value else { return Ok(ItemVector::None) };
+            let vector = identity.read(ItemRow::parse(&value)?.node()?);
+            Ok(vector.map_or(ItemVector::None, |vector| {
+                QuantizedVector::new(&vector).map_or(ItemVector::Odd, ItemVector::Coded)
+            }))
         };
         snapshot.multi_get(ITEMS, &keys)?.into_iter().map(vector).collect()
     }
 
     fn move_item(
         &self,
-        known: &mut Following,
-        writes: &mut Writes,
+        known: &mut FollowedIndex,
+        writes: &mut IndexWrites,
         rid: u64,
         from: Option<u64>,
-        vector: Vector,
+        vector: ItemVector,
     ) {
         let to = match vector {
-            Vector::Coded(coded) => {
+            ItemVector::Coded(coded) => {
                 let leaf = known.tree.nearest_leaf(&coded);
                 writes.pending.entry(leaf).or_default().push((rid, Some(coded)));
                 leaf
             }
-            Vector::Odd => PLACE_ODD,
-            Vector::None => PLACE_NONE,
+            ItemVector::Odd => PLACE_ODD,
+            ItemVector::None => PLACE_NONE,
         };
         if from.is_none() {
             known.state.items += 1;
@@ -229,7 +239,7 @@ impl Follower<'_> {
         }
     }
 
-    pub fn leave(&self, writes: &mut Writes, rid: u64, from: Option<u64>) {
+    pub fn leave(&self, writes: &mut IndexWrites, rid: u64, from: Option<u64>) {
         match from.map(|place| (place, class_of(place))) {
             None => {}
             Some((_, Some(class))) => writes.delete(self.keys().apart(class, rid)),
@@ -237,7 +247,7 @@ impl Follower<'_> {
         }
     }
 
-    pub fn commit(&self, known: &mut Following, mut writes: Writes) -> Result<(), EngineError> {
+    pub fn commit(&self, known: &mut FollowedIndex, mut writes: IndexWrites) -> Result<(), EngineError> {
         for (rid, place) in std::mem::take(&mut writes.places) {
             match place {
                 Some(place) => writes.put(self.keys().place(rid), keys::number_value(place)),

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
-use super::follow::{Follower, Following, Step, Writes, counts};
+use super::follow::{FollowedIndex, IndexFollowStep, IndexFollower, IndexWrites, counts};
 use crate::api::{EngineError, corrupt};
 use crate::store::keys::{self, ITEMS, LOOKUPS, VectorKeys};
 use crate::store::scan;
@@ -22,9 +22,13 @@ const SPARSE_LEAVES: u64 = 64;
 
 const SPARSE_ITEMS: u64 = 6;
 
-impl Follower<'_> {
+impl IndexFollower<'_> {
     /// Takes out items that are not in the container any more, where they are many.
-    pub fn sweep(&self, snapshot: &dyn Snapshot, known: &mut Following) -> Result<Step, EngineError> {
+    pub fn sweep(
+        &self,
+        snapshot: &dyn Snapshot,
+        known: &mut FollowedIndex,
+    ) -> Result<IndexFollowStep, EngineError> {
         let mut items = 0;
         for partition in self.container.partitions.all() {
             items += counts(snapshot, self.container.number, partition)?.items;
@@ -33,7 +37,7 @@ impl Follower<'_> {
         if known.swept.is_none() && gone <= GONE_MIN.max(items / GONE_PART) {
             let is_sparse = known.state.leaves > SPARSE_LEAVES;
             let is_sparse = is_sparse && known.state.items < known.state.leaves * SPARSE_ITEMS;
-            return Ok(if is_sparse { Step::Sparse } else { Step::Idle });
+            return Ok(if is_sparse { IndexFollowStep::Sparse } else { IndexFollowStep::Idle });
         }
         let mut range = KeyRange::prefix(&self.keys().places());
         if let Some(swept) = known.swept {
@@ -41,7 +45,7 @@ impl Follower<'_> {
         }
         let page = Scan { rows_max: SWEEP_ITEMS, ..scan(LOOKUPS, range) };
         let page = snapshot.scan(&page)?;
-        let mut writes = Writes::default();
+        let mut writes = IndexWrites::default();
         let mut places = Vec::with_capacity(page.rows.len());
         for (key, value) in &page.rows {
             let place = VectorKeys::rid_of_place(key).zip(keys::number(value));
@@ -56,7 +60,7 @@ impl Follower<'_> {
         self.write_leaves(snapshot, known, &mut writes)?;
         self.commit(known, writes)?;
         known.swept = places.last().map(|(rid, _)| *rid).filter(|_| page.more);
-        Ok(Step::Done(gone.len()))
+        Ok(IndexFollowStep::Done(gone.len()))
     }
 
     /// Those whose item is not there.

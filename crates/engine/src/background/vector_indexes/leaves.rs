@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use quire_storage::{KeyRange, Scan, Snapshot};
 
-use super::follow::{Follower, Following, Writes};
+use super::follow::{FollowedIndex, IndexFollower, IndexWrites};
 use crate::api::EngineError;
-use crate::indexes::vectors::block::Block;
-use crate::indexes::vectors::codes::Coded;
+use crate::indexes::vectors::block::VectorBlock;
+use crate::indexes::vectors::codes::QuantizedVector;
 use crate::indexes::vectors::leaf::{read_leaf, set};
 use crate::indexes::vectors::tree::block_max;
 use crate::store::keys::LOOKUPS;
@@ -22,12 +22,12 @@ const COMMIT_BYTES: usize = 8 << 20;
 /// A leaf keeps so many of its vectors, however near others are.
 const LEAF_MIN: usize = 8;
 
-impl Follower<'_> {
+impl IndexFollower<'_> {
     pub fn write_leaves(
         &self,
         snapshot: &dyn Snapshot,
-        known: &mut Following,
-        writes: &mut Writes,
+        known: &mut FollowedIndex,
+        writes: &mut IndexWrites,
     ) -> Result<(), EngineError> {
         while let Some((leaf, changes)) = writes.pending.pop_first() {
             let waiting = match known.waiting.get(&leaf) {
@@ -46,8 +46,8 @@ impl Follower<'_> {
         Ok(())
     }
 
-    fn write_change(&self, writes: &mut Writes, leaf: u64, rid: u64, coded: Option<&Coded>) {
-        let value = coded.map_or_else(Vec::new, |coded| Block::of(rid, coded).encode());
+    fn write_change(&self, writes: &mut IndexWrites, leaf: u64, rid: u64, coded: Option<&QuantizedVector>) {
+        let value = coded.map_or_else(Vec::new, |coded| VectorBlock::of(rid, coded).encode());
         writes.put(self.keys().leaf_change(leaf, rid), value);
     }
 
@@ -60,10 +60,10 @@ impl Follower<'_> {
     fn join(
         &self,
         snapshot: &dyn Snapshot,
-        known: &mut Following,
-        writes: &mut Writes,
+        known: &mut FollowedIndex,
+        writes: &mut IndexWrites,
         leaf: u64,
-        changes: Vec<(u64, Option<Coded>)>,
+        changes: Vec<(u64, Option<QuantizedVector>)>,
     ) -> Result<(), EngineError> {
         let dimensions = known.state.identity.dimensions as usize;
         let (mut block, joined) = read_leaf(snapshot, self.keys(), leaf, dimensions)?;
@@ -91,16 +91,16 @@ impl Follower<'_> {
     /// Moves vectors of new leaves to where they are nearer.
     fn settle(
         &self,
-        known: &mut Following,
-        writes: &mut Writes,
-        parts: Vec<(u64, Block)>,
-    ) -> BTreeMap<u64, Block> {
-        let mut stays: BTreeMap<u64, Block> = BTreeMap::new();
-        let mut leaves: Vec<(u64, u64, Coded)> = Vec::new();
+        known: &mut FollowedIndex,
+        writes: &mut IndexWrites,
+        parts: Vec<(u64, VectorBlock)>,
+    ) -> BTreeMap<u64, VectorBlock> {
+        let mut stays: BTreeMap<u64, VectorBlock> = BTreeMap::new();
+        let mut leaves: Vec<(u64, u64, QuantizedVector)> = Vec::new();
         let ids: Vec<u64> = parts.iter().map(|(part, _)| *part).collect();
         for (part, block) in parts {
             let mut left = block.len();
-            let mut stay = Block::new(block.dimensions);
+            let mut stay = VectorBlock::new(block.dimensions);
             for at in 0..block.len() {
                 let (rid, coded) = (block.ids[at], block.get(at));
                 let nearest = known.tree.nearest_leaf(&coded);

@@ -4,12 +4,12 @@ use quire_storage::{KeyRange, Op, Position, Removal};
 
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::indexes::vectors::state::{Identity, Phase, State, indexes_in};
+use crate::indexes::vectors::state::{VectorIndexIdentity, VectorIndexPhase, VectorIndexState, indexes_in};
 use crate::runtime::Shared;
 use crate::store::keys::{self, CATALOG, LOOKUPS, VectorKeys};
-use crate::store::{Sent, guarded_commit, send};
+use crate::store::{CommitOutcome, guarded_commit, send};
 
-pub(super) fn put_state(container: u32, number: u32, state: &State) -> Op {
+pub(super) fn put_state(container: u32, number: u32, state: &VectorIndexState) -> Op {
     Op::Put { space: CATALOG, key: keys::vector_index(container, number), value: state.encode() }
 }
 
@@ -19,13 +19,13 @@ pub(super) fn commit_as_read(
     shared: &Shared,
     container: &Container,
     number: u32,
-    read: (&Identity, u64),
+    read: (&VectorIndexIdentity, u64),
     ops: Vec<Op>,
 ) -> Result<(), EngineError> {
     commit_if(shared, container, ops, || {
         let row = shared.storage.snapshot()?.get(CATALOG, &keys::vector_index(container.number, number))?;
-        let stored = row.map(|row| State::decode(&row)).transpose()?;
-        let is_as_read = |stored: State| (&stored.identity, stored.commits) == read;
+        let stored = row.map(|row| VectorIndexState::decode(&row)).transpose()?;
+        let is_as_read = |stored: VectorIndexState| (&stored.identity, stored.commits) == read;
         if stored.is_some_and(is_as_read) { Ok(()) } else { Err(EngineError::TransactionConflict) }
     })
 }
@@ -44,13 +44,13 @@ fn commit_if(
         check()?;
         let position = storage.position(sequence)?.unwrap_or(Position { epoch: 0, lsn: 0 });
         let commit = guarded_commit(sequence, position, position.lsn + 1, ops)?;
-        Ok::<Sent, EngineError>(send(storage, &commit))
+        Ok::<CommitOutcome, EngineError>(send(storage, &commit))
     });
     match sent.ok_or_else(|| container.not_found())?? {
-        Sent::Done => Ok(()),
-        Sent::Failed(error) => Err(error),
+        CommitOutcome::Done => Ok(()),
+        CommitOutcome::Failed(error) => Err(error),
         // The next try reads what there is. The guard keeps the commit from happening after a later one.
-        Sent::Unknown => Err(EngineError::Unresolved),
+        CommitOutcome::Unknown => Err(EngineError::Unresolved),
     }
 }
 
@@ -58,11 +58,11 @@ fn commit_if(
 pub(crate) fn start_index(
     shared: &Shared,
     container: &Container,
-    identity: Identity,
+    identity: VectorIndexIdentity,
 ) -> Result<u32, EngineError> {
     let indexes = indexes_in(&*shared.storage.snapshot()?, container.number)?;
     let number = indexes.last().map_or(1, |(number, _)| number + 1);
-    let ops = vec![put_state(container.number, number, &State::new(identity))];
+    let ops = vec![put_state(container.number, number, &VectorIndexState::new(identity))];
     commit_if(shared, container, ops, || Ok(()))?;
     Ok(number)
 }
@@ -72,11 +72,11 @@ pub(crate) fn drop_index(
     shared: &Shared,
     container: &Container,
     number: u32,
-    state: &State,
+    state: &VectorIndexState,
 ) -> Result<bool, EngineError> {
-    if state.phase != Phase::Dropping {
+    if state.phase != VectorIndexPhase::Dropping {
         let mut dropping = state.clone();
-        (dropping.phase, dropping.commits) = (Phase::Dropping, state.commits + 1);
+        (dropping.phase, dropping.commits) = (VectorIndexPhase::Dropping, state.commits + 1);
         let ops = vec![put_state(container.number, number, &dropping)];
         commit_as_read(shared, container, number, (&state.identity, state.commits), ops)?;
         return Ok(false);

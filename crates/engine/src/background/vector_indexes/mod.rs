@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 
-use self::follow::{Follower, Following, Step};
+use self::follow::{FollowedIndex, IndexFollowStep, IndexFollower};
 use self::lifecycle::{drop_index, start_index};
-use super::{Interrupted, Next, Turn, Work, Worker};
+use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
-use crate::indexes::vectors::{Identity, Phase, State, VectorIndexStatus, indexes_in, progress};
+use crate::indexes::vectors::{
+    VectorIndexIdentity, VectorIndexPhase, VectorIndexState, VectorIndexStatus, indexes_in, progress,
+};
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::for_each_row;
@@ -49,9 +51,9 @@ pub(crate) struct VectorIndexes {
 
 /// What is remembered from round to round.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct VectorIndexMemory {
     /// By container and index.
-    following: HashMap<(u32, u32), Following>,
+    following: HashMap<(u32, u32), FollowedIndex>,
     /// Containers that have rows of vector indexes, once they were looked for.
     with_rows: Option<std::collections::BTreeSet<u32>>,
 }
@@ -87,15 +89,15 @@ impl VectorIndexes {
     pub fn status(&self, container: &Container) -> Result<Vec<VectorIndexStatus>, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let indexes = indexes_in(&*snapshot, container.number)?;
-        Identity::all(&container.definition)
+        VectorIndexIdentity::all(&container.definition)
             .map(|identity| {
                 let state = indexes.iter().map(|(_, state)| state);
-                let state = state.filter(|state| state.phase != Phase::Dropping);
+                let state = state.filter(|state| state.phase != VectorIndexPhase::Dropping);
                 let found = state.clone().find(|state| state.identity == identity);
-                let state = found.cloned().unwrap_or_else(|| State::new(identity));
+                let state = found.cloned().unwrap_or_else(|| VectorIndexState::new(identity));
                 Ok(VectorIndexStatus {
                     path: state.identity.path.to_string(),
-                    is_building: state.phase == Phase::Building,
+                    is_building: state.phase == VectorIndexPhase::Building,
                     items: state.items,
                     lag: lag(container, &state)?,
                     leaves: state.leaves,
@@ -105,7 +107,7 @@ impl VectorIndexes {
     }
 
     /// Containers that have vector indexes, or rows of some.
-    fn containers(&self, memory: &mut Memory) -> Result<Vec<Arc<Container>>, EngineError> {
+    fn containers(&self, memory: &mut VectorIndexMemory) -> Result<Vec<Arc<Container>>, EngineError> {
         if memory.with_rows.is_none() {
             let mut found = std::collections::BTreeSet::new();
             let all = [keys::vector_index(0, 0)[0]];
@@ -129,8 +131,8 @@ impl VectorIndexes {
     fn steps(
         &self,
         container: &Container,
-        memory: &mut Memory,
-        turn: &Turn<'_>,
+        memory: &mut VectorIndexMemory,
+        turn: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         match self.try_steps(container, memory, turn) {
             Err(Interrupted::Failed(error)) if is_passing(&error, container) => Ok(false),
@@ -141,20 +143,20 @@ impl VectorIndexes {
     fn try_steps(
         &self,
         container: &Container,
-        memory: &mut Memory,
-        turn: &Turn<'_>,
+        memory: &mut VectorIndexMemory,
+        turn: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         let mut indexes = indexes_in(&*self.shared.storage.snapshot()?, container.number)?;
-        let wanted: Vec<Identity> = Identity::all(&container.definition).collect();
+        let wanted: Vec<VectorIndexIdentity> = VectorIndexIdentity::all(&container.definition).collect();
         for identity in &wanted {
-            let is_it = |(_, state): &(u32, State)| is_live(state) && state.identity == *identity;
+            let is_it = |(_, state): &(u32, VectorIndexState)| is_live(state) && state.identity == *identity;
             if !indexes.iter().any(is_it) {
                 let number = start_index(&self.shared, container, identity.clone())?;
                 self.started.fetch_add(1, Ordering::Relaxed);
                 if let Some(with_rows) = &mut memory.with_rows {
                     with_rows.insert(container.number);
                 }
-                indexes.push((number, State::new(identity.clone())));
+                indexes.push((number, VectorIndexState::new(identity.clone())));
             }
         }
         let (mut more, mut lacks_items) = (false, false);
@@ -162,7 +164,7 @@ impl VectorIndexes {
             let is_wanted = is_live(state) && wanted.contains(&state.identity);
             more |= match (is_wanted, state.phase) {
                 (false, _) => self.drop_some(container, *number, memory, turn)?,
-                (true, Phase::Building) if container.usage().0 > 0 => {
+                (true, VectorIndexPhase::Building) if container.usage().0 > 0 => {
                     lacks_items = true;
                     false
                 }
@@ -185,28 +187,28 @@ impl VectorIndexes {
         &self,
         container: &Container,
         number: u32,
-        memory: &mut Memory,
-        turn: &Turn<'_>,
+        memory: &mut VectorIndexMemory,
+        turn: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
-        let follower = Follower { shared: &self.shared, container, number };
+        let follower = IndexFollower { shared: &self.shared, container, number };
         let mut following = memory.following.remove(&(container.number, number));
         let mut more = true;
         for _ in 0..STEPS_TOGETHER {
             turn.check()?;
             match follower.step(&mut following)? {
-                Step::Done(items) => self.count_items(items),
-                Step::Idle => {
+                IndexFollowStep::Done(items) => self.count_items(items),
+                IndexFollowStep::Idle => {
                     more = false;
                     break;
                 }
-                Step::Sparse => {
+                IndexFollowStep::Sparse => {
                     info!(container = container.number, number, "a sparse vector index is made anew");
                     return self.drop_some(container, number, memory, turn);
                 }
             };
         }
         if let Some(following) = following {
-            let kept: usize = memory.following.values().map(Following::bytes).sum();
+            let kept: usize = memory.following.values().map(FollowedIndex::bytes).sum();
             if kept + following.bytes() <= BYTES_KEPT {
                 memory.following.insert((container.number, number), following);
             }
@@ -218,8 +220,8 @@ impl VectorIndexes {
         &self,
         container: &Container,
         number: u32,
-        memory: &mut Memory,
-        turn: &Turn<'_>,
+        memory: &mut VectorIndexMemory,
+        turn: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         memory.following.remove(&(container.number, number));
         for _ in 0..STEPS_TOGETHER {
@@ -234,7 +236,7 @@ impl VectorIndexes {
                 info!(container = container.number, number, "vector index removed");
                 return Ok(true);
             }
-            turn.rest(started.elapsed().min(REST_MAX))?;
+            turn.sleep(started.elapsed().min(REST_MAX))?;
         }
         Ok(true)
     }
@@ -262,23 +264,27 @@ fn is_passing(error: &EngineError, container: &Container) -> bool {
     }
 }
 
-fn is_live(state: &State) -> bool {
-    state.phase != Phase::Dropping
+fn is_live(state: &VectorIndexState) -> bool {
+    state.phase != VectorIndexPhase::Dropping
 }
 
 /// Writes that an index has not taken.
-fn lag(container: &Container, state: &State) -> Result<u64, EngineError> {
+fn lag(container: &Container, state: &VectorIndexState) -> Result<u64, EngineError> {
     let partitions = container.partitions.all().iter();
     let behind = partitions
         .map(|partition| Ok(partition.sequencer.lsn()?.saturating_sub(state.position(&partition.layout))));
     behind.sum()
 }
 
-impl Work for VectorIndexes {
+impl WorkerTask for VectorIndexes {
     const NAME: &'static str = "vector-indexes";
-    type Memory = Memory;
+    type Memory = VectorIndexMemory;
 
-    fn round(&self, turn: &Turn<'_>, memory: &mut Memory) -> Result<Next, Interrupted> {
+    fn round(
+        &self,
+        turn: &WorkerRound<'_>,
+        memory: &mut VectorIndexMemory,
+    ) -> Result<NextRound, Interrupted> {
         let containers = self.containers(memory)?;
         let is_there = |number: u32| containers.iter().any(|container| container.number == number);
         turn.retain_parts(|part| is_there(part as u32));
@@ -291,9 +297,9 @@ impl Work for VectorIndexes {
         let is_building = |container: &&Arc<Container>| container.index_progress() < 100;
         self.building.store(containers.iter().filter(is_building).count() as u64, Ordering::Relaxed);
         Ok(match (more, containers.is_empty()) {
-            (true, _) => Next::Now,
-            (false, true) => Next::Woken,
-            (false, false) => Next::After(INTERVAL),
+            (true, _) => NextRound::Now,
+            (false, true) => NextRound::Woken,
+            (false, false) => NextRound::After(INTERVAL),
         })
     }
 }

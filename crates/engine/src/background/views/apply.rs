@@ -8,29 +8,29 @@ use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Node, Object, Value};
 
 use crate::api::{EngineError, IndexingDirective, corrupt};
-use crate::background::follower::{Advance, ItemChange};
+use crate::background::follower::{FollowerAdvance, ItemChange};
 use crate::catalog::Container;
 use crate::indexes::Indexes;
-use crate::items::body::{Body, Links};
+use crate::items::body::{Body, SelfLinks};
 use crate::items::logical_partition::LogicalPartition;
-use crate::items::prepare::{Indexed, NewVersion, Rows};
-use crate::partition::sequencer::{Prepared, Work, until_taken};
+use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
+use crate::partition::sequencer::{AtomicWrites, PreparedWrite, until_taken};
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
-use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::store::item_row::Row;
+use crate::runtime::locks::{LockKind, LockMode, LockSet};
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG};
 
 /// The id that an item has in its source.
 const SOURCE_ID: &str = "_id";
 
 /// Writes one view.
-pub(super) struct Applier<'a> {
+pub(super) struct ViewApplier<'a> {
     shared: &'a Shared,
     view: &'a Container,
     projection: Projection,
     /// Of the source.
-    links: Links,
+    links: SelfLinks,
 }
 
 /// An item of the view and what is to become of it.
@@ -40,20 +40,20 @@ pub(super) struct ViewItem<'a> {
     body: Option<Body>,
 }
 
-impl<'a> Applier<'a> {
+impl<'a> ViewApplier<'a> {
     pub fn new(
         shared: &'a Shared,
         view: &'a Container,
         source: &Container,
-    ) -> Result<Applier<'a>, EngineError> {
+    ) -> Result<ViewApplier<'a>, EngineError> {
         let definition = view.definition.view.as_ref();
         let definition = definition.ok_or_else(|| corrupt("a view without definition"))?;
         let projection = Projection::parse(&definition.projection)?;
-        Ok(Applier { shared, view, projection, links: Links::new(source) })
+        Ok(ViewApplier { shared, view, projection, links: SelfLinks::new(source) })
     }
 
     /// How many items were written.
-    pub fn apply(&self, changes: &[ItemChange], advance: Advance<'_>) -> Result<usize, EngineError> {
+    pub fn apply(&self, changes: &[ItemChange], advance: FollowerAdvance<'_>) -> Result<usize, EngineError> {
         let mut targets = Vec::with_capacity(changes.len());
         for change in changes {
             self.add_targets(change, &mut targets)?;
@@ -73,7 +73,7 @@ impl<'a> Applier<'a> {
     /// Where the view has an item of the source, and as what. `None` when its key is longer than the view's keys may be: it
     /// is not in the view.
     fn target(&self, rid: u64, row: &[u8]) -> Result<Option<ViewItem<'a>>, EngineError> {
-        let body = self.project(rid, Row::parse(row)?.node()?);
+        let body = self.project(rid, ItemRow::parse(row)?.node()?);
         let Ok(key) = self.view.definition.partition_key.extract(body.item.root()) else { return Ok(None) };
         let home = LogicalPartition::of(self.view, key)?;
         let id_key = home.id_key(&body.id);
@@ -106,7 +106,7 @@ impl<'a> Applier<'a> {
 impl<'a> ViewItem<'a> {
     /// An item of the view that is to go.
     pub fn removal(view: &'a Container, row: &[u8]) -> Result<ViewItem<'a>, EngineError> {
-        let row = Row::parse(row)?;
+        let row = ItemRow::parse(row)?;
         let home = LogicalPartition::of(view, row.partition_key()?)?;
         let id_key = home.id_key(row.id()?);
         Ok(ViewItem { home, id_key, body: None })
@@ -119,16 +119,16 @@ impl<'a> ViewItem<'a> {
         snapshot: &dyn Snapshot,
         rules: &Arc<WriteRules>,
         generation: u64,
-    ) -> Result<Option<Prepared>, EngineError> {
+    ) -> Result<Option<PreparedWrite>, EngineError> {
         let stored = self.home.find(snapshot, &self.id_key)?;
-        let mut rows = Rows::new(shared, &self.home, generation, Arc::clone(rules));
+        let mut rows = RowBuilder::new(shared, &self.home, generation, Arc::clone(rules));
         match (&stored, &self.body) {
             (None, None) => return Ok(None),
             (Some(stored), None) => {
-                rows.delete(stored.rid, &Row::parse(&stored.bytes)?, &self.id_key)?;
+                rows.delete(stored.rid, &ItemRow::parse(&stored.bytes)?, &self.id_key)?;
             }
             (Some(stored), Some(body)) => {
-                let row = Row::parse(&stored.bytes)?;
+                let row = ItemRow::parse(&stored.bytes)?;
                 if row.item() == body.item.as_bytes() {
                     return Ok(None);
                 }
@@ -143,7 +143,7 @@ impl<'a> ViewItem<'a> {
     }
 
     fn version<'b>(&'b self, indexes: &Indexes, body: &'b Body, rid: u64) -> NewVersion<'b> {
-        let indexed = Indexed::new(indexes, IndexingDirective::Default, body.item.root(), rid);
+        let indexed = IndexedVersion::new(indexes, IndexingDirective::Default, body.item.root(), rid);
         NewVersion { id_key: &self.id_key, body, tuples: &[], indexed, own_etag: None, maintained: None }
     }
 }
@@ -154,18 +154,22 @@ pub(super) fn commit(
     shared: &Shared,
     view: &Container,
     targets: &[ViewItem<'_>],
-    advance: Option<Advance<'_>>,
+    advance: Option<FollowerAdvance<'_>>,
 ) -> Result<usize, EngineError> {
     let mut locks = LockSet::default();
     for target in targets {
-        target.home.add_lock(&shared.locks, &mut locks, Mode::Shared);
-        shared.locks.add(&mut locks, view.number, Protects::Item(&target.id_key), Mode::Exclusive);
+        target.home.add_lock(&shared.locks, &mut locks, LockMode::Shared);
+        shared.locks.add(&mut locks, view.number, LockKind::Item(&target.id_key), LockMode::Exclusive);
     }
     let _held = shared.locks.take(&locks)?;
     let committed = until_taken(&shared.statistics, || {
         let writes = prepare(shared, view, targets, advance)?;
-        let count =
-            writes.writes.iter().flat_map(|(_, writes)| writes).filter(|write| !write.is_upkeep).count();
+        let count = writes
+            .writes
+            .iter()
+            .flat_map(|(_, writes)| writes)
+            .filter(|write| !write.is_index_maintenance)
+            .count();
         view.partitions.commit_queue().submit(shared, writes).map(|_| count)
     });
     committed.map_err(|error| match error {
@@ -179,21 +183,21 @@ fn prepare(
     shared: &Shared,
     view: &Container,
     targets: &[ViewItem<'_>],
-    advance: Option<Advance<'_>>,
-) -> Result<Work, EngineError> {
+    advance: Option<FollowerAdvance<'_>>,
+) -> Result<AtomicWrites, EngineError> {
     // Before the snapshot.
     let partitions = view.partitions.all();
     let generations: Vec<u64> = partitions.iter().map(|partition| partition.sequencer.generation()).collect();
     let rules = view.partitions.write_rules();
     let snapshot = shared.storage.snapshot()?;
-    let mut writes: Vec<Vec<Prepared>> = partitions.iter().map(|_| Vec::new()).collect();
+    let mut writes: Vec<Vec<PreparedWrite>> = partitions.iter().map(|_| Vec::new()).collect();
     for target in targets {
         let id = target.home.place.partition.layout.id;
         let at = partitions.iter().position(|partition| partition.layout.id == id);
         let at = at.ok_or_else(|| corrupt("an item without partition"))?;
         writes[at].extend(target.prepare(shared, &*snapshot, &rules, generations[at])?);
     }
-    if let Some(Advance { before, after }) = advance {
+    if let Some(FollowerAdvance { before, after }) = advance {
         let key = keys::view_progress(view.number);
         if snapshot.get(CATALOG, &key)?.as_deref() != before {
             return Err(EngineError::TransactionConflict);
@@ -201,9 +205,9 @@ fn prepare(
         let op = Op::Put { space: CATALOG, key, value: after.to_vec() };
         match writes.iter_mut().flatten().next() {
             Some(write) => write.ops.push(op),
-            None => writes[0].push(Prepared::upkeep(generations[0], vec![op])),
+            None => writes[0].push(PreparedWrite::index_maintenance(generations[0], vec![op])),
         }
     }
     let writes = partitions.iter().map(|partition| Arc::clone(&partition.sequencer)).zip(writes);
-    Ok(Work { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect(), differences: None })
+    Ok(AtomicWrites { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect(), differences: None })
 }

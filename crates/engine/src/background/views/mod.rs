@@ -12,17 +12,18 @@ use quire_value::Object;
 
 use crate::api::EngineError;
 use crate::background::follower::{
-    Advance, Fills, FollowerEntry, FollowerKind, Followers, ItemChange, Phase, Standing, Target,
+    Fills, FollowerAdvance, FollowerEntry, FollowerKind, FollowerPhase, FollowerState, FollowerTarget,
+    Followers, ItemChange,
 };
 use crate::background::{Worker, WorkerStatus};
-use crate::catalog::state::State;
+use crate::catalog::state::CatalogState;
 use crate::catalog::views::source_of;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::NewJob;
 use crate::runtime::Shared;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
-use apply::{Applier, ViewItem, commit};
+use apply::{ViewApplier, ViewItem, commit};
 
 /// Items that one commit takes away.
 const CHUNK_ROWS: usize = 200;
@@ -39,7 +40,7 @@ pub(crate) struct ViewKind {
 }
 
 /// One view, as the catalog has it.
-struct View {
+struct ViewEntry {
     shared: Arc<Shared>,
     view: Arc<Container>,
     source: Arc<Container>,
@@ -119,7 +120,7 @@ impl Views {
     /// Whether a view follows its source, for those who have no [`Views`].
     pub fn watch(&self) -> Box<dyn Fn(&Container) -> bool + Send + Sync> {
         let work = self.worker.shared_work();
-        Box::new(move |view| matches!(work.standing(view.number).phase, Phase::Following))
+        Box::new(move |view| matches!(work.standing(view.number).phase, FollowerPhase::Following))
     }
 
     /// `None` for a container that is no view.
@@ -143,10 +144,10 @@ impl FollowerKind for ViewKind {
     const WORKER: &'static str = "views";
     const FILL: &'static str = "view-fill";
 
-    fn followers(&self, state: &State) -> Vec<FollowerEntry> {
+    fn followers(&self, state: &CatalogState) -> Vec<FollowerEntry> {
         let entry = |view: &Arc<Container>| {
             let source = source_of(state, view)?;
-            let target = View {
+            let target = ViewEntry {
                 shared: Arc::clone(&self.shared),
                 view: Arc::clone(view),
                 source: Arc::clone(&source),
@@ -157,7 +158,7 @@ impl FollowerKind for ViewKind {
     }
 }
 
-impl Target for View {
+impl FollowerTarget for ViewEntry {
     fn progress_key(&self) -> Vec<u8> {
         keys::view_progress(self.view.number)
     }
@@ -174,8 +175,8 @@ impl Target for View {
         commit(&self.shared, &self.view, &items, None).map(Some)
     }
 
-    fn apply(&self, changes: &[ItemChange], advance: Advance<'_>) -> Result<usize, EngineError> {
-        Applier::new(&self.shared, &self.view, &self.source)?.apply(changes, advance)
+    fn apply(&self, changes: &[ItemChange], advance: FollowerAdvance<'_>) -> Result<usize, EngineError> {
+        ViewApplier::new(&self.shared, &self.view, &self.source)?.apply(changes, advance)
     }
 
     fn fill_job(&self, kind: &'static str, unit: &'static str, payload: Vec<u8>) -> NewJob {
@@ -189,13 +190,13 @@ fn no_view(container: &Container) -> EngineError {
     EngineError::BadRequest { message }
 }
 
-fn status(standing: &Standing, source: &Container) -> ViewStatus {
+fn status(standing: &FollowerState, source: &Container) -> ViewStatus {
     let behind = standing.lag(source);
     let items = || source.usage().0.saturating_sub(standing.filled);
     let (state, lag) = match standing.phase {
-        Phase::Emptying | Phase::Beginning => (ViewState::Initializing, items().max(behind)),
-        Phase::Filling => (ViewState::Filling, items() + behind),
-        Phase::Following => (ViewState::Active, behind),
+        FollowerPhase::Emptying | FollowerPhase::Beginning => (ViewState::Initializing, items().max(behind)),
+        FollowerPhase::Filling => (ViewState::Filling, items() + behind),
+        FollowerPhase::Following => (ViewState::Active, behind),
     };
     let positions = standing.partitions(source).into_iter();
     let positions = positions.map(|found| ViewPosition {

@@ -3,7 +3,7 @@
 //! Format byte 1, count 4, then as many ids of 8 bytes (child ids of items, or numbers of nodes), norms of 8, strays of 4,
 //! scales of 4, and the codes. Numbers are little-endian: nothing is sorted by them.
 
-use super::codes::Coded;
+use super::codes::QuantizedVector;
 use crate::api::{EngineError, corrupt};
 
 const FORMAT: u8 = 1;
@@ -14,7 +14,7 @@ const STRAY_BYTES: usize = 4;
 const SCALE_BYTES: usize = 4;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Block {
+pub(crate) struct VectorBlock {
     pub ids: Vec<u64>,
     pub norms: Vec<f64>,
     pub strays: Vec<f32>,
@@ -25,7 +25,7 @@ pub(crate) struct Block {
 
 /// The same, read in place.
 #[derive(Clone, Copy)]
-pub(crate) struct BlockRef<'a> {
+pub(crate) struct VectorBlockRef<'a> {
     ids: &'a [u8],
     norms: &'a [u8],
     strays: &'a [u8],
@@ -34,13 +34,13 @@ pub(crate) struct BlockRef<'a> {
     dimensions: usize,
 }
 
-impl Block {
-    pub fn new(dimensions: usize) -> Block {
-        Block { dimensions, ..Block::default() }
+impl VectorBlock {
+    pub fn new(dimensions: usize) -> VectorBlock {
+        VectorBlock { dimensions, ..VectorBlock::default() }
     }
 
-    pub fn of(id: u64, coded: &Coded) -> Block {
-        let mut block = Block::new(coded.codes.len());
+    pub fn of(id: u64, coded: &QuantizedVector) -> VectorBlock {
+        let mut block = VectorBlock::new(coded.codes.len());
         block.push(id, coded);
         block
     }
@@ -49,7 +49,7 @@ impl Block {
         self.ids.len()
     }
 
-    pub fn push(&mut self, id: u64, coded: &Coded) {
+    pub fn push(&mut self, id: u64, coded: &QuantizedVector) {
         self.ids.push(id);
         self.norms.push(coded.norm);
         self.strays.push(coded.stray);
@@ -57,9 +57,9 @@ impl Block {
         self.codes.extend_from_slice(&coded.codes);
     }
 
-    pub fn get(&self, at: usize) -> Coded {
+    pub fn get(&self, at: usize) -> QuantizedVector {
         let (scale, norm, stray) = (self.scales[at], self.norms[at], self.strays[at]);
-        Coded { scale, norm, stray, codes: self.codes_of(at).to_vec() }
+        QuantizedVector { scale, norm, stray, codes: self.codes_of(at).to_vec() }
     }
 
     pub fn codes_of(&self, at: usize) -> &[u8] {
@@ -96,12 +96,12 @@ impl Block {
     }
 }
 
-impl<'a> BlockRef<'a> {
-    pub fn parse(value: &'a [u8], dimensions: usize) -> Result<BlockRef<'a>, EngineError> {
-        BlockRef::try_parse(value, dimensions).ok_or_else(|| corrupt("vectors of an index"))
+impl<'a> VectorBlockRef<'a> {
+    pub fn parse(value: &'a [u8], dimensions: usize) -> Result<VectorBlockRef<'a>, EngineError> {
+        VectorBlockRef::try_parse(value, dimensions).ok_or_else(|| corrupt("vectors of an index"))
     }
 
-    fn try_parse(value: &'a [u8], dimensions: usize) -> Option<BlockRef<'a>> {
+    fn try_parse(value: &'a [u8], dimensions: usize) -> Option<VectorBlockRef<'a>> {
         let (&[format], rest) = value.split_first_chunk()?;
         let (count, rest) = rest.split_first_chunk()?;
         let count = u32::from_le_bytes(*count) as usize;
@@ -110,7 +110,7 @@ impl<'a> BlockRef<'a> {
         let (strays, rest) = rest.split_at_checked(count * STRAY_BYTES)?;
         let (scales, codes) = rest.split_at_checked(count * SCALE_BYTES)?;
         let is_sound = format == FORMAT && Some(codes.len()) == count.checked_mul(dimensions);
-        is_sound.then_some(BlockRef { ids, norms, strays, scales, codes, dimensions })
+        is_sound.then_some(VectorBlockRef { ids, norms, strays, scales, codes, dimensions })
     }
 
     pub fn len(&self) -> usize {
@@ -133,9 +133,9 @@ impl<'a> BlockRef<'a> {
         f32::from_le_bytes(chunk(self.scales, at))
     }
 
-    pub fn to_block(self) -> Block {
+    pub fn to_block(self) -> VectorBlock {
         let all = 0..self.len();
-        Block {
+        VectorBlock {
             ids: all.clone().map(|at| self.id(at)).collect(),
             norms: all.clone().map(|at| self.norm(at)).collect(),
             strays: all.clone().map(|at| self.stray(at)).collect(),
@@ -158,23 +158,26 @@ mod tests {
     /// On disk: a change here is a new format.
     #[test]
     fn golden_bytes() {
-        let coded = Coded { scale: 0.5, norm: 2.0, stray: 0.25, codes: vec![0x7F, 0x81] };
-        let value = Block::of(9, &coded).encode();
+        let coded = QuantizedVector { scale: 0.5, norm: 2.0, stray: 0.25, codes: vec![0x7F, 0x81] };
+        let value = VectorBlock::of(9, &coded).encode();
         let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "01010000000900000000000000000000000000004000".to_owned() + "00803e0000003f7f81");
-        let block = BlockRef::parse(&value, 2).unwrap().to_block();
+        let block = VectorBlockRef::parse(&value, 2).unwrap().to_block();
         assert_eq!((block.ids[0], block.get(0)), (9, coded));
         for cut in 0..value.len() {
-            assert!(BlockRef::parse(&value[..cut], 2).is_err(), "{cut}");
+            assert!(VectorBlockRef::parse(&value[..cut], 2).is_err(), "{cut}");
         }
-        assert!(BlockRef::parse(&value, 3).is_err());
+        assert!(VectorBlockRef::parse(&value, 3).is_err());
     }
 
     #[test]
     fn one_is_taken_out() {
-        let mut block = Block::new(1);
+        let mut block = VectorBlock::new(1);
         for id in 0..3_u64 {
-            block.push(id, &Coded { scale: 1.0, norm: id as f64, stray: 0.0, codes: vec![id as u8] });
+            block.push(
+                id,
+                &QuantizedVector { scale: 1.0, norm: id as f64, stray: 0.0, codes: vec![id as u8] },
+            );
         }
         block.swap_remove(0);
         assert_eq!((block.ids.as_slice(), block.codes.as_slice()), (&[2, 1][..], &[2, 1][..]));

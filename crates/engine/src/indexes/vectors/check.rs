@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use quire_storage::Snapshot;
 
-use super::block::BlockRef;
+use super::block::VectorBlockRef;
 use super::leaf::{PLACE_NONE, PLACE_ODD, read_leaf};
-use super::state::{Phase, State, indexes_in};
+use super::state::{VectorIndexPhase, VectorIndexState, indexes_in};
 use super::{APART_NONE, APART_ODD};
 use crate::api::{EngineError, corrupt};
 use crate::store::for_each_row;
@@ -27,14 +27,14 @@ pub(crate) fn check_rows(
     let mut known = 0;
     for (number, state) in indexes_in(snapshot, container)? {
         let keys = VectorKeys { container, index: number };
-        if state.phase == Phase::Dropping {
+        if state.phase == VectorIndexPhase::Dropping {
             for_each_row(snapshot, LOOKUPS, &keys.prefix(), |_, _| {
                 known += 1;
                 Ok(())
             })?;
             continue;
         }
-        let checked = IndexCheck { snapshot, keys, state: &state, rows: 0, places: 0 };
+        let checked = VectorIndexCheck { snapshot, keys, state: &state, rows: 0, places: 0 };
         match checked.check()? {
             Ok(rows) => known += rows,
             Err(what) => {
@@ -49,15 +49,15 @@ pub(crate) fn check_rows(
     Ok(count)
 }
 
-struct IndexCheck<'a> {
+struct VectorIndexCheck<'a> {
     snapshot: &'a dyn Snapshot,
     keys: VectorKeys,
-    state: &'a State,
+    state: &'a VectorIndexState,
     rows: u64,
     places: u64,
 }
 
-impl IndexCheck<'_> {
+impl VectorIndexCheck<'_> {
     /// How many rows the index has, or what is wrong with it.
     fn check(mut self) -> Result<Result<u64, String>, EngineError> {
         let dimensions = self.state.identity.dimensions as usize;
@@ -66,7 +66,7 @@ impl IndexCheck<'_> {
         let mut nodes = 0;
         for_each_row(snapshot, LOOKUPS, &keys.nodes(), |_, value| {
             nodes += 1;
-            let block = BlockRef::parse(value, dimensions)?;
+            let block = VectorBlockRef::parse(value, dimensions)?;
             children.extend((0..block.len()).map(|at| block.id(at)));
             Ok(())
         })?;
@@ -80,7 +80,7 @@ impl IndexCheck<'_> {
         for_each_row(snapshot, LOOKUPS, &keys.leaves(), |key, value| {
             let (leaf, _) = VectorKeys::leaf_of(key).ok_or_else(|| corrupt("key of a leaf"))?;
             if !value.is_empty() {
-                BlockRef::parse(value, dimensions)?;
+                VectorBlockRef::parse(value, dimensions)?;
             }
             *leaf_rows.entry(leaf).or_default() += 1;
             Ok(())

@@ -19,7 +19,7 @@ const ROUNDING: f64 = 1e-11;
 
 /// A vector as it is stored.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Coded {
+pub(crate) struct QuantizedVector {
     /// What a code of 1 stands for.
     pub scale: f32,
     /// The length of the item's vector.
@@ -32,7 +32,7 @@ pub(crate) struct Coded {
 
 /// What nearness is measured from.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct QueryVector {
     numbers: Vec<i16>,
     scale: f64,
     norm: f64,
@@ -41,12 +41,12 @@ pub(crate) struct Target {
 
 /// More is nearer; the true value is no further away than the margin.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nearness {
+pub(crate) struct Similarity {
     pub value: f64,
     pub margin: f64,
 }
 
-impl Nearness {
+impl Similarity {
     pub fn low(self) -> f64 {
         self.value - self.margin
     }
@@ -80,9 +80,9 @@ fn stray_of(numbers: &[f64], codes: impl Iterator<Item = f64>, scale: f64) -> f6
     left.map(|left| left * left).sum::<f64>().sqrt()
 }
 
-impl Coded {
+impl QuantizedVector {
     /// `None` if the numbers are too large or too small.
-    pub fn new(numbers: &[f64]) -> Option<Coded> {
+    pub fn new(numbers: &[f64]) -> Option<QuantizedVector> {
         let norm = norm_of(numbers);
         if !is_regular(numbers, norm) {
             return None;
@@ -91,13 +91,13 @@ impl Coded {
         let code = |number: &f64| times(*number, f64::from(scale), CODE_MAX) as i8 as u8;
         let codes: Vec<u8> = numbers.iter().map(code).collect();
         let stray = stray_of(numbers, codes.iter().map(|code| f64::from(*code as i8)), f64::from(scale));
-        Some(Coded { scale, norm, stray: (stray as f32).next_up(), codes })
+        Some(QuantizedVector { scale, norm, stray: (stray as f32).next_up(), codes })
     }
 }
 
-impl Target {
+impl QueryVector {
     /// `None`: its numbers are too large or too small.
-    pub fn new(numbers: &[f64]) -> Option<Target> {
+    pub fn new(numbers: &[f64]) -> Option<QueryVector> {
         let norm = norm_of(numbers);
         if !is_regular(numbers, norm) {
             return None;
@@ -106,13 +106,13 @@ impl Target {
         let scale = largest(numbers) / max;
         let codes: Vec<i16> = numbers.iter().map(|number| times(*number, scale, max) as i16).collect();
         let stray = stray_of(numbers, codes.iter().map(|code| f64::from(*code)), scale);
-        Some(Target { numbers: codes, scale, norm, stray })
+        Some(QueryVector { numbers: codes, scale, norm, stray })
     }
 
     /// A stored vector as a target.
-    pub fn of(codes: &[u8], scale: f32, norm: f64) -> Target {
+    pub fn of(codes: &[u8], scale: f32, norm: f64) -> QueryVector {
         let numbers = codes.iter().map(|code| i16::from(*code as i8)).collect();
-        Target { numbers, scale: f64::from(scale), norm, stray: 0.0 }
+        QueryVector { numbers, scale: f64::from(scale), norm, stray: 0.0 }
     }
 
     /// What a product of codes with this target stands for, when it stands for the target's direction alone or for all of it.
@@ -135,21 +135,22 @@ impl Target {
         product: i32,
         (scale, norm, stray): (f32, f64, f32),
         distance: DistanceFunction,
-    ) -> Option<Nearness> {
+    ) -> Option<Similarity> {
         let product = f64::from(product) * f64::from(scale) * self.scale;
         let reach = norm + f64::from(stray);
         let margin = self.norm * f64::from(stray) + self.stray * reach + ROUNDING * self.norm * reach;
         match distance {
-            DistanceFunction::DotProduct => Some(Nearness { value: product, margin }),
+            DistanceFunction::DotProduct => Some(Similarity { value: product, margin }),
             DistanceFunction::Cosine => {
                 let norms = norm * self.norm;
-                (norms > 0.0).then(|| Nearness { value: product / norms, margin: margin / norms + ROUNDING })
+                (norms > 0.0)
+                    .then(|| Similarity { value: product / norms, margin: margin / norms + ROUNDING })
             }
             // By squares, which have the same order.
             DistanceFunction::Euclidean => {
                 let value = 2.0 * product - norm * norm - self.norm * self.norm;
                 let sum = norm + self.norm;
-                Some(Nearness { value, margin: 2.0 * margin + ROUNDING * sum * sum })
+                Some(Similarity { value, margin: 2.0 * margin + ROUNDING * sum * sum })
             }
         }
     }
@@ -193,13 +194,14 @@ mod tests {
                 let size = 10_f64.powi(round % 13 - 6);
                 let vector: Vec<f64> = (0..dimensions).map(|_| size * number(&mut seed)).collect();
                 let wanted: Vec<f64> = (0..dimensions).map(|_| number(&mut seed)).collect();
-                let (coded, target) = (Coded::new(&vector).unwrap(), Target::new(&wanted).unwrap());
+                let (coded, target) =
+                    (QuantizedVector::new(&vector).unwrap(), QueryVector::new(&wanted).unwrap());
                 let mut products = Vec::new();
                 target.products(&coded.codes, &mut products);
                 for distance in
                     [DistanceFunction::Cosine, DistanceFunction::DotProduct, DistanceFunction::Euclidean]
                 {
-                    let Coded { scale, norm, stray, .. } = coded;
+                    let QuantizedVector { scale, norm, stray, .. } = coded;
                     let near = target.nearness(products[0], (scale, norm, stray), distance).unwrap();
                     let truth = truth(&vector, &wanted, distance);
                     assert!(near.low() <= truth && truth <= near.high(), "{dimensions} {round} {distance:?}");
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn the_largest_products_fit() {
         let vector = vec![1.0; 4096];
-        let (coded, target) = (Coded::new(&vector).unwrap(), Target::new(&vector).unwrap());
+        let (coded, target) = (QuantizedVector::new(&vector).unwrap(), QueryVector::new(&vector).unwrap());
         let mut products = Vec::new();
         target.products(&coded.codes, &mut products);
         let near =
@@ -222,9 +224,12 @@ mod tests {
     #[test]
     fn numbers_that_codes_cannot_tell_are_refused() {
         for vector in [[1e200, 1.0], [f64::NAN, 1.0], [1e-17, 1e-17]] {
-            assert!(Coded::new(&vector).is_none() && Target::new(&vector).is_none(), "{vector:?}");
+            assert!(
+                QuantizedVector::new(&vector).is_none() && QueryVector::new(&vector).is_none(),
+                "{vector:?}"
+            );
         }
-        let nothing = Coded::new(&[0.0, 0.0]).unwrap();
+        let nothing = QuantizedVector::new(&[0.0, 0.0]).unwrap();
         assert_eq!((nothing.scale, nothing.norm, nothing.codes), (0.0, 0.0, vec![0, 0]));
     }
 }

@@ -2,8 +2,8 @@
 
 use quire_storage::Snapshot;
 
-use super::block::{Block, BlockRef};
-use super::codes::Coded;
+use super::block::{VectorBlock, VectorBlockRef};
+use super::codes::QuantizedVector;
 use super::{APART_NONE, APART_ODD};
 use crate::api::{EngineError, corrupt};
 use crate::store::for_each_row;
@@ -22,7 +22,7 @@ pub(crate) fn class_of(place: u64) -> Option<u8> {
     }
 }
 
-pub(crate) fn set(block: &mut Block, rid: u64, coded: Option<&Coded>) {
+pub(crate) fn set(block: &mut VectorBlock, rid: u64, coded: Option<&QuantizedVector>) {
     if let Some(at) = block.position(rid) {
         block.swap_remove(at);
     }
@@ -37,18 +37,18 @@ pub(crate) fn read_leaf(
     keys: VectorKeys,
     leaf: u64,
     dimensions: usize,
-) -> Result<(Block, Vec<u64>), EngineError> {
-    let mut changes: Vec<(u64, Option<Coded>)> = Vec::new();
-    let mut block = Block::new(dimensions);
+) -> Result<(VectorBlock, Vec<u64>), EngineError> {
+    let mut changes: Vec<(u64, Option<QuantizedVector>)> = Vec::new();
+    let mut block = VectorBlock::new(dimensions);
     for_each_row(snapshot, LOOKUPS, &keys.leaf(leaf), |key, value| {
         let (_, change) = VectorKeys::leaf_of(key).ok_or_else(|| corrupt("key of a leaf"))?;
         match change {
             Some(rid) if value.is_empty() => changes.push((rid, None)),
             Some(rid) => {
-                let one = BlockRef::parse(value, dimensions)?.to_block();
+                let one = VectorBlockRef::parse(value, dimensions)?.to_block();
                 changes.push((rid, (one.len() == 1).then(|| one.get(0))));
             }
-            None => block = BlockRef::parse(value, dimensions)?.to_block(),
+            None => block = VectorBlockRef::parse(value, dimensions)?.to_block(),
         }
         Ok(())
     })?;

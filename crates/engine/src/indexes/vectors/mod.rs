@@ -25,10 +25,12 @@ use quire_resource::{ContainerDefinition, VectorIndexKind};
 use quire_value::{Kind, Node, Path};
 
 pub(crate) use self::check::check_rows;
-pub(crate) use self::codes::Target;
+pub(crate) use self::codes::QueryVector;
 pub(crate) use self::feed::changed_behind;
-pub(crate) use self::search::{Hits, Search, search};
-pub(crate) use self::state::{Identity, Phase, State, index_in, indexes_in, progress};
+pub(crate) use self::search::{IndexSearch, SearchHits, search};
+pub(crate) use self::state::{
+    VectorIndexIdentity, VectorIndexPhase, VectorIndexState, index_in, indexes_in, progress,
+};
 
 /// Indexes of fewer items are searched from end to end, and exactly.
 pub(crate) const APPROXIMATE_MIN: u64 = 1000;
@@ -41,7 +43,7 @@ pub(crate) const APART_NONE: u8 = 2;
 /// An index as a policy asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VectorIndexKey {
-    pub identity: Identity,
+    pub identity: VectorIndexIdentity,
     pub kind: VectorIndexKind,
     pub search_list_size: Option<i64>,
 }
@@ -63,7 +65,7 @@ impl VectorIndexKey {
     /// The index of a policy over a path.
     pub fn find(definition: &ContainerDefinition, path: &Path) -> Option<VectorIndexKey> {
         let index = definition.indexing.vector.iter().find(|index| index.path == *path)?;
-        let identity = Identity::find(definition, path)?;
+        let identity = VectorIndexIdentity::find(definition, path)?;
         Some(VectorIndexKey { identity, kind: index.kind, search_list_size: index.search_list_size })
     }
 
@@ -72,7 +74,7 @@ impl VectorIndexKey {
     }
 }
 
-impl Identity {
+impl VectorIndexIdentity {
     /// The vector of an item, if its length is right.
     pub fn read(&self, item: Node<'_>) -> Option<Vec<f64>> {
         let node = self.path.find_in(item).filter(|node| node.kind() == Kind::Array)?;

@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 use quire_resource::{DistanceFunction, VectorIndexKind};
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
-use super::block::BlockRef;
-use super::codes::{Nearness, Target};
-use super::state::State;
+use super::block::VectorBlockRef;
+use super::codes::{QueryVector, Similarity};
+use super::state::VectorIndexState;
 use super::{APART_NONE, APART_ODD, APPROXIMATE_MIN, LIST_SIZE, VectorIndexKey};
 use crate::api::{EngineError, corrupt};
 use crate::store::keys::{LOOKUPS, VectorKeys};
@@ -31,9 +31,9 @@ const ROWS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
 
 /// What a query looks for.
-pub(crate) struct Search<'s> {
+pub(crate) struct IndexSearch<'s> {
     pub key: &'s VectorIndexKey,
-    pub target: &'s Target,
+    pub target: &'s QueryVector,
     pub distance: DistanceFunction,
     /// Vectors wanted.
     pub count: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Search<'s> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Hits {
+pub(crate) struct SearchHits {
     /// Items, and whether this one counts: nothing that is not among the hits is nearer.
     pub rids: Vec<(u64, bool)>,
     /// There is no other item with a distance.
@@ -65,10 +65,10 @@ pub(crate) struct Hits {
 pub(crate) fn search(
     snapshot: &dyn Snapshot,
     keys: VectorKeys,
-    state: &State,
-    search: &Search<'_>,
-) -> Result<Hits, EngineError> {
-    let reading = Reading { snapshot, keys, state, search };
+    state: &VectorIndexState,
+    search: &IndexSearch<'_>,
+) -> Result<SearchHits, EngineError> {
+    let reading = SearchReader { snapshot, keys, state, search };
     let mut hits = match search.key.kind {
         _ if search.is_exact || state.items < APPROXIMATE_MIN => reading.all(search.count, true)?,
         VectorIndexKind::Flat => reading.all(search.count, true)?,
@@ -95,23 +95,23 @@ fn times(count: usize, multiplier: f64) -> usize {
     ((count as f64 * multiplier).ceil() as usize).max(count)
 }
 
-struct Reading<'a> {
+struct SearchReader<'a> {
     snapshot: &'a dyn Snapshot,
     keys: VectorKeys,
-    state: &'a State,
-    search: &'a Search<'a>,
+    state: &'a VectorIndexState,
+    search: &'a IndexSearch<'a>,
 }
 
-impl Reading<'_> {
+impl SearchReader<'_> {
     /// From end to end.
-    fn all(&self, count: usize, is_exact: bool) -> Result<Hits, EngineError> {
-        let mut nearest = Nearest::new(count, is_exact, self.search);
+    fn all(&self, count: usize, is_exact: bool) -> Result<SearchHits, EngineError> {
+        let mut nearest = NearestVectors::new(count, is_exact, self.search);
         self.read(&self.keys.leaves(), &mut nearest)?;
         Ok(nearest.hits())
     }
 
     /// In the leaves with the nearest centres.
-    fn some(&self) -> Result<Hits, EngineError> {
+    fn some(&self) -> Result<SearchHits, EngineError> {
         let (search, leaves) = (self.search, self.state.leaves as f64);
         let multiplier = search.search_list_size_multiplier.unwrap_or(SEARCH_LIST_SIZE_MULTIPLIER);
         let list_size = times(search.count, multiplier).max(search.key.list_size()) as f64;
@@ -126,11 +126,11 @@ impl Reading<'_> {
             Some(multiplier) => times(search.count, multiplier),
             None => times(search.count, LOOKED_AT_MULTIPLIER).saturating_add(LOOKED_AT_MORE),
         };
-        let mut nearest = Nearest::new(count, false, search);
+        let mut nearest = NearestVectors::new(count, false, search);
         for leaf in self.leaves(wanted as usize)? {
             self.read(&self.keys.leaf(leaf), &mut nearest)?;
         }
-        Ok(Hits { is_all: false, ..nearest.hits() })
+        Ok(SearchHits { is_all: false, ..nearest.hits() })
     }
 
     /// The leaves with the nearest centres, the nearest first.
@@ -142,7 +142,7 @@ impl Reading<'_> {
             let mut found = Vec::new();
             for value in self.snapshot.multi_get(LOOKUPS, &keys)? {
                 let value = value.ok_or_else(|| corrupt("a vector index without one of its nodes"))?;
-                self.measure(BlockRef::parse(&value, self.dimensions())?, &mut found)?;
+                self.measure(VectorBlockRef::parse(&value, self.dimensions())?, &mut found)?;
             }
             let count = if height == 0 { wanted } else { wanted.div_ceil(4).max(NODES_MAX) };
             if count < found.len() {
@@ -156,7 +156,7 @@ impl Reading<'_> {
     }
 
     /// How near the centres of a node are.
-    fn measure(&self, block: BlockRef<'_>, found: &mut Vec<(f64, u64)>) -> Result<(), EngineError> {
+    fn measure(&self, block: VectorBlockRef<'_>, found: &mut Vec<(f64, u64)>) -> Result<(), EngineError> {
         let (search, mut products) = (self.search, Vec::with_capacity(block.len()));
         (search.spend)(block.len())?;
         search.target.products(block.codes, &mut products);
@@ -175,7 +175,7 @@ impl Reading<'_> {
     }
 
     /// The vectors of all leaves below a prefix.
-    fn read(&self, prefix: &[u8], nearest: &mut Nearest<'_>) -> Result<(), EngineError> {
+    fn read(&self, prefix: &[u8], nearest: &mut NearestVectors<'_>) -> Result<(), EngineError> {
         let mut range = KeyRange::prefix(prefix);
         // Changes of a leaf come before its row.
         let mut changed: HashSet<u64> = HashSet::new();
@@ -194,8 +194,9 @@ impl Reading<'_> {
                             changed.clear();
                         }
                         let is_gone = change.is_some() && value.is_empty();
-                        let block =
-                            (!is_gone).then(|| BlockRef::parse(value, self.dimensions())).transpose()?;
+                        let block = (!is_gone)
+                            .then(|| VectorBlockRef::parse(value, self.dimensions()))
+                            .transpose()?;
                         if let Some(block) = block {
                             (self.search.spend)(block.len())?;
                             nearest.add(block, |rid| change.is_some() || !changed.contains(&rid))?;
@@ -232,14 +233,14 @@ impl Reading<'_> {
 }
 
 /// The nearest so far: all that can be among them.
-struct Nearest<'s> {
-    search: &'s Search<'s>,
+struct NearestVectors<'s> {
+    search: &'s IndexSearch<'s>,
     count: usize,
     /// With margins; without them the estimates decide.
     is_exact: bool,
     /// The `count` highest lower bounds.
-    lows: BinaryHeap<Reverse<Ordered>>,
-    found: Vec<(Nearness, u64)>,
+    lows: BinaryHeap<Reverse<OrderedDouble>>,
+    found: Vec<(Similarity, u64)>,
     /// Of `found`, before it is looked through again.
     room: usize,
     accepted: usize,
@@ -247,30 +248,30 @@ struct Nearest<'s> {
 }
 
 #[derive(PartialEq)]
-struct Ordered(f64);
+struct OrderedDouble(f64);
 
-impl Eq for Ordered {}
+impl Eq for OrderedDouble {}
 
-impl Ord for Ordered {
-    fn cmp(&self, other: &Ordered) -> std::cmp::Ordering {
+impl Ord for OrderedDouble {
+    fn cmp(&self, other: &OrderedDouble) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
-impl PartialOrd for Ordered {
-    fn partial_cmp(&self, other: &Ordered) -> Option<std::cmp::Ordering> {
+impl PartialOrd for OrderedDouble {
+    fn partial_cmp(&self, other: &OrderedDouble) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// Vectors held before those are let go that cannot be among the nearest any more.
 const ROOM_MIN: usize = 1024;
-const FOUND_BYTES: usize = size_of::<(Nearness, u64)>() + size_of::<f64>();
+const FOUND_BYTES: usize = size_of::<(Similarity, u64)>() + size_of::<f64>();
 
-impl<'s> Nearest<'s> {
-    fn new(count: usize, is_exact: bool, search: &'s Search<'s>) -> Nearest<'s> {
+impl<'s> NearestVectors<'s> {
+    fn new(count: usize, is_exact: bool, search: &'s IndexSearch<'s>) -> NearestVectors<'s> {
         let (lows, found, products) = Default::default();
-        Nearest { search, count, is_exact, lows, found, room: 0, accepted: 0, products }
+        NearestVectors { search, count, is_exact, lows, found, room: 0, accepted: 0, products }
     }
 
     /// What a vector's upper bound has to reach.
@@ -281,7 +282,7 @@ impl<'s> Nearest<'s> {
         }
     }
 
-    fn add(&mut self, block: BlockRef<'_>, is_in: impl Fn(u64) -> bool) -> Result<(), EngineError> {
+    fn add(&mut self, block: VectorBlockRef<'_>, is_in: impl Fn(u64) -> bool) -> Result<(), EngineError> {
         let mut products = std::mem::take(&mut self.products);
         self.search.target.products(block.codes, &mut products);
         let mut least = self.least();
@@ -291,7 +292,7 @@ impl<'s> Nearest<'s> {
                 continue;
             };
             let margin = if self.is_exact { near.margin } else { 0.0 };
-            let near = Nearness { margin, ..near };
+            let near = Similarity { margin, ..near };
             let is_near = near.high() >= least;
             // Once there are enough, it does not matter who is left out.
             if !is_near && self.accepted > self.count {
@@ -311,7 +312,7 @@ impl<'s> Nearest<'s> {
         Ok(())
     }
 
-    fn insert(&mut self, near: Nearness, rid: u64) -> Result<(), EngineError> {
+    fn insert(&mut self, near: Similarity, rid: u64) -> Result<(), EngineError> {
         if self.found.len() >= self.room {
             let least = self.least();
             self.found.retain(|(near, _)| near.high() >= least);
@@ -321,18 +322,18 @@ impl<'s> Nearest<'s> {
         }
         self.found.push((near, rid));
         if self.lows.len() < self.count {
-            self.lows.push(Reverse(Ordered(near.low())));
+            self.lows.push(Reverse(OrderedDouble(near.low())));
         } else if self.count > 0 && near.low() > self.least() {
             self.lows.pop();
-            self.lows.push(Reverse(Ordered(near.low())));
+            self.lows.push(Reverse(OrderedDouble(near.low())));
         }
         Ok(())
     }
 
-    fn hits(self) -> Hits {
+    fn hits(self) -> SearchHits {
         let (least, is_all) = (self.least(), self.accepted <= self.count);
         let near = self.found.iter().filter(|(near, _)| near.high() >= least);
         let rids = near.map(|(near, rid)| (*rid, near.low() >= least)).collect();
-        Hits { rids, is_all, is_approximate: !self.is_exact, is_refused: false }
+        SearchHits { rids, is_all, is_approximate: !self.is_exact, is_refused: false }
     }
 }

@@ -7,7 +7,7 @@ use quire_resource::{ContainerDefinition, DistanceFunction};
 use quire_storage::Snapshot;
 use quire_value::Path;
 
-use super::tree::Tree;
+use super::tree::VectorTree;
 use crate::api::{EngineError, corrupt};
 use crate::store::keys::{self, CATALOG};
 use crate::store::{PartitionLayout, for_each_row};
@@ -16,14 +16,14 @@ const FORMAT: u8 = 1;
 
 /// What the vectors of an index are. Another identity is another index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct VectorIndexIdentity {
     pub path: Path,
     pub dimensions: u32,
     pub distance: DistanceFunction,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum VectorIndexPhase {
     /// It has not had all items yet.
     Building = 1,
     /// It has had all items, and follows what changes.
@@ -33,9 +33,9 @@ pub(crate) enum Phase {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct State {
-    pub identity: Identity,
-    pub phase: Phase,
+pub(crate) struct VectorIndexState {
+    pub identity: VectorIndexIdentity,
+    pub phase: VectorIndexPhase,
     pub root: u64,
     pub height: u32,
     pub next_node: u64,
@@ -48,28 +48,28 @@ pub(crate) struct State {
     positions: Vec<(u32, u64)>,
 }
 
-impl Identity {
+impl VectorIndexIdentity {
     /// Of all indexes that a policy asks for.
-    pub fn all(definition: &ContainerDefinition) -> impl Iterator<Item = Identity> {
+    pub fn all(definition: &ContainerDefinition) -> impl Iterator<Item = VectorIndexIdentity> {
         let paths = definition.indexing.vector.iter().map(|index| &index.path);
-        paths.filter_map(|path| Identity::find(definition, path))
+        paths.filter_map(|path| VectorIndexIdentity::find(definition, path))
     }
 
     /// Of the index that a policy asks for over a path.
-    pub fn find(definition: &ContainerDefinition, path: &Path) -> Option<Identity> {
+    pub fn find(definition: &ContainerDefinition, path: &Path) -> Option<VectorIndexIdentity> {
         definition.indexing.vector.iter().find(|index| index.path == *path)?;
         let embedding = definition.vector_embeddings.iter().find(|embedding| embedding.path == *path)?;
         let (dimensions, distance) = (embedding.dimensions, embedding.distance);
-        Some(Identity { path: path.clone(), dimensions, distance })
+        Some(VectorIndexIdentity { path: path.clone(), dimensions, distance })
     }
 }
 
-impl State {
-    pub fn new(identity: Identity) -> State {
-        let tree = Tree::new(identity.distance, identity.dimensions as usize);
-        let Tree { root, height, next_node, leaves, .. } = tree;
-        let (phase, items, commits, positions) = (Phase::Building, 0, 0, Vec::new());
-        State { identity, phase, root, height, next_node, leaves, items, commits, positions }
+impl VectorIndexState {
+    pub fn new(identity: VectorIndexIdentity) -> VectorIndexState {
+        let tree = VectorTree::new(identity.distance, identity.dimensions as usize);
+        let VectorTree { root, height, next_node, leaves, .. } = tree;
+        let (phase, items, commits, positions) = (VectorIndexPhase::Building, 0, 0, Vec::new());
+        VectorIndexState { identity, phase, root, height, next_node, leaves, items, commits, positions }
     }
 
     /// Up to which LSN of a partition the index has its items; what it knows of the one that was split says it, too.
@@ -88,7 +88,7 @@ impl State {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let Identity { path, dimensions, distance } = &self.identity;
+        let VectorIndexIdentity { path, dimensions, distance } = &self.identity;
         let path = path.to_string();
         let distance = match distance {
             DistanceFunction::Cosine => 1,
@@ -112,18 +112,18 @@ impl State {
         value
     }
 
-    pub fn decode(value: &[u8]) -> Result<State, EngineError> {
+    pub fn decode(value: &[u8]) -> Result<VectorIndexState, EngineError> {
         let mut rest = value;
-        let state = State::take(&mut rest).filter(|_| rest.is_empty());
+        let state = VectorIndexState::take(&mut rest).filter(|_| rest.is_empty());
         state.ok_or_else(|| corrupt("the row of a vector index"))
     }
 
-    fn take(rest: &mut &[u8]) -> Option<State> {
+    fn take(rest: &mut &[u8]) -> Option<VectorIndexState> {
         let [format, phase, distance] = *take(rest)?;
         let phase = match phase {
-            1 => Phase::Building,
-            2 => Phase::Following,
-            3 => Phase::Dropping,
+            1 => VectorIndexPhase::Building,
+            2 => VectorIndexPhase::Following,
+            3 => VectorIndexPhase::Dropping,
             _ => return None,
         };
         let distance = match distance {
@@ -145,8 +145,8 @@ impl State {
         for _ in 0..count {
             positions.push((u32::from_be_bytes(*take(rest)?), u64::from_be_bytes(*take(rest)?)));
         }
-        (format == FORMAT).then(|| State {
-            identity: Identity { path, dimensions, distance },
+        (format == FORMAT).then(|| VectorIndexState {
+            identity: VectorIndexIdentity { path, dimensions, distance },
             phase,
             root,
             height,
@@ -160,23 +160,30 @@ impl State {
 }
 
 /// The vector indexes of a container, each with its number.
-pub(crate) fn indexes_in(snapshot: &dyn Snapshot, container: u32) -> Result<Vec<(u32, State)>, EngineError> {
+pub(crate) fn indexes_in(
+    snapshot: &dyn Snapshot,
+    container: u32,
+) -> Result<Vec<(u32, VectorIndexState)>, EngineError> {
     let mut indexes = Vec::new();
     for_each_row(snapshot, CATALOG, &keys::vector_indexes_prefix(container), |key, value| {
         let (_, number) =
             keys::numbers_of_vector_index(key).ok_or_else(|| corrupt("key of a vector index"))?;
-        indexes.push((number, State::decode(value)?));
+        indexes.push((number, VectorIndexState::decode(value)?));
         Ok(())
     })?;
     Ok(indexes)
 }
 
 /// Percent of the indexes that a policy asks for that is built, where the container has so many items.
-pub(crate) fn progress(definition: &ContainerDefinition, indexes: &[(u32, State)], items: u64) -> u8 {
-    let built = Identity::all(definition).map(|identity| {
-        let live = indexes.iter().filter(|(_, state)| state.phase != Phase::Dropping);
+pub(crate) fn progress(
+    definition: &ContainerDefinition,
+    indexes: &[(u32, VectorIndexState)],
+    items: u64,
+) -> u8 {
+    let built = VectorIndexIdentity::all(definition).map(|identity| {
+        let live = indexes.iter().filter(|(_, state)| state.phase != VectorIndexPhase::Dropping);
         match live.map(|(_, state)| state).find(|state| state.identity == identity) {
-            Some(state) if state.phase == Phase::Following => 100,
+            Some(state) if state.phase == VectorIndexPhase::Following => 100,
             Some(state) => (state.items.saturating_mul(100) / items.max(1)).min(99) as u8,
             None => 0,
         }
@@ -188,9 +195,11 @@ pub(crate) fn progress(definition: &ContainerDefinition, indexes: &[(u32, State)
 pub(crate) fn index_in(
     snapshot: &dyn Snapshot,
     container: u32,
-    identity: &Identity,
-) -> Result<Option<(u32, State)>, EngineError> {
-    let is_it = |(_, state): &(u32, State)| state.identity == *identity && state.phase != Phase::Dropping;
+    identity: &VectorIndexIdentity,
+) -> Result<Option<(u32, VectorIndexState)>, EngineError> {
+    let is_it = |(_, state): &(u32, VectorIndexState)| {
+        state.identity == *identity && state.phase != VectorIndexPhase::Dropping
+    };
     Ok(indexes_in(snapshot, container)?.into_iter().find(is_it))
 }
 
@@ -210,9 +219,13 @@ mod tests {
         PartitionLayout { id, range: EpkRange::full(), parents: parents.to_vec() }
     }
 
-    fn state() -> State {
+    fn state() -> VectorIndexState {
         let path = Path::parse("/v").expect("a path");
-        State::new(Identity { path, dimensions: 3, distance: DistanceFunction::Euclidean })
+        VectorIndexState::new(VectorIndexIdentity {
+            path,
+            dimensions: 3,
+            distance: DistanceFunction::Euclidean,
+        })
     }
 
     /// On disk: a change here is a new format.
@@ -226,9 +239,9 @@ mod tests {
             "0000000000000001 00000000 0000000000000002 0000000000000001 0000000000000000 0000000000000000";
         let expected = format!("010103 00000003 0002 2f76 {numbers} 00000001 00000000 0000000000000007");
         assert_eq!(hex, expected.replace(' ', ""));
-        assert_eq!(State::decode(&value).expect("sound"), state);
+        assert_eq!(VectorIndexState::decode(&value).expect("sound"), state);
         for cut in 0..value.len() {
-            assert!(State::decode(&value[..cut]).is_err(), "{cut}");
+            assert!(VectorIndexState::decode(&value[..cut]).is_err(), "{cut}");
         }
     }
 

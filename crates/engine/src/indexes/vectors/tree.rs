@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use quire_resource::DistanceFunction;
 
-use super::block::Block;
-use super::codes::{Coded, Target};
+use super::block::VectorBlock;
+use super::codes::{QuantizedVector, QueryVector};
 
 /// Bytes of the codes of a leaf or node, about: large enough that reading it is worth the seek.
 const BLOCK_BYTES: usize = 48 << 10;
@@ -26,7 +26,7 @@ pub(crate) fn block_max(dimensions: usize) -> usize {
     (BLOCK_BYTES / dimensions.max(1)).clamp(*BLOCK_VECTORS.start(), *BLOCK_VECTORS.end())
 }
 
-pub(crate) struct Tree {
+pub(crate) struct VectorTree {
     distance: DistanceFunction,
     dimensions: usize,
     pub root: u64,
@@ -34,17 +34,17 @@ pub(crate) struct Tree {
     pub height: u32,
     pub next_node: u64,
     pub leaves: u64,
-    nodes: HashMap<u64, Block>,
+    nodes: HashMap<u64, VectorBlock>,
     /// Of leaves and inner nodes.
     parents: HashMap<u64, u64>,
     /// Inner nodes whose rows are not as they are here.
     changed: BTreeSet<u64>,
 }
 
-impl Tree {
+impl VectorTree {
     /// A single leaf, which is empty.
-    pub fn new(distance: DistanceFunction, dimensions: usize) -> Tree {
-        Tree {
+    pub fn new(distance: DistanceFunction, dimensions: usize) -> VectorTree {
+        VectorTree {
             distance,
             dimensions,
             root: 1,
@@ -58,13 +58,13 @@ impl Tree {
     }
 
     /// To be called for every inner node that is stored.
-    pub fn load(&mut self, node: u64, block: Block) {
+    pub fn load(&mut self, node: u64, block: VectorBlock) {
         self.parents.extend(block.ids.iter().map(|child| (*child, node)));
         self.nodes.insert(node, block);
     }
 
     /// Inner nodes that have changed since the last call.
-    pub fn take_changed(&mut self) -> Vec<(u64, &Block)> {
+    pub fn take_changed(&mut self) -> Vec<(u64, &VectorBlock)> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().filter_map(|node| Some((node, self.nodes.get(&node)?))).collect()
     }
@@ -74,11 +74,11 @@ impl Tree {
     }
 
     /// The leaf with the nearest centre.
-    pub fn nearest_leaf(&self, coded: &Coded) -> u64 {
-        self.nearest_to(&Target::of(&coded.codes, coded.scale, coded.norm))
+    pub fn nearest_leaf(&self, coded: &QuantizedVector) -> u64 {
+        self.nearest_to(&QueryVector::of(&coded.codes, coded.scale, coded.norm))
     }
 
-    fn nearest_to(&self, target: &Target) -> u64 {
+    fn nearest_to(&self, target: &QueryVector) -> u64 {
         let (mut level, mut products) = (vec![self.root], Vec::new());
         for _ in 0..self.height {
             let mut found = Vec::new();
@@ -102,7 +102,7 @@ impl Tree {
     }
 
     /// Divides the vectors of a leaf until no part has too many. The first part stays in the leaf.
-    pub fn split_leaf(&mut self, leaf: u64, block: Block) -> Vec<(u64, Block)> {
+    pub fn split_leaf(&mut self, leaf: u64, block: VectorBlock) -> Vec<(u64, VectorBlock)> {
         let mut parts = vec![(leaf, block)];
         let mut at = 0;
         while at < parts.len() {
@@ -126,10 +126,10 @@ impl Tree {
     }
 
     /// A leaf or node has become two.
-    fn divided(&mut self, node: u64, centre: &Coded, new: u64, new_centre: &Coded) {
+    fn divided(&mut self, node: u64, centre: &QuantizedVector, new: u64, new_centre: &QuantizedVector) {
         let Some(parent) = self.parents.get(&node).copied() else {
             let root = self.new_node();
-            let mut block = Block::of(node, centre);
+            let mut block = VectorBlock::of(node, centre);
             block.push(new, new_centre);
             self.load(root, block);
             self.changed.insert(root);
@@ -161,8 +161,13 @@ impl Tree {
     }
 
     /// Two parts, each with its centre.
-    fn divide(&self, block: &Block, is_leaf: bool) -> ((Block, Coded), (Block, Coded)) {
-        let places = Places::new(block, if is_leaf { self.distance } else { DistanceFunction::Euclidean });
+    fn divide(
+        &self,
+        block: &VectorBlock,
+        is_leaf: bool,
+    ) -> ((VectorBlock, QuantizedVector), (VectorBlock, QuantizedVector)) {
+        let places =
+            VectorPoints::new(block, if is_leaf { self.distance } else { DistanceFunction::Euclidean });
         let first = places.farthest(places.place(0));
         let second = places.farthest(places.place(first));
         let mut centres = (places.place(first), places.place(second));
@@ -175,29 +180,29 @@ impl Tree {
             }
         }
         let part = |right: bool| {
-            let mut part = Block::new(self.dimensions);
+            let mut part = VectorBlock::new(self.dimensions);
             let members = (0..block.len()).filter(|at| is_right[*at] == right);
             members.for_each(|at| part.push(block.ids[at], &block.get(at)));
             part
         };
-        let coded = |centre: &[f64]| Coded::new(centre).unwrap_or_else(|| nothing(self.dimensions));
+        let coded = |centre: &[f64]| QuantizedVector::new(centre).unwrap_or_else(|| nothing(self.dimensions));
         ((part(false), coded(&centres.0)), (part(true), coded(&centres.1)))
     }
 }
 
-fn nothing(dimensions: usize) -> Coded {
-    Coded { scale: 0.0, norm: 0.0, stray: 0.0, codes: vec![0; dimensions] }
+fn nothing(dimensions: usize) -> QuantizedVector {
+    QuantizedVector { scale: 0.0, norm: 0.0, stray: 0.0, codes: vec![0; dimensions] }
 }
 
 /// The vectors of a block as points.
-struct Places<'a> {
-    block: &'a Block,
+struct VectorPoints<'a> {
+    block: &'a VectorBlock,
     /// What a code of 1 stands for.
     scales: Vec<f64>,
 }
 
-impl Places<'_> {
-    fn new(block: &Block, distance: DistanceFunction) -> Places<'_> {
+impl VectorPoints<'_> {
+    fn new(block: &VectorBlock, distance: DistanceFunction) -> VectorPoints<'_> {
         let scale = |at: usize| {
             let scale = f64::from(block.scales[at]);
             match distance {
@@ -205,7 +210,7 @@ impl Places<'_> {
                 _ => scale,
             }
         };
-        Places { block, scales: (0..block.len()).map(scale).collect() }
+        VectorPoints { block, scales: (0..block.len()).map(scale).collect() }
     }
 
     fn place(&self, at: usize) -> Vec<f64> {
@@ -218,7 +223,7 @@ impl Places<'_> {
         let across: Vec<f64> = first.iter().zip(second).map(|(first, second)| second - first).collect();
         let middle: f64 =
             first.iter().zip(second).map(|(first, second)| second * second - first * first).sum();
-        let Some(target) = Target::new(&across) else { return vec![0.0; self.block.len()] };
+        let Some(target) = QueryVector::new(&across) else { return vec![0.0; self.block.len()] };
         let (mut products, scale) = (Vec::new(), target.scale_in(DistanceFunction::Euclidean));
         target.products(&self.block.codes, &mut products);
         let lean = |(product, own): (&i32, &f64)| 2.0 * f64::from(*product) * own * scale - middle;
@@ -266,14 +271,14 @@ impl Places<'_> {
 mod tests {
     use super::*;
 
-    fn coded(numbers: &[f64]) -> Coded {
-        Coded::new(numbers).expect("regular")
+    fn coded(numbers: &[f64]) -> QuantizedVector {
+        QuantizedVector::new(numbers).expect("regular")
     }
 
     /// Everything in one leaf, then divided.
-    fn grown(numbers: impl Iterator<Item = [f64; 2]>) -> (Tree, Vec<(u64, Block)>) {
-        let mut tree = Tree::new(DistanceFunction::Euclidean, 2);
-        let mut block = Block::new(2);
+    fn grown(numbers: impl Iterator<Item = [f64; 2]>) -> (VectorTree, Vec<(u64, VectorBlock)>) {
+        let mut tree = VectorTree::new(DistanceFunction::Euclidean, 2);
+        let mut block = VectorBlock::new(2);
         numbers.enumerate().for_each(|(id, numbers)| block.push(id as u64, &coded(&numbers)));
         let leaves = tree.split_leaf(1, block);
         (tree, leaves)
@@ -305,7 +310,7 @@ mod tests {
     #[test]
     fn what_was_stored_is_the_same_tree() {
         let (mut tree, leaves) = grown((0..5000).map(|id| [f64::from(id % 71), f64::from(id / 71)]));
-        let mut again = Tree::new(DistanceFunction::Euclidean, 2);
+        let mut again = VectorTree::new(DistanceFunction::Euclidean, 2);
         (again.root, again.height, again.next_node, again.leaves) =
             (tree.root, tree.height, tree.next_node, tree.leaves);
         tree.take_changed().into_iter().for_each(|(node, block)| again.load(node, block.clone()));

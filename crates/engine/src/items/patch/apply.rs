@@ -14,22 +14,22 @@
 use quire_value::{Limits, Number, Value};
 
 use super::Refusal;
-use super::operation::Operation;
-use super::pointer::{Pointer, Position, position};
+use super::operation::PatchOperation;
+use super::pointer::{ArrayPosition, Pointer, position};
 
-impl Operation {
+impl PatchOperation {
     pub fn apply(self, item: &mut Value) -> Result<(), Refusal> {
         match self {
-            Operation::Add { path, value } => create(item, &path, value, "Add", insert),
-            Operation::Set { path, value } => create(item, &path, value, "Set", set),
-            Operation::Replace { path, value } => {
+            PatchOperation::Add { path, value } => create(item, &path, value, "Add", insert),
+            PatchOperation::Set { path, value } => create(item, &path, value, "Set", set),
+            PatchOperation::Replace { path, value } => {
                 check_depth(&path, &value)?;
                 *target(item, &path, "replaced")? = value;
                 Ok(())
             }
-            Operation::Remove { path } => remove(item, &path, "removed").map(drop),
-            Operation::Increment { path, by } => increment(item, &path, by),
-            Operation::Move { from, path } => {
+            PatchOperation::Remove { path } => remove(item, &path, "removed").map(drop),
+            PatchOperation::Increment { path, by } => increment(item, &path, by),
+            PatchOperation::Move { from, path } => {
                 if from.contains(&path) {
                     return Err(Refusal::new("A node cannot be moved into itself"));
                 }
@@ -40,7 +40,7 @@ impl Operation {
     }
 }
 
-type Place = fn(&mut Vec<Value>, usize, Value);
+type InsertElement = fn(&mut Vec<Value>, usize, Value);
 
 fn insert(elements: &mut Vec<Value>, index: usize, value: Value) {
     elements.insert(index, value);
@@ -59,7 +59,7 @@ fn create(
     path: &Pointer,
     value: Value,
     operation: &str,
-    place: Place,
+    place: InsertElement,
 ) -> Result<(), Refusal> {
     check_depth(path, &value)?;
     let (parents, last) = path.parent_and_last();
@@ -67,9 +67,9 @@ fn create(
         Value::Object(object) => object.set(last, value),
         Value::Array(elements) => {
             let index = match position(last)? {
-                Position::End => elements.len(),
-                Position::Index(index) if index <= elements.len() => index,
-                Position::Index(_) => return Err(out_of_range(last, elements.len())),
+                ArrayPosition::End => elements.len(),
+                ArrayPosition::Index(index) if index <= elements.len() => index,
+                ArrayPosition::Index(_) => return Err(out_of_range(last, elements.len())),
             };
             place(elements, index, value);
         }
@@ -125,8 +125,8 @@ fn target<'v>(item: &'v mut Value, path: &Pointer, done: &str) -> Result<&'v mut
     match parent(item, parents).map_err(|_| absent())? {
         Value::Object(object) => object.get_mut(last).ok_or_else(absent),
         Value::Array(elements) => match position(last)? {
-            Position::Index(index) => elements.get_mut(index).ok_or_else(absent),
-            Position::End => Err(absent()),
+            ArrayPosition::Index(index) => elements.get_mut(index).ok_or_else(absent),
+            ArrayPosition::End => Err(absent()),
         },
         _ => Err(absent()),
     }
@@ -137,7 +137,7 @@ fn remove(item: &mut Value, path: &Pointer, done: &str) -> Result<Value, Refusal
     match parent(item, parents).map_err(|_| absent(done))? {
         Value::Object(object) => object.remove(last).ok_or_else(|| absent(done)),
         Value::Array(elements) => match position(last)? {
-            Position::Index(index) if index < elements.len() => Ok(elements.remove(index)),
+            ArrayPosition::Index(index) if index < elements.len() => Ok(elements.remove(index)),
             _ => Err(absent(done)),
         },
         _ => Err(absent(done)),
@@ -151,7 +151,7 @@ fn parent<'v, 't>(item: &'v mut Value, tokens: &'t [String]) -> Result<&'v mut V
         let next = match node {
             Value::Object(object) => object.get_mut(token),
             Value::Array(elements) => match position(token) {
-                Ok(Position::Index(index)) => elements.get_mut(index),
+                Ok(ArrayPosition::Index(index)) => elements.get_mut(index),
                 _ => None,
             },
             _ => None,

@@ -19,7 +19,7 @@ use quire_resource::ContainerDefinition;
 use quire_sql::{Environment, Item, SystemProperties};
 use quire_value::{Limits, Node, Object, Value, text};
 
-use self::operation::Operation;
+use self::operation::PatchOperation;
 use crate::api::EngineError;
 
 const OPERATIONS_MAX: usize = 10;
@@ -91,7 +91,7 @@ impl Patch {
     fn changed(&self, mut item: Value, definition: &ContainerDefinition) -> Result<Value, EngineError> {
         for (index, operation) in self.operations.iter().enumerate() {
             let applied =
-                Operation::parse(operation, definition).and_then(|operation| operation.apply(&mut item));
+                PatchOperation::parse(operation, definition).and_then(|operation| operation.apply(&mut item));
             applied.map_err(|Refusal(why)| {
                 bad_request(format!("For Operation({}): {why}. {LEARN_MORE}", index + 1))
             })?;

@@ -7,7 +7,7 @@ use super::Refusal;
 use super::pointer::Pointer;
 
 #[derive(Debug)]
-pub(super) enum Operation {
+pub(super) enum PatchOperation {
     Add { path: Pointer, value: Value },
     Set { path: Pointer, value: Value },
     Replace { path: Pointer, value: Value },
@@ -16,8 +16,8 @@ pub(super) enum Operation {
     Move { from: Pointer, path: Pointer },
 }
 
-impl Operation {
-    pub fn parse(given: &Value, definition: &ContainerDefinition) -> Result<Operation, Refusal> {
+impl PatchOperation {
+    pub fn parse(given: &Value, definition: &ContainerDefinition) -> Result<PatchOperation, Refusal> {
         let Value::Object(given) = given else { return Err(Refusal::new("An operation must be an object")) };
         if let Some(name) = given.names().find(|name| !matches!(*name, "op" | "path" | "value" | "from")) {
             return Err(Refusal::new(format!("An operation has no property '{name}'")));
@@ -25,12 +25,12 @@ impl Operation {
         let op = text_of(given, "op")?;
         let path = || pointer_of(given, "path", definition);
         let operation = match op {
-            "add" => Operation::Add { path: path()?, value: value_of(given)? },
-            "set" => Operation::Set { path: path()?, value: value_of(given)? },
-            "replace" => Operation::Replace { path: path()?, value: value_of(given)? },
-            "remove" => Operation::Remove { path: path()? },
-            "incr" => Operation::Increment { path: path()?, by: number_of(given)? },
-            "move" => Operation::Move { from: pointer_of(given, "from", definition)?, path: path()? },
+            "add" => PatchOperation::Add { path: path()?, value: value_of(given)? },
+            "set" => PatchOperation::Set { path: path()?, value: value_of(given)? },
+            "replace" => PatchOperation::Replace { path: path()?, value: value_of(given)? },
+            "remove" => PatchOperation::Remove { path: path()? },
+            "incr" => PatchOperation::Increment { path: path()?, by: number_of(given)? },
+            "move" => PatchOperation::Move { from: pointer_of(given, "from", definition)?, path: path()? },
             _ => return Err(Refusal::new(format!("The operation '{op}' is not supported"))),
         };
         operation.check_members(given, op)?;
@@ -40,8 +40,8 @@ impl Operation {
     /// What has no meaning here was meant for another operation. Some clients send a null for what they leave out.
     fn check_members(&self, given: &Object, op: &str) -> Result<(), Refusal> {
         let unused = match self {
-            Operation::Remove { .. } => ["value", "from"].as_slice(),
-            Operation::Move { .. } => &["value"],
+            PatchOperation::Remove { .. } => ["value", "from"].as_slice(),
+            PatchOperation::Move { .. } => &["value"],
             _ => &["from"],
         };
         let is_given = |name: &&&str| given.get(name).is_some_and(|value| value.kind() != Kind::Null);

@@ -14,7 +14,7 @@ pub(super) struct Pointer {
 
 /// Where a token points in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Position {
+pub(super) enum ArrayPosition {
     Index(usize),
     /// `-`: behind the last element
     End,
@@ -93,12 +93,14 @@ fn unescape(token: &str, path: &str) -> Result<String, Refusal> {
 }
 
 /// A decimal index without leading zeros, or `-`.
-pub(super) fn position(token: &str) -> Result<Position, Refusal> {
+pub(super) fn position(token: &str) -> Result<ArrayPosition, Refusal> {
     if token == "-" {
-        return Ok(Position::End);
+        return Ok(ArrayPosition::End);
     }
     let is_number =
         token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
     let index = is_number.then(|| token.parse().ok()).flatten();
-    index.map(Position::Index).ok_or_else(|| Refusal::new(format!("'{token}' is not an index of an array")))
+    index
+        .map(ArrayPosition::Index)
+        .ok_or_else(|| Refusal::new(format!("'{token}' is not an index of an array")))
 }

@@ -14,7 +14,7 @@ use super::JournalNote;
 use crate::api::EngineError;
 use crate::model::{Conversion, ConversionStage, ExtractRule, OldWriters, OnConflict};
 use crate::store::SYSTEM_PROPERTIES;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 const NO_OBJECT: &str = "the part is no object";
 const NO_KEY: &str = "the part has no key that can be an id";
@@ -319,7 +319,7 @@ impl Extracting<'_, '_, '_> {
             Target::Stored(_) => (None, None),
         };
         let row_ts = match (target, stored) {
-            (Target::Stored(bytes), _) => Some(Row::trusted(bytes)?.stamp.ts),
+            (Target::Stored(bytes), _) => Some(ItemRow::trusted(bytes)?.stamp.ts),
             (Target::Slot(_), Some(before)) => Some(before.row()?.stamp.ts),
             (Target::Slot(_), None) => None,
         };

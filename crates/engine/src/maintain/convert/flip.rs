@@ -15,7 +15,7 @@ use super::JournalNote;
 use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
 use crate::model::{Conversion, ConversionStage, FlipRule, OldWriters, OnConflict};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 const NO_ID: &str = "an element of the array is no id";
 const MISSING: &str = "the array names an item that is not there";
@@ -143,7 +143,7 @@ impl Unit<'_> {
             return Ok(false);
         };
         let other = match self.target(link, &rule.owner_key(other))? {
-            Some(Target::Stored(bytes)) => Row::trusted(&bytes)?.stamp.ts,
+            Some(Target::Stored(bytes)) => ItemRow::trusted(&bytes)?.stamp.ts,
             Some(Target::Slot(at)) => match self.slots[at].live() {
                 Some(before) => before.row()?.stamp.ts,
                 None => return Ok(false),
@@ -333,7 +333,7 @@ impl Unit<'_> {
             let page = referrers.page(&*self.ground.snapshot, after.as_deref(), PAGE, moment)?;
             for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
                 if self.slot_of(site, referrer.stored.rid).is_none() {
-                    ids.push(Row::trusted(&referrer.stored.bytes)?.id()?.to_owned());
+                    ids.push(ItemRow::trusted(&referrer.stored.bytes)?.id()?.to_owned());
                 }
             }
             match page.next {

@@ -12,7 +12,7 @@ use super::flip::{ids_of, put};
 use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
 use crate::model::{Conversion, ConversionStage, MergeRule};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 const NO_END: &str = "an end of it is missing";
 const ID_TAKEN: &str = "the id of its join item is taken";
@@ -212,7 +212,7 @@ impl Unit<'_> {
         loop {
             let page = referrers.page(&*self.ground.snapshot, after.as_deref(), PAGE, moment)?;
             for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
-                let item = Row::trusted(&referrer.stored.bytes)?.node()?.to_value();
+                let item = ItemRow::trusted(&referrer.stored.bytes)?.node()?.to_value();
                 values.extend(path.find(&item, &[]).and_then(Value::as_str).map(str::to_owned));
             }
             match page.next {

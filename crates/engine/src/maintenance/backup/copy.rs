@@ -8,7 +8,7 @@ use quire_resource::ResourceId;
 use quire_storage::{KeyRange, Snapshot};
 
 use super::bad;
-use super::file::{FileWriter, Record};
+use super::file::{BackupRecord, FileWriter};
 use super::manifest::{ContainerEntry, FileEntry, Manifest, PartitionEntry, file_name};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::for_each_resource;
@@ -25,10 +25,10 @@ const ROUNDS_MAX: usize = 8;
 const FILE_BYTES: u64 = 1 << 30;
 const SUSPECTS_PER_GET: usize = 1000;
 
-pub(super) struct Copier<'a> {
+pub(super) struct BackupCopier<'a> {
     shared: &'a Shared,
     log: &'a DeleteLog,
-    output: Output<'a>,
+    output: BackupOutput<'a>,
     /// Deleted perhaps: the commit may have been under way when they were looked up.
     suspects: Vec<Vec<u8>>,
     /// The last feed key that was followed, by container and partition.
@@ -36,7 +36,7 @@ pub(super) struct Copier<'a> {
 }
 
 /// A container as a snapshot shows it.
-struct Live {
+struct BackedUpContainer {
     number: u32,
     partitions: Vec<u32>,
     /// Partitions that were split into these: their feed rows are still to be followed.
@@ -47,16 +47,16 @@ struct Live {
 type FeedEnd = ((u32, u32), Vec<u8>);
 
 /// The item files, one after the other.
-struct Output<'a> {
+struct BackupOutput<'a> {
     directory: &'a Path,
     finished: Vec<FileEntry>,
     current: Option<FileWriter>,
 }
 
-impl<'a> Copier<'a> {
-    pub fn new(shared: &'a Shared, log: &'a DeleteLog, directory: &'a Path) -> Copier<'a> {
-        let output = Output { directory, finished: Vec::new(), current: None };
-        Copier { shared, log, output, suspects: Vec::new(), cursors: HashMap::new() }
+impl<'a> BackupCopier<'a> {
+    pub fn new(shared: &'a Shared, log: &'a DeleteLog, directory: &'a Path) -> BackupCopier<'a> {
+        let output = BackupOutput { directory, finished: Vec::new(), current: None };
+        BackupCopier { shared, log, output, suspects: Vec::new(), cursors: HashMap::new() }
     }
 
     pub fn copy(mut self) -> Result<Manifest, EngineError> {
@@ -72,7 +72,7 @@ impl<'a> Copier<'a> {
         self.cut()
     }
 
-    fn copy_container(&mut self, container: &Live) -> Result<(), EngineError> {
+    fn copy_container(&mut self, container: &BackedUpContainer) -> Result<(), EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         for &partition in &container.partitions {
             let lsn = counts(&*snapshot, container.number, partition)?.lsn;
@@ -111,7 +111,7 @@ impl<'a> Copier<'a> {
     fn feed_ends(&self) -> Result<Vec<FeedEnd>, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let mut ends = Vec::new();
-        for Live { number, partitions, parents } in live_containers(&*snapshot)? {
+        for BackedUpContainer { number, partitions, parents } in live_containers(&*snapshot)? {
             for parent in parents {
                 ends.push(((number, parent), keys::latest(number, parent, u64::MAX, u16::MAX)));
             }
@@ -224,20 +224,23 @@ impl<'a> Copier<'a> {
 /// Items are up to 2 MB: how many are held at once.
 const ITEMS_PER_GET: usize = 50;
 
-fn live_containers(snapshot: &dyn Snapshot) -> Result<Vec<Live>, EngineError> {
+fn live_containers(snapshot: &dyn Snapshot) -> Result<Vec<BackedUpContainer>, EngineError> {
     let mut containers = Vec::new();
     for_each_resource(snapshot, |id, row| {
         if let RowId::Resource(ResourceId::Container { container, .. }) = id {
             let partitions: Vec<u32> = row.layout.iter().map(|partition| partition.id).collect();
             let parents = lineage(&row.layout).into_iter().filter(|id| !partitions.contains(id)).collect();
-            containers.push(Live { number: container, partitions, parents });
+            containers.push(BackedUpContainer { number: container, partitions, parents });
         }
         Ok(())
     })?;
     Ok(containers)
 }
 
-fn container_entry(snapshot: &dyn Snapshot, container: &Live) -> Result<ContainerEntry, EngineError> {
+fn container_entry(
+    snapshot: &dyn Snapshot,
+    container: &BackedUpContainer,
+) -> Result<ContainerEntry, EngineError> {
     let entry = |&id: &u32| Ok(PartitionEntry { id, counts: counts(snapshot, container.number, id)? });
     let partitions = container.partitions.iter().map(entry).collect::<Result<_, EngineError>>()?;
     let rid_counter = match snapshot.get(CATALOG, &keys::rid_counter(container.number))? {
@@ -251,7 +254,7 @@ fn container_entry(snapshot: &dyn Snapshot, container: &Live) -> Result<Containe
 fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry, EngineError> {
     let mut file = FileWriter::create(directory, file_name(0))?;
     if let Some(value) = snapshot.get(CATALOG, &catalog_keys::COUNTERS)? {
-        file.push(Record::CatalogRow { key: &catalog_keys::COUNTERS, value: &value })?;
+        file.push(BackupRecord::CatalogRow { key: &catalog_keys::COUNTERS, value: &value })?;
     }
     let (mut live, mut containers, mut databases) = (HashSet::new(), Vec::new(), HashSet::new());
     for_each_resource(snapshot, |id, _| {
@@ -266,26 +269,26 @@ fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry,
         Ok(())
     })?;
     for_each_row(snapshot, CATALOG, &catalog_keys::RESOURCES, |key, value| {
-        if live.contains(key) { file.push(Record::CatalogRow { key, value }) } else { Ok(()) }
+        if live.contains(key) { file.push(BackupRecord::CatalogRow { key, value }) } else { Ok(()) }
     })?;
     for_each_row(snapshot, CATALOG, &catalog_keys::MODELS, |key, value| {
-        file.push(Record::CatalogRow { key, value })
+        file.push(BackupRecord::CatalogRow { key, value })
     })?;
     // Those of a deleted database are there until its drop is done.
     let is_live =
         |key: &[u8]| keys::parse_refactoring(key).is_some_and(|(database, _)| databases.contains(&database));
     for_each_row(snapshot, CATALOG, &keys::REFACTORINGS, |key, value| {
-        if is_live(key) { file.push(Record::CatalogRow { key, value }) } else { Ok(()) }
+        if is_live(key) { file.push(BackupRecord::CatalogRow { key, value }) } else { Ok(()) }
     })?;
     for row in [JobRow::Body, JobRow::Finished] {
         for_each_row(snapshot, CATALOG, &keys::jobs_prefix(row), |key, value| {
-            file.push(Record::CatalogRow { key, value })
+            file.push(BackupRecord::CatalogRow { key, value })
         })?;
     }
     for container in containers {
         for prefix in [keys::deleted_keys_prefix(container), keys::journals_prefix(container)] {
             for_each_row(snapshot, CATALOG, &prefix, |key, value| {
-                file.push(Record::CatalogRow { key, value })
+                file.push(BackupRecord::CatalogRow { key, value })
             })?;
         }
     }
@@ -303,15 +306,15 @@ fn item_key(container: u32, rid: &[u8]) -> Option<Vec<u8>> {
     Some(keys::item(container, keys::number(rid)?))
 }
 
-impl Output<'_> {
+impl BackupOutput<'_> {
     fn push_item(&mut self, key: &[u8], row: &[u8]) -> Result<(), EngineError> {
         let (container, rid) = parse_item_key(key)?;
-        self.file()?.push(Record::Item { container, rid, row })
+        self.file()?.push(BackupRecord::Item { container, rid, row })
     }
 
     fn push_deleted(&mut self, key: &[u8]) -> Result<(), EngineError> {
         let (container, rid) = parse_item_key(key)?;
-        self.file()?.push(Record::Deleted { container, rid })
+        self.file()?.push(BackupRecord::Deleted { container, rid })
     }
 
     fn file(&mut self) -> Result<&mut FileWriter, EngineError> {

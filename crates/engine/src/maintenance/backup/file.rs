@@ -33,7 +33,7 @@ const DELETED: u8 = 2;
 const CATALOG_ROW: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Record<'a> {
+pub(crate) enum BackupRecord<'a> {
     Item { container: u32, rid: u64, row: &'a [u8] },
     Deleted { container: u32, rid: u64 },
     CatalogRow { key: &'a [u8], value: &'a [u8] },
@@ -71,20 +71,20 @@ impl FileWriter {
         self.bytes
     }
 
-    pub fn push(&mut self, record: Record<'_>) -> Result<(), EngineError> {
+    pub fn push(&mut self, record: BackupRecord<'_>) -> Result<(), EngineError> {
         match record {
-            Record::Item { container, rid, row } => {
+            BackupRecord::Item { container, rid, row } => {
                 self.payload.push(ITEM);
                 self.payload.extend(container.to_le_bytes());
                 self.payload.extend(rid.to_le_bytes());
                 self.push_bytes(row)?;
             }
-            Record::Deleted { container, rid } => {
+            BackupRecord::Deleted { container, rid } => {
                 self.payload.push(DELETED);
                 self.payload.extend(container.to_le_bytes());
                 self.payload.extend(rid.to_le_bytes());
             }
-            Record::CatalogRow { key, value } => {
+            BackupRecord::CatalogRow { key, value } => {
                 self.payload.push(CATALOG_ROW);
                 self.push_bytes(key)?;
                 self.push_bytes(value)?;
@@ -142,7 +142,7 @@ impl FileWriter {
 pub(crate) fn read_file(
     directory: &Path,
     entry: &FileEntry,
-    mut record: impl FnMut(Record<'_>) -> Result<(), EngineError>,
+    mut record: impl FnMut(BackupRecord<'_>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut reader = FileReader::open(directory, entry)?;
     let mut records = 0;
@@ -227,18 +227,18 @@ impl<'a> FileReader<'a> {
     }
 }
 
-fn parse<'a>(rest: &mut &'a [u8]) -> Option<Record<'a>> {
+fn parse<'a>(rest: &mut &'a [u8]) -> Option<BackupRecord<'a>> {
     let [tag] = array(rest)?;
     match tag {
         ITEM => {
             let (container, rid) = (u32::from_le_bytes(array(rest)?), u64::from_le_bytes(array(rest)?));
-            Some(Record::Item { container, rid, row: bytes(rest)? })
+            Some(BackupRecord::Item { container, rid, row: bytes(rest)? })
         }
         DELETED => {
             let (container, rid) = (u32::from_le_bytes(array(rest)?), u64::from_le_bytes(array(rest)?));
-            Some(Record::Deleted { container, rid })
+            Some(BackupRecord::Deleted { container, rid })
         }
-        CATALOG_ROW => Some(Record::CatalogRow { key: bytes(rest)?, value: bytes(rest)? }),
+        CATALOG_ROW => Some(BackupRecord::CatalogRow { key: bytes(rest)?, value: bytes(rest)? }),
         _ => None,
     }
 }
@@ -273,9 +273,9 @@ mod tests {
 
     fn written(directory: &Path) -> FileEntry {
         let mut writer = FileWriter::create(directory, "items-000001".to_owned()).unwrap();
-        writer.push(Record::Item { container: 7, rid: 9, row: b"row" }).unwrap();
-        writer.push(Record::Deleted { container: 7, rid: 10 }).unwrap();
-        writer.push(Record::CatalogRow { key: &[1], value: b"value" }).unwrap();
+        writer.push(BackupRecord::Item { container: 7, rid: 9, row: b"row" }).unwrap();
+        writer.push(BackupRecord::Deleted { container: 7, rid: 10 }).unwrap();
+        writer.push(BackupRecord::CatalogRow { key: &[1], value: b"value" }).unwrap();
         writer.finish().unwrap()
     }
 

@@ -19,7 +19,7 @@
 mod copy;
 pub(crate) mod file; // chunked files of records
 pub(crate) mod manifest; // what a backup holds
-pub(crate) mod repeated; // which of several records of an item counts
+pub(crate) mod repeated_records; // which of several records of an item counts
 
 use std::fs;
 use std::io;
@@ -30,8 +30,8 @@ use tracing::{info, warn};
 
 use crate::api::EngineError;
 use crate::engine::Engine;
-use crate::store::watched::Watched;
-use copy::Copier;
+use crate::store::watched::WatchedStorage;
+use copy::BackupCopier;
 use manifest::Manifest;
 
 pub(crate) use copy::counts;
@@ -58,7 +58,7 @@ impl Engine {
         self.catalog.state().containers().try_for_each(|container| container.partitions.settle_doubts())?;
         let created = fs::DirBuilder::new().mode(0o700).create(&partial);
         created.map_err(|source| io_error("creating", &partial, source))?;
-        let copied = Copier::new(&self.shared, &log, &partial).copy();
+        let copied = BackupCopier::new(&self.shared, &log, &partial).copy();
         let manifest = copied.and_then(|manifest| publish(manifest, &partial, directory));
         let manifest = manifest.inspect_err(|_| discard(&partial))?;
         let report = manifest.report();
@@ -67,7 +67,7 @@ impl Engine {
     }
 }
 
-struct StopWatching<'a>(&'a Watched);
+struct StopWatching<'a>(&'a WatchedStorage);
 
 impl Drop for StopWatching<'_> {
     fn drop(&mut self) {

@@ -12,11 +12,11 @@ use crate::catalog::keys as catalog_keys;
 use crate::catalog::model_row::ModelRow;
 use crate::catalog::row::{Counters, ResourceRow};
 use crate::jobs::{is_job_key, restored_row};
-use crate::maintenance::backup::file::{Record, read_file};
+use crate::maintenance::backup::file::{BackupRecord, read_file};
 use crate::maintenance::backup::manifest::{ContainerEntry, MANIFEST, Manifest};
-use crate::maintenance::backup::repeated::Repeated;
+use crate::maintenance::backup::repeated_records::RepeatedRecords;
 use crate::maintenance::backup::{bad, io_error};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, Counts};
 
 /// Checks a backup without restoring it. Fails where its files are not what was written.
@@ -45,7 +45,7 @@ pub fn verify_backup(directory: &Path) -> Result<VerifyReport, EngineError> {
 }
 
 fn check_backup_item(checked: &CheckedContainer, rid: u64, row: &[u8]) -> Result<(u32, Counts), String> {
-    let row = Row::parse(row).map_err(|error| error.to_string())?;
+    let row = ItemRow::parse(row).map_err(|error| error.to_string())?;
     let partition = check_row(&checked.definition, &checked.layout, rid, &row)?;
     Ok((partition, row.counts()))
 }
@@ -55,16 +55,16 @@ fn check_backup_files(
     directory: &Path,
     manifest: &Manifest,
     report: &mut VerifyReport,
-) -> Result<(CatalogCheck, Repeated), EngineError> {
+) -> Result<(CatalogCheck, RepeatedRecords), EngineError> {
     check_directory(directory, manifest)?;
     let catalog = check_catalog_file(directory, manifest, report)?;
-    let mut repeated = Repeated::default();
+    let mut repeated = RepeatedRecords::default();
     for file in &manifest.files[1..] {
         read_file(directory, file, |record| {
-            if let Record::CatalogRow { .. } = record {
+            if let BackupRecord::CatalogRow { .. } = record {
                 report.problem("a catalog row among items".to_owned());
             }
-            repeated.note(&record);
+            repeated.add(&record);
             Ok(())
         })?;
     }
@@ -76,7 +76,7 @@ fn check_backup_files(
 }
 
 /// Checks the files of a backup, and says which records count.
-pub(crate) fn check_files(directory: &Path, manifest: &Manifest) -> Result<Repeated, EngineError> {
+pub(crate) fn check_files(directory: &Path, manifest: &Manifest) -> Result<RepeatedRecords, EngineError> {
     let mut report = VerifyReport::default();
     let (_, repeated) = check_backup_files(directory, manifest, &mut report)?;
     report.problems.first().map_or(Ok(repeated), |problem| Err(bad(problem.as_str())))
@@ -86,15 +86,17 @@ pub(crate) fn check_files(directory: &Path, manifest: &Manifest) -> Result<Repea
 pub(crate) fn for_each_item(
     directory: &Path,
     manifest: &Manifest,
-    repeated: &Repeated,
+    repeated: &RepeatedRecords,
     mut visit: impl FnMut(u32, u64, &[u8]) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut selection = repeated.select();
     for file in &manifest.files[1..] {
         read_file(directory, file, |record| match record {
-            Record::Item { container, rid, row } if selection.counts(&record) => visit(container, rid, row),
-            Record::Item { .. } => Ok(()),
-            Record::Deleted { .. } | Record::CatalogRow { .. } => {
+            BackupRecord::Item { container, rid, row } if selection.counts(&record) => {
+                visit(container, rid, row)
+            }
+            BackupRecord::Item { .. } => Ok(()),
+            BackupRecord::Deleted { .. } | BackupRecord::CatalogRow { .. } => {
                 selection.counts(&record);
                 Ok(())
             }
@@ -129,7 +131,7 @@ fn check_catalog_file(
     let mut catalog = CatalogCheck::default();
     let mut has_counters = false;
     read_file(directory, &manifest.files[0], |record| {
-        let Record::CatalogRow { key, value } = record else {
+        let BackupRecord::CatalogRow { key, value } = record else {
             return Err(bad("an item in the catalog file"));
         };
         if key == catalog_keys::COUNTERS {

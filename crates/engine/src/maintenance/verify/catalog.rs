@@ -24,7 +24,7 @@ pub(super) struct CatalogCheck {
     pub containers: BTreeMap<u32, CheckedContainer>,
     /// By database.
     pub models: Vec<(u32, ModelRow)>,
-    highest: Highest,
+    highest: HighestNumbers,
 }
 
 /// A container whose row is sound.
@@ -38,7 +38,7 @@ pub(super) struct CheckedContainer {
 
 /// The highest number of each kind.
 #[derive(Default)]
-struct Highest {
+struct HighestNumbers {
     database: u32,
     container: u32,
     user: u32,
@@ -150,7 +150,7 @@ impl CatalogCheck {
     }
 }
 
-impl Highest {
+impl HighestNumbers {
     fn note(&mut self, rid: ResourceId) {
         match rid {
             ResourceId::Database(number) => self.database = self.database.max(number),

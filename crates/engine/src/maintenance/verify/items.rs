@@ -5,9 +5,9 @@ use quire_value::Item;
 
 use super::catalog::CheckedContainer;
 use crate::catalog::canonical;
-use crate::maintenance::derived::{Derived, derived_rows};
+use crate::maintenance::derived::{DerivedRows, derived_rows};
 use crate::store::PartitionLayout;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, Counts};
 
 pub(super) fn check_item(
@@ -15,9 +15,9 @@ pub(super) fn check_item(
     CheckedContainer { definition, layout, indexes, .. }: &CheckedContainer,
     key: &[u8],
     value: &[u8],
-) -> Result<((u32, Counts), Derived), String> {
+) -> Result<((u32, Counts), DerivedRows), String> {
     let rid = keys::rid_of_item_key(key).ok_or("a key of the wrong length")?;
-    let row = Row::parse(value).map_err(|error| error.to_string())?;
+    let row = ItemRow::parse(value).map_err(|error| error.to_string())?;
     let partition = check_row(definition, layout, rid, &row)?;
     let derived = derived_rows(container, definition, indexes, rid, &row);
     let derived = derived.map_err(|error| error.to_string())?;
@@ -29,7 +29,7 @@ pub(crate) fn check_row(
     definition: &ContainerDefinition,
     layout: &[PartitionLayout],
     rid: u64,
-    row: &Row<'_>,
+    row: &ItemRow<'_>,
 ) -> Result<u32, String> {
     let item = Item::from_bytes(row.item().to_vec()).map_err(|error| error.to_string())?;
     let partition_key = row.partition_key().map_err(|error| error.to_string())?;

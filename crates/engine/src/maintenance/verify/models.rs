@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use super::store::Verifier;
 use crate::api::EngineError;
 use crate::catalog::read_jobs;
-use crate::catalog::state::Job;
+use crate::catalog::state::DropJob;
 use crate::indexes::IndexId;
 use crate::maintenance::derived::DerivedRow;
 use crate::maintenance::model_rows::ModelRows;
 use crate::partition::deleted_keys::DeletedKeys;
 use crate::store::for_each_row;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, INDEX, LOOKUPS, LinkKeys};
 
 /// The models of all databases, and how many rows their items ask for.
@@ -36,7 +36,7 @@ impl ModelCheck {
     ) -> Result<Vec<DerivedRow>, EngineError> {
         let model = self.models.iter_mut().find(|(own, _)| *own == database);
         let Some(((_, model), rid)) = model.zip(keys::rid_of_item_key(key)) else { return Ok(Vec::new()) };
-        let rows = model.add(container, rid, &Row::parse(value)?)?;
+        let rows = model.add(container, rid, &ItemRow::parse(value)?)?;
         self.note(&rows);
         Ok(rows)
     }
@@ -81,7 +81,7 @@ impl Verifier<'_> {
     fn reclaimed_links(&self, container: u32) -> Result<Vec<LinkKeys>, EngineError> {
         let index = |declaration| IndexId::of_link(declaration).0;
         let own = |job| match job {
-            Job::Declaration { container: own, declaration } if own == container => {
+            DropJob::Declaration { container: own, declaration } if own == container => {
                 Some(LinkKeys { container, index: index(declaration) })
             }
             _ => None,
@@ -96,7 +96,7 @@ impl Verifier<'_> {
     ) -> Result<(), EngineError> {
         let mut rest = Vec::new();
         for (_, model) in &self.models.models {
-            let (certain, others) = model.rest_for_certain();
+            let (certain, others) = model.certain_rows();
             rest.extend(certain);
             for row in others {
                 if self.snapshot.get(row.space, &row.key)?.is_some() {
@@ -115,7 +115,7 @@ impl Verifier<'_> {
         for container in containers {
             for ((_, declaration), found) in self.declaration_rows(*container)? {
                 let expected = self.models.lookups.get(&(*container, declaration)).copied().unwrap_or(0);
-                let job = Job::Declaration { container: *container, declaration };
+                let job = DropJob::Declaration { container: *container, declaration };
                 let what = match states.get(&declaration) {
                     Some(false) => continue,
                     Some(true) if found == expected => continue,

@@ -12,17 +12,17 @@ use super::items::check_item;
 use super::models::ModelCheck;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::keys::{self as catalog_keys, RowId};
-use crate::catalog::state::Job;
+use crate::catalog::state::DropJob;
 use crate::catalog::{for_each_model, for_each_resource, read_jobs, read_store};
 use crate::indexes::vectors::check_rows;
 use crate::indexes::{CountedIndexes, IndexId, Indexes, parse_row};
 use crate::maintenance::backup::counts;
 use crate::maintenance::backup::file::hex;
-use crate::maintenance::derived::{Derived, DerivedRow};
+use crate::maintenance::derived::{DerivedRow, DerivedRows};
 use crate::partition::deleted_keys::marks_in;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
-use crate::store::version_row::Version;
+use crate::store::version_row::VersionRow;
 use crate::store::{PartitionLayout, for_each_row, scan};
 
 /// Checks a store. Fails only where it cannot be read at all.
@@ -43,7 +43,7 @@ pub(super) struct Verifier<'a> {
 
 /// What a container's items say there must be.
 #[derive(Default)]
-struct Expected {
+struct ExpectedRows {
     lookups: u64,
     feeds: u64,
     indexes: u64,
@@ -80,7 +80,7 @@ impl Verifier<'_> {
         let deleted = marks_in(self.snapshot, container)?;
         self.models.set_deleted_keys(checked.database, container, deleted);
         let layout = checked.layout.as_slice();
-        let mut expected = Expected::default();
+        let mut expected = ExpectedRows::default();
         let mut range = KeyRange::prefix(&keys::container_prefix(container));
         loop {
             let page = self.snapshot.scan(&scan(ITEMS, range.clone()))?;
@@ -88,7 +88,7 @@ impl Verifier<'_> {
             for (key, value) in &page.rows {
                 self.report.items += 1;
                 match check_item(container, checked, key, value) {
-                    Ok((counts, Derived { rows, weights })) => {
+                    Ok((counts, DerivedRows { rows, weights })) => {
                         expected.add(counts, &rows, &weights, &checked.indexes);
                         derived.extend(rows);
                         derived.extend(self.models.add(checked.database, container, key, value)?);
@@ -135,7 +135,7 @@ impl Verifier<'_> {
         &mut self,
         container: u32,
         checked: &CheckedContainer,
-        expected: &Expected,
+        expected: &ExpectedRows,
     ) -> Result<(), EngineError> {
         let incomplete = self.check_incomplete(container, checked)?;
         let names = self.count(INDEX, &keys::index_names_prefix(container))?;
@@ -173,8 +173,8 @@ impl Verifier<'_> {
                 count += 1;
                 let item = parse_row(key).map(|row| keys::item(container, row.rid));
                 let item = item.and_then(|key| self.snapshot.get(ITEMS, &key).transpose()).transpose()?;
-                let lacks_path = |row: Row<'_>| checked.indexes.is_missing_in(index, &row);
-                let is_right = item.is_some_and(|value| Row::parse(&value).is_ok_and(lacks_path));
+                let lacks_path = |row: ItemRow<'_>| checked.indexes.is_missing_in(index, &row);
+                let is_right = item.is_some_and(|value| ItemRow::parse(&value).is_ok_and(lacks_path));
                 if !is_right {
                     let what =
                         format!("container {container}, row {} is of no item without the path", hex(key));
@@ -191,9 +191,9 @@ impl Verifier<'_> {
         let mut count = 0;
         for_each_row(self.snapshot, FEEDS, &keys::versions_prefix(container), |key, value| {
             count += 1;
-            let sound = Version::decode(value).is_ok_and(|version| {
+            let sound = VersionRow::decode(value).is_ok_and(|version| {
                 let rows = [version.current, version.previous].into_iter().filter(|row| !row.is_empty());
-                rows.into_iter().all(|row| Row::parse(row).is_ok())
+                rows.into_iter().all(|row| ItemRow::parse(row).is_ok())
             });
             if !sound {
                 self.report.problem(format!("container {container}, version {} is damaged", hex(key)));
@@ -230,7 +230,7 @@ impl Verifier<'_> {
         &mut self,
         container: u32,
         layout: &[PartitionLayout],
-        expected: &Expected,
+        expected: &ExpectedRows,
     ) -> Result<(), EngineError> {
         for partition in layout {
             let stored = counts(self.snapshot, container, partition.id)?;
@@ -266,7 +266,7 @@ impl Verifier<'_> {
         container: u32,
         partition: u32,
         stored: &Counts,
-        expected: &Expected,
+        expected: &ExpectedRows,
     ) -> Result<(), EngineError> {
         let counted = CountedIndexes::read(self.snapshot, container, partition, stored)?;
         let mut found = expected.index_rows.get(&partition).cloned().unwrap_or_default();
@@ -351,7 +351,7 @@ fn container_at(key: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*key.get(offset..)?.first_chunk()?))
 }
 
-impl Expected {
+impl ExpectedRows {
     fn add(
         &mut self,
         (partition, item): (u32, Counts),
@@ -383,8 +383,8 @@ impl Expected {
 fn known_databases(snapshot: &dyn Snapshot) -> Result<BTreeSet<u32>, EngineError> {
     let jobs = read_jobs(snapshot)?.into_iter();
     let dropped = jobs.filter_map(|job| match job {
-        Job::Database { database } => Some(database),
-        Job::Container { .. } | Job::User { .. } | Job::Declaration { .. } => None,
+        DropJob::Database { database } => Some(database),
+        DropJob::Container { .. } | DropJob::User { .. } | DropJob::Declaration { .. } => None,
     });
     let mut known: BTreeSet<u32> = dropped.collect();
     for_each_row(snapshot, CATALOG, &catalog_keys::RESOURCES, |key, _| {
@@ -400,8 +400,8 @@ fn known_containers(snapshot: &dyn Snapshot) -> Result<BTreeSet<u32>, EngineErro
     let jobs = read_jobs(snapshot)?.into_iter();
     let mut known: BTreeSet<u32> = jobs
         .filter_map(|job| match job {
-            Job::Container { container } => Some(container),
-            Job::Database { .. } | Job::User { .. } | Job::Declaration { .. } => None,
+            DropJob::Container { container } => Some(container),
+            DropJob::Database { .. } | DropJob::User { .. } | DropJob::Declaration { .. } => None,
         })
         .collect();
     for_each_row(snapshot, CATALOG, &catalog_keys::RESOURCES, |key, _| {

@@ -23,10 +23,13 @@ use std::sync::{Arc, Weak};
 
 use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Token};
 
-use super::group::{Group, item_of};
+use super::group::{CommitGroup, item_of};
 use super::queue::{GROUP_BYTES_MAX, Leadership};
 use super::ticket::Ticket;
-use super::{BuiltTargets, Committed, CountedIndexes, Differences, Prepared, Refused, Sequencer, Written};
+use super::{
+    BuiltTargets, CommittedState, CommittedWrite, CountedIndexes, Differences, PreparedWrite, Sequencer,
+    WriteRefused,
+};
 use crate::api::EngineError;
 use crate::runtime::Shared;
 use crate::store::random_token;
@@ -39,29 +42,29 @@ const GROUP_PARTITIONS_MAX: usize = 64;
 
 /// Writes that are committed together or not at all.
 #[derive(Default)]
-pub(crate) struct Work {
+pub(crate) struct AtomicWrites {
     /// By partition. Every write has an LSN of its own, in the order of the list.
-    pub writes: Vec<(Arc<Sequencer>, Vec<Prepared>)>,
+    pub writes: Vec<(Arc<Sequencer>, Vec<PreparedWrite>)>,
     /// What it changes of items that others of its group may change, too.
     pub differences: Option<Box<dyn Differences>>,
 }
 
 /// A work that is durable and visible.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WorkDone {
+pub(crate) struct AtomicWritesDone {
     /// In the order of its writes.
-    pub written: Vec<Written>,
+    pub written: Vec<CommittedWrite>,
     /// For the items of its differences.
     pub charge: f64,
 }
 
 /// The works of one database that wait for a commit.
 #[derive(Default)]
-pub(crate) struct CommitQueue(Mutex<QueueState>);
+pub(crate) struct CommitQueue(Mutex<CommitQueueState>);
 
 #[derive(Default)]
-struct QueueState {
-    queue: VecDeque<Arc<WorkTicket>>,
+struct CommitQueueState {
+    queue: VecDeque<Arc<AtomicTicket>>,
     leading: bool,
     /// The partitions of the last commit, where nobody knows how it ended.
     in_doubt: Option<Arc<Vec<Arc<Sequencer>>>>,
@@ -71,41 +74,41 @@ struct QueueState {
 #[derive(Default)]
 pub(crate) struct CommitQueues(Mutex<HashMap<u32, Weak<CommitQueue>>>);
 
-type WorkTicket = Ticket<Work, WorkDone>;
+type AtomicTicket = Ticket<AtomicWrites, AtomicWritesDone>;
 
-struct Handover<'a>(&'a CommitQueue);
+struct LeaderHandover<'a>(&'a CommitQueue);
 
 /// The works of one commit, answered at the latest when dropped.
 #[derive(Default)]
-struct WorkGroup(Vec<TakenWork>);
+struct AtomicGroup(Vec<TakenWrites>);
 
-struct TakenWork {
-    ticket: Arc<WorkTicket>,
-    work: Work,
+struct TakenWrites {
+    ticket: Arc<AtomicTicket>,
+    work: AtomicWrites,
 }
 
 /// Writes of one partition, with the number of the work and the place in it that each has. Those that no work has by itself
 /// come last and have no place.
-type PlacedWrites = (Vec<Prepared>, Vec<(usize, usize)>);
+type PlacedWrites = (Vec<PreparedWrite>, Vec<(usize, usize)>);
 
 /// A partition of a commit, led by this group.
-struct Ready {
-    committed: Committed,
+struct ReadyPartition {
+    committed: CommittedState,
     counted: CountedIndexes,
 }
 
 /// A commit that is about to be sent.
-struct Stamped<'a> {
+struct StampedCommit<'a> {
     guards: Vec<Guard>,
     ops: Vec<Op>,
-    groups: Vec<(Group<'a>, Committed, CountedIndexes)>,
+    groups: Vec<(CommitGroup<'a>, CommittedState, CountedIndexes)>,
     /// By work.
-    done: Vec<WorkDone>,
+    done: Vec<AtomicWritesDone>,
 }
 
 /// What a commit came to.
 #[derive(Clone, Copy)]
-enum Outcome {
+enum GroupOutcome {
     Done,
     /// It is certain now, but where the partitions stand has to be read again.
     DoneElsewhere,
@@ -128,9 +131,9 @@ impl CommitQueues {
 
 impl CommitQueue {
     /// Blocks until the work is durable and visible, or certainly not going to be (except after `Overloaded`).
-    pub fn submit(&self, shared: &Shared, work: Work) -> Result<WorkDone, Refused> {
+    pub fn submit(&self, shared: &Shared, work: AtomicWrites) -> Result<AtomicWritesDone, WriteRefused> {
         if work.writes.is_empty() && work.differences.is_none() {
-            return Ok(WorkDone::default());
+            return Ok(AtomicWritesDone::default());
         }
         let ticket = Ticket::new(work);
         if self.enqueue(&ticket) || ticket.wait_to_lead() {
@@ -140,7 +143,7 @@ impl CommitQueue {
     }
 
     /// True: the caller leads now.
-    fn enqueue(&self, ticket: &Arc<WorkTicket>) -> bool {
+    fn enqueue(&self, ticket: &Arc<AtomicTicket>) -> bool {
         let mut state = self.0.lock();
         state.queue.push_back(Arc::clone(ticket));
         #[cfg(feature = "schedules")]
@@ -151,7 +154,7 @@ impl CommitQueue {
     }
 
     fn lead(&self, shared: &Shared) {
-        let _handover = Handover(self);
+        let _handover = LeaderHandover(self);
         let group = self.take_group(shared);
         match self.settle() {
             Ok(()) => self.commit(shared, group),
@@ -160,26 +163,26 @@ impl CommitQueue {
     }
 
     /// Takes from the front of the queue what fits into one commit.
-    fn take_group(&self, shared: &Shared) -> WorkGroup {
+    fn take_group(&self, shared: &Shared) -> AtomicGroup {
         let caps = shared.storage.caps();
         let (bytes_max, ops_max) =
             ((caps.commit_bytes_max / 2).min(GROUP_BYTES_MAX), caps.commit_ops_max / 2);
         let (mut bytes, mut ops, mut partitions) = (0, 0, HashSet::new());
-        let mut group = WorkGroup::default();
+        let mut group = AtomicGroup::default();
         let mut state = self.0.lock();
         while let Some(ticket) = state.queue.front() {
-            let look = |work: &Work| {
+            let look = |work: &AtomicWrites| {
                 partitions.extend(work.sequencers().map(|sequencer| sequencer.storage_partition()));
                 work.size()
             };
-            let size = ticket.look(look).unwrap_or_default();
+            let size = ticket.peek(look).unwrap_or_default();
             (bytes, ops) = (bytes + size.0, ops + size.1);
             let is_full = bytes > bytes_max || ops > ops_max || partitions.len() > GROUP_PARTITIONS_MAX;
             if is_full && !group.0.is_empty() {
                 break;
             }
             if let Some(work) = ticket.take() {
-                group.0.push(TakenWork { ticket: Arc::clone(ticket), work });
+                group.0.push(TakenWrites { ticket: Arc::clone(ticket), work });
             }
             state.queue.pop_front();
         }
@@ -207,7 +210,7 @@ impl CommitQueue {
         Ok(())
     }
 
-    fn commit(&self, shared: &Shared, mut group: WorkGroup) {
+    fn commit(&self, shared: &Shared, mut group: AtomicGroup) {
         let partitions = group.partitions();
         let asked = partitions.values().map(|partition| partition.ask_for_leadership());
         let mut led: Vec<Leadership<'_>> = asked.collect();
@@ -215,14 +218,14 @@ impl CommitQueue {
         let mut ready = HashMap::with_capacity(partitions.len());
         for (id, partition) in &partitions {
             match partition.ready() {
-                Ok((committed, counted)) => drop(ready.insert(*id, Ready { committed, counted })),
+                Ok((committed, counted)) => drop(ready.insert(*id, ReadyPartition { committed, counted })),
                 Err(error) => {
-                    group.refuse(|work| work.touches(*id).then(|| Refused::Failed(error.duplicate())))
+                    group.refuse(|work| work.touches(*id).then(|| WriteRefused::Failed(error.duplicate())))
                 }
             }
         }
-        group.refuse(|work| work.is_stale().then_some(Refused::Stale));
-        group.refuse(|work| work.is_closed().then_some(Refused::Failed(EngineError::PartitionMoved)));
+        group.refuse(|work| work.is_stale().then_some(WriteRefused::Stale));
+        group.refuse(|work| work.is_closed().then_some(WriteRefused::Failed(EngineError::PartitionMoved)));
         let built = group.build(shared);
         let targets = built.iter().flat_map(|built| &built.writes).map(|(sequencer, _)| sequencer);
         let writes = group.0.iter().flat_map(|taken| &taken.work.writes).map(|(sequencer, _)| sequencer);
@@ -230,7 +233,7 @@ impl CommitQueue {
             .chain(targets)
             .map(|sequencer| (sequencer.storage_partition(), Arc::clone(sequencer)))
             .collect();
-        for (id, Ready { counted, .. }) in ready.extract_if(|id, _| !touched.contains_key(id)) {
+        for (id, ReadyPartition { counted, .. }) in ready.extract_if(|id, _| !touched.contains_key(id)) {
             partitions[&id].give_back(counted);
         }
         if group.0.is_empty() {
@@ -245,27 +248,27 @@ impl CommitQueue {
     fn send(
         &self,
         shared: &Shared,
-        mut group: WorkGroup,
+        mut group: AtomicGroup,
         built: BuiltTargets,
         token: Token,
         partitions: &BTreeMap<PartitionId, Arc<Sequencer>>,
-        ready: HashMap<PartitionId, Ready>,
+        ready: HashMap<PartitionId, ReadyPartition>,
     ) {
-        let Stamped { guards, ops, mut groups, done } = group.stamp(partitions, built, ready);
+        let StampedCommit { guards, ops, mut groups, done } = group.stamp(partitions, built, ready);
         let Some(first) = groups.first().map(|(group, ..)| group.sequencer) else {
             return group.fail(&EngineError::Overloaded);
         };
         groups.iter_mut().for_each(|(group, ..)| group.mark());
         let sent = shared.storage.commit(Commit { guards, token, ops });
         let outcome = match sent {
-            Ok(_) => Outcome::Done,
+            Ok(_) => GroupOutcome::Done,
             // A raised epoch of one partition keeps all of the commit from happening.
             Err(CommitError::Unknown { .. }) => match first.settle(token) {
-                Some(true) => Outcome::DoneElsewhere,
-                Some(false) => Outcome::Nothing,
-                None => Outcome::InDoubt,
+                Some(true) => GroupOutcome::DoneElsewhere,
+                Some(false) => GroupOutcome::Nothing,
+                None => GroupOutcome::InDoubt,
             },
-            Err(CommitError::Busy | CommitError::Conflict { .. }) => Outcome::Nothing,
+            Err(CommitError::Busy | CommitError::Conflict { .. }) => GroupOutcome::Nothing,
             Err(error) => {
                 let error = first.explain(error);
                 groups.into_iter().for_each(|(group, ..)| group.fail(&error));
@@ -274,16 +277,16 @@ impl CommitQueue {
         };
         for (group, committed, counted) in groups {
             match outcome {
-                Outcome::Done => group.succeed(committed.counts, Some((committed, counted))),
-                Outcome::DoneElsewhere => group.succeed(committed.counts, None),
-                Outcome::Nothing => group.stale(),
-                Outcome::InDoubt => group.in_doubt(token),
+                GroupOutcome::Done => group.succeed(committed.counts, Some((committed, counted))),
+                GroupOutcome::DoneElsewhere => group.succeed(committed.counts, None),
+                GroupOutcome::Nothing => group.stale(),
+                GroupOutcome::InDoubt => group.in_doubt(token),
             }
         }
         match outcome {
-            Outcome::Done | Outcome::DoneElsewhere => group.succeed(done),
-            Outcome::Nothing => group.refuse(|_| Some(Refused::Stale)),
-            Outcome::InDoubt => {
+            GroupOutcome::Done | GroupOutcome::DoneElsewhere => group.succeed(done),
+            GroupOutcome::Nothing => group.refuse(|_| Some(WriteRefused::Stale)),
+            GroupOutcome::InDoubt => {
                 self.0.lock().in_doubt = Some(Arc::new(partitions.values().cloned().collect()));
                 group.fail(&EngineError::Overloaded);
             }
@@ -306,7 +309,7 @@ impl Sequencer {
     }
 }
 
-impl Work {
+impl AtomicWrites {
     /// Of its own writes, and of the items of its differences.
     fn sequencers(&self) -> impl Iterator<Item = &Arc<Sequencer>> {
         let differences = self.differences.iter().flat_map(|differences| differences.partitions());
@@ -323,7 +326,7 @@ impl Work {
 
     /// A container is closed for it.
     fn is_closed(&self) -> bool {
-        let is_closed = |sequencer: &Sequencer, writes: &[Prepared]| {
+        let is_closed = |sequencer: &Sequencer, writes: &[PreparedWrite]| {
             writes.iter().any(|write| sequencer.is_closed_for(write))
         };
         self.writes.iter().any(|(sequencer, writes)| is_closed(sequencer, writes))
@@ -331,13 +334,13 @@ impl Work {
 
     /// Bytes and ops that it adds to a commit, roughly from above.
     fn size(&self) -> (usize, usize) {
-        let sizes = self.writes.iter().flat_map(|(_, writes)| writes).map(Prepared::size);
+        let sizes = self.writes.iter().flat_map(|(_, writes)| writes).map(PreparedWrite::size);
         let sizes = sizes.chain(self.differences.iter().map(|differences| differences.size()));
         sizes.fold((0, 0), |(bytes, ops), size| (bytes + size.0, ops + size.1))
     }
 }
 
-impl WorkGroup {
+impl AtomicGroup {
     /// What the works touch, in the order of ids.
     fn partitions(&self) -> BTreeMap<PartitionId, Arc<Sequencer>> {
         let sequencers = self.0.iter().flat_map(|taken| taken.work.sequencers());
@@ -345,7 +348,7 @@ impl WorkGroup {
     }
 
     /// Answers those that are refused; the others stay.
-    fn refuse(&mut self, refusal: impl Fn(&Work) -> Option<Refused>) {
+    fn refuse(&mut self, refusal: impl Fn(&AtomicWrites) -> Option<WriteRefused>) {
         self.0.retain(|taken| match refusal(&taken.work) {
             Some(refused) => {
                 taken.ticket.done(Err(refused));
@@ -356,10 +359,10 @@ impl WorkGroup {
     }
 
     fn fail(mut self, error: &EngineError) {
-        self.refuse(|_| Some(Refused::Failed(error.duplicate())));
+        self.refuse(|_| Some(WriteRefused::Failed(error.duplicate())));
     }
 
-    fn succeed(mut self, done: Vec<WorkDone>) {
+    fn succeed(mut self, done: Vec<AtomicWritesDone>) {
         for (taken, done) in self.0.drain(..).zip(done) {
             taken.ticket.done(Ok(done));
         }
@@ -377,7 +380,7 @@ impl WorkGroup {
             if built.refused.is_empty() {
                 return Ok(built);
             }
-            let mut refused: HashMap<usize, Refused> = built.refused.into_iter().collect();
+            let mut refused: HashMap<usize, WriteRefused> = built.refused.into_iter().collect();
             let mut number = 0;
             self.0.retain(|taken| {
                 number += 1;
@@ -393,8 +396,8 @@ impl WorkGroup {
         &mut self,
         partitions: &'a BTreeMap<PartitionId, Arc<Sequencer>>,
         built: BuiltTargets,
-        mut ready: HashMap<PartitionId, Ready>,
-    ) -> Stamped<'a> {
+        mut ready: HashMap<PartitionId, ReadyPartition>,
+    ) -> StampedCommit<'a> {
         let mut by_partition: HashMap<PartitionId, PlacedWrites> = HashMap::new();
         let mut done = Vec::with_capacity(self.0.len());
         for (number, taken) in self.0.iter_mut().enumerate() {
@@ -405,14 +408,17 @@ impl WorkGroup {
                 count += writes.len();
                 prepared.extend(writes);
             }
-            done.push(WorkDone { written: vec![Written { lsn: 0, ts: 0 }; count], charge: 0.0 });
+            done.push(AtomicWritesDone {
+                written: vec![CommittedWrite { lsn: 0, ts: 0 }; count],
+                charge: 0.0,
+            });
         }
         for (sequencer, write) in built.writes {
             by_partition.entry(sequencer.storage_partition()).or_default().0.push(write);
         }
         built.charges.iter().for_each(|(work, charge)| done[*work].charge += charge);
         let (guards, groups) = Default::default();
-        let mut stamped = Stamped { guards, ops: built.ops, groups, done };
+        let mut stamped = StampedCommit { guards, ops: built.ops, groups, done };
         for (id, sequencer) in partitions {
             let (Some((prepared, places)), Some(ready)) = (by_partition.remove(id), ready.remove(id)) else {
                 continue;
@@ -426,9 +432,14 @@ impl WorkGroup {
     }
 }
 
-impl<'a> Stamped<'a> {
-    fn add(&mut self, sequencer: &'a Sequencer, prepared: Vec<Prepared>, ready: Ready) -> Vec<Written> {
-        let mut group = Group::new(sequencer);
+impl<'a> StampedCommit<'a> {
+    fn add(
+        &mut self,
+        sequencer: &'a Sequencer,
+        prepared: Vec<PreparedWrite>,
+        ready: ReadyPartition,
+    ) -> Vec<CommittedWrite> {
+        let mut group = CommitGroup::new(sequencer);
         // An index is listed once by a commit, whichever partition is the first to need it.
         let same_container =
             self.groups.iter().filter(|(other, ..)| other.sequencer.container == sequencer.container);
@@ -444,14 +455,14 @@ impl<'a> Stamped<'a> {
     }
 }
 
-impl Drop for WorkGroup {
+impl Drop for AtomicGroup {
     /// Only a panic leaves works unanswered.
     fn drop(&mut self) {
-        self.refuse(|_| Some(Refused::Failed(EngineError::Overloaded)));
+        self.refuse(|_| Some(WriteRefused::Failed(EngineError::Overloaded)));
     }
 }
 
-impl Drop for Handover<'_> {
+impl Drop for LeaderHandover<'_> {
     fn drop(&mut self) {
         let mut state = self.0.0.lock();
         match state.queue.front() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quire_storage::Op;
 
-use super::{Prepared, Refused, Sequencer};
+use super::{PreparedWrite, Sequencer, WriteRefused};
 use crate::api::EngineError;
 use crate::runtime::Shared;
 
@@ -34,11 +34,11 @@ pub(crate) trait Differences: Send {
 #[derive(Default)]
 pub(crate) struct BuiltTargets {
     /// Every write has an LSN of its own, after those of the works.
-    pub writes: Vec<(Arc<Sequencer>, Prepared)>,
+    pub writes: Vec<(Arc<Sequencer>, PreparedWrite)>,
     /// Rows that depend on no stamp.
     pub ops: Vec<Op>,
     /// Works that cannot be part of the commit, by their places: then the others are built again without them.
-    pub refused: Vec<(usize, Refused)>,
+    pub refused: Vec<(usize, WriteRefused)>,
     /// What each work is charged for the items that it changes.
     pub charges: Vec<(usize, f64)>,
 }

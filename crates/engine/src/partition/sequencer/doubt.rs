@@ -7,7 +7,7 @@ use quire_storage::{StorageError, Token};
 
 use super::Sequencer;
 use crate::api::EngineError;
-use crate::partition::sweep_due::Noted;
+use crate::partition::sweep_due::SweepDueUpdate;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 use crate::sync::sleep;
@@ -16,7 +16,7 @@ use crate::sync::sleep;
 const RESOLVE_TRIES: u32 = 6;
 
 /// A commit of which nobody could be told how it ended.
-pub(super) struct Unresolved {
+pub(super) struct UnresolvedCommit {
     pub token: Token,
     pub touched: Vec<Vec<u8>>,
     pub rids: Vec<u64>,
@@ -56,12 +56,12 @@ impl Sequencer {
     }
 
     /// Before anything else is committed. Keeps the doubt if it still cannot be removed.
-    pub(super) fn settle_later(&self, unresolved: Unresolved) -> Result<(), EngineError> {
+    pub(super) fn settle_later(&self, unresolved: UnresolvedCommit) -> Result<(), EngineError> {
         if self.settle(unresolved.token).is_none() {
             self.state.lock().unresolved = Some(unresolved);
             return Err(EngineError::Overloaded);
         }
-        self.sweep_due.note(Noted::ANYTHING);
+        self.sweep_due.note(SweepDueUpdate::ANYTHING);
         self.forget_committed();
         self.is_doubtful.store(false, Ordering::Release);
         unresolved.touched.iter().for_each(|key| self.shared.item_cache.end_write(key));

@@ -5,23 +5,23 @@ use std::sync::atomic::Ordering;
 
 use quire_storage::{Commit, CommitError, Guard, Op, Token};
 
-use super::doubt::Unresolved;
+use super::doubt::UnresolvedCommit;
 use super::queue::WriteTicket;
-use super::{Committed, Prepared, Refused, Sequencer, Written};
+use super::{CommittedState, CommittedWrite, PreparedWrite, Sequencer, WriteRefused};
 use crate::api::EngineError;
 use crate::indexes::{CountedIndexes, IndexName};
 use crate::partition::access::AccessState;
-use crate::partition::sweep_due::Noted;
+use crate::partition::sweep_due::SweepDueUpdate;
 use crate::store::keys::{self, Counts};
 use crate::store::random_token;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
 /// The tickets of one commit, answered at the latest when dropped.
-pub(super) struct Group<'a> {
+pub(super) struct CommitGroup<'a> {
     pub sequencer: &'a Sequencer,
     pub tickets: Vec<Arc<WriteTicket>>,
-    pub written: Vec<Written>,
+    pub written: Vec<CommittedWrite>,
     pub touched: Vec<Vec<u8>>,
     /// Items that change.
     pub rids: Vec<u64>,
@@ -30,16 +30,16 @@ pub(super) struct Group<'a> {
     /// Indexes that this commit lists.
     pub names: Vec<Arc<IndexName>>,
     /// For the sweep.
-    pub noted: Noted,
+    pub sweep_due: SweepDueUpdate,
     pub marked: bool,
 }
 
 impl Sequencer {
     pub(super) fn commit_group(
         &self,
-        mut group: Group<'_>,
-        taken: Vec<Prepared>,
-        committed: Committed,
+        mut group: CommitGroup<'_>,
+        taken: Vec<PreparedWrite>,
+        committed: CommittedState,
         counted: CountedIndexes,
     ) {
         let taken = group.refuse_stale(taken);
@@ -54,10 +54,10 @@ impl Sequencer {
 
     pub(super) fn commit(
         &self,
-        mut group: Group<'_>,
+        mut group: CommitGroup<'_>,
         guard: Guard,
         ops: Vec<Op>,
-        after: (Committed, CountedIndexes),
+        after: (CommittedState, CountedIndexes),
     ) {
         let token = match random_token() {
             Ok(token) => token,
@@ -85,7 +85,7 @@ impl Sequencer {
     }
 
     /// Prepared before the outcome of some commit was in doubt, or under other definitions.
-    pub(super) fn is_stale(&self, prepared: &Prepared) -> bool {
+    pub(super) fn is_stale(&self, prepared: &PreparedWrite) -> bool {
         #[cfg(feature = "schedules")]
         if is_put_back(Race::StaleCommitted) {
             return false;
@@ -94,8 +94,8 @@ impl Sequencer {
     }
 
     /// The container is closed for whoever made it.
-    pub(super) fn is_closed_for(&self, prepared: &Prepared) -> bool {
-        let is_open = prepared.is_upkeep || prepared.fills_closed;
+    pub(super) fn is_closed_for(&self, prepared: &PreparedWrite) -> bool {
+        let is_open = prepared.is_index_maintenance || prepared.fills_closed;
         !is_open && self.access.state() == AccessState::Closed
     }
 
@@ -115,9 +115,9 @@ impl Sequencer {
     }
 }
 
-impl<'a> Group<'a> {
-    pub(super) fn new(sequencer: &'a Sequencer) -> Group<'a> {
-        Group {
+impl<'a> CommitGroup<'a> {
+    pub(super) fn new(sequencer: &'a Sequencer) -> CommitGroup<'a> {
+        CommitGroup {
             sequencer,
             tickets: vec![],
             written: vec![],
@@ -125,30 +125,30 @@ impl<'a> Group<'a> {
             rids: vec![],
             changed: vec![],
             names: vec![],
-            noted: Noted::NOTHING,
+            sweep_due: SweepDueUpdate::NOTHING,
             marked: false,
         }
     }
 
     /// Answers those prepared before the outcome of some commit was in doubt, or under other definitions; the
     /// others stay.
-    pub(super) fn refuse_stale(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
+    pub(super) fn refuse_stale(&mut self, taken: Vec<PreparedWrite>) -> Vec<PreparedWrite> {
         let sequencer = self.sequencer;
-        self.refuse(taken, |prepared| sequencer.is_stale(prepared).then_some(Refused::Stale))
+        self.refuse(taken, |prepared| sequencer.is_stale(prepared).then_some(WriteRefused::Stale))
     }
 
     /// The same for writes that the container is closed for.
-    pub(super) fn refuse_closed(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
+    pub(super) fn refuse_closed(&mut self, taken: Vec<PreparedWrite>) -> Vec<PreparedWrite> {
         let sequencer = self.sequencer;
-        let moved = || Refused::Failed(EngineError::PartitionMoved);
+        let moved = || WriteRefused::Failed(EngineError::PartitionMoved);
         self.refuse(taken, |prepared| sequencer.is_closed_for(prepared).then(moved))
     }
 
     fn refuse(
         &mut self,
-        taken: Vec<Prepared>,
-        refused: impl Fn(&Prepared) -> Option<Refused>,
-    ) -> Vec<Prepared> {
+        taken: Vec<PreparedWrite>,
+        refused: impl Fn(&PreparedWrite) -> Option<WriteRefused>,
+    ) -> Vec<PreparedWrite> {
         let (mut tickets, mut kept) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
         for (ticket, prepared) in self.tickets.drain(..).zip(taken) {
             match refused(&prepared) {
@@ -179,7 +179,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    pub(super) fn succeed(mut self, counts: Counts, committed: Option<(Committed, CountedIndexes)>) {
+    pub(super) fn succeed(mut self, counts: Counts, committed: Option<(CommittedState, CountedIndexes)>) {
         let sequencer = self.sequencer;
         self.names.iter().for_each(|name| name.set_listed());
         {
@@ -194,7 +194,7 @@ impl<'a> Group<'a> {
             sequencer.publish(&counts);
             sequencer.moved.notify_all();
         }
-        sequencer.sweep_due.note(self.noted);
+        sequencer.sweep_due.note(self.sweep_due);
         sequencer.watchers.wake();
         sequencer.shared.statistics.group(self.written.len());
         let written = std::mem::take(&mut self.written);
@@ -206,7 +206,7 @@ impl<'a> Group<'a> {
     pub(super) fn stale(mut self) {
         self.sequencer.forget_committed();
         self.unmark();
-        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Stale)));
+        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(WriteRefused::Stale)));
     }
 
     /// The marks stay until the doubt is gone.
@@ -215,23 +215,25 @@ impl<'a> Group<'a> {
         let (touched, rids) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.rids));
         self.marked = false;
         self.sequencer.is_doubtful.store(true, Ordering::Release);
-        self.sequencer.state.lock().unresolved = Some(Unresolved { token, touched, rids });
-        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(EngineError::Overloaded))));
+        self.sequencer.state.lock().unresolved = Some(UnresolvedCommit { token, touched, rids });
+        self.tickets
+            .drain(..)
+            .for_each(|ticket| ticket.done(Err(WriteRefused::Failed(EngineError::Overloaded))));
     }
 
     pub(super) fn fail(mut self, error: &EngineError) {
         self.sequencer.forget_committed();
         self.unmark();
-        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(error.duplicate()))));
+        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(WriteRefused::Failed(error.duplicate()))));
     }
 }
 
-impl Drop for Group<'_> {
+impl Drop for CommitGroup<'_> {
     /// Only a panic leaves tickets unanswered, or marks: then nobody knows what became of the commit.
     fn drop(&mut self) {
         if !self.tickets.is_empty() || self.marked {
             self.sequencer.forget_committed();
-            let overloaded = || Err(Refused::Failed(EngineError::Overloaded));
+            let overloaded = || Err(WriteRefused::Failed(EngineError::Overloaded));
             self.tickets.drain(..).for_each(|ticket| ticket.done(overloaded()));
         }
         self.unmark();

@@ -40,18 +40,18 @@ use std::sync::Arc;
 
 use quire_storage::{PartitionId, Position};
 
-pub(crate) use across::{CommitQueue, CommitQueues, Work};
+pub(crate) use across::{AtomicWrites, CommitQueue, CommitQueues};
 pub(crate) use differences::{BuiltTargets, Differences};
-pub(crate) use prepared::{ItemPut, Prepared, Refused, Written};
+pub(crate) use prepared::{CommittedWrite, ItemPut, PreparedWrite, WriteRefused};
 pub(crate) use retry::until_taken;
 
-use self::doubt::Unresolved;
+use self::doubt::UnresolvedCommit;
 use self::last_changes::LastChanges;
 use self::queue::{Leadership, WriteTicket};
 use crate::api::{EngineError, corrupt};
 use crate::indexes::CountedIndexes;
 use crate::memory::budget::SharedBudget;
-use crate::partition::access::{Access, AccessState};
+use crate::partition::access::{AccessState, ContainerAccess};
 use crate::partition::sweep_due::SweepDue;
 use crate::runtime::Shared;
 use crate::store::Watchers;
@@ -65,7 +65,7 @@ pub(crate) struct Sequencer {
     container: u32,
     partition: u32,
     shared: Arc<Shared>,
-    state: Mutex<QueueState>,
+    state: Mutex<SequencerState>,
     /// An LSN was published, or leadership ended.
     moved: Condvar,
     /// Woken when an LSN was published, and when none will be any more.
@@ -80,46 +80,46 @@ pub(crate) struct Sequencer {
     bytes: AtomicU64,
     /// Of the container.
     sweep_due: Arc<SweepDue>,
-    access: Arc<Access>,
+    access: Arc<ContainerAccess>,
 }
 
-struct QueueState {
+struct SequencerState {
     queue: VecDeque<Arc<WriteTicket>>,
     leading: bool,
     /// `None` until it is read from the storage. Some during every commit, so a reload never races with one.
-    committed: Option<Committed>,
+    committed: Option<CommittedState>,
     /// The leader has it while it commits; `None` also when it has to be read again.
     counted_indexes: Option<CountedIndexes>,
-    unresolved: Option<Unresolved>,
+    unresolved: Option<UnresolvedCommit>,
     retired: bool,
     /// Split: its children go on.
     moved: bool,
     changes: LastChanges,
 }
 
-impl QueueState {
-    fn new(changes_kept: &Arc<SharedBudget>) -> QueueState {
+impl SequencerState {
+    fn new(changes_kept: &Arc<SharedBudget>) -> SequencerState {
         let (queue, leading, committed, counted_indexes, unresolved, retired, moved) = Default::default();
         let changes = LastChanges::new(changes_kept);
-        QueueState { queue, leading, committed, counted_indexes, unresolved, retired, moved, changes }
+        SequencerState { queue, leading, committed, counted_indexes, unresolved, retired, moved, changes }
     }
 }
 
 #[derive(Clone, Copy)]
-struct Committed {
+struct CommittedState {
     epoch: u64,
     counts: Counts,
 }
 
 /// A partition without writers.
-pub(crate) struct Held<'a> {
+pub(crate) struct HeldPartition<'a> {
     leadership: Leadership<'a>,
     /// Of its guarded sequence.
     pub position: Position,
     pub counts: Counts,
 }
 
-impl Held<'_> {
+impl HeldPartition<'_> {
     /// It was split, or will have been when the outcome of a commit is known: no write is taken any more.
     pub fn set_moved(&self) {
         self.leadership.sequencer.state.lock().moved = true;
@@ -132,7 +132,7 @@ impl Sequencer {
         shared: &Arc<Shared>,
         container: u32,
         partition: u32,
-        (sweep_due, access): (&Arc<SweepDue>, &Arc<Access>),
+        (sweep_due, access): (&Arc<SweepDue>, &Arc<ContainerAccess>),
     ) -> Sequencer {
         Sequencer {
             sweep_due: Arc::clone(sweep_due),
@@ -140,7 +140,7 @@ impl Sequencer {
             container,
             partition,
             shared: Arc::clone(shared),
-            state: Mutex::new(QueueState::new(&shared.changes_kept)),
+            state: Mutex::new(SequencerState::new(&shared.changes_kept)),
             moved: Condvar::new(),
             watchers: Watchers::default(),
             is_loaded: AtomicBool::new(false),
@@ -261,16 +261,16 @@ impl Sequencer {
     }
 
     /// Stops the writers: nothing is under way, and nothing is committed before the answer is dropped.
-    pub fn hold(&self) -> Result<Held<'_>, EngineError> {
+    pub fn hold(&self) -> Result<HeldPartition<'_>, EngineError> {
         let leadership = self.take_leadership();
         let (committed, counted) = self.ready()?;
         self.give_back(counted);
-        let Committed { epoch, counts } = committed;
-        Ok(Held { leadership, position: Position { epoch, lsn: counts.lsn }, counts })
+        let CommittedState { epoch, counts } = committed;
+        Ok(HeldPartition { leadership, position: Position { epoch, lsn: counts.lsn }, counts })
     }
 
     /// Where the partition stands, every earlier commit's outcome certain.
-    fn ready(&self) -> Result<(Committed, CountedIndexes), EngineError> {
+    fn ready(&self) -> Result<(CommittedState, CountedIndexes), EngineError> {
         let unresolved = {
             let mut state = self.state.lock();
             if state.moved || self.access.state() == AccessState::Held {
@@ -319,7 +319,10 @@ impl Sequencer {
         Ok(())
     }
 
-    fn load_committed(&self, state: &mut MutexGuard<'_, QueueState>) -> Result<Committed, EngineError> {
+    fn load_committed(
+        &self,
+        state: &mut MutexGuard<'_, SequencerState>,
+    ) -> Result<CommittedState, EngineError> {
         if let Some(committed) = state.committed {
             return Ok(committed);
         }
@@ -331,7 +334,7 @@ impl Sequencer {
         Ok(committed)
     }
 
-    fn read_committed(&self) -> Result<Committed, EngineError> {
+    fn read_committed(&self) -> Result<CommittedState, EngineError> {
         let position = self.shared.storage.position(self.storage_partition())?;
         let (epoch, lsn) = position.map_or((0, 0), |position| (position.epoch, position.lsn));
         let key = keys::counts(self.container, self.partition);
@@ -339,7 +342,7 @@ impl Sequencer {
             Some(value) => Counts::decode(&value).ok_or_else(|| corrupt("counts of a partition"))?,
             None => Counts::default(),
         };
-        Ok(Committed { epoch, counts: Counts { lsn, ..counts } })
+        Ok(CommittedState { epoch, counts: Counts { lsn, ..counts } })
     }
 
     fn publish(&self, counts: &Counts) {

@@ -7,17 +7,17 @@ use smallvec::SmallVec;
 
 use crate::api::EngineError;
 use crate::indexes::{IndexChange, IndexId, IndexName};
-use crate::store::version_row::{Before, Deleted};
+use crate::store::version_row::{DeletedItem, PreviousVersion};
 
 /// A write whose rows are computed but for LSN, `_ts` and what follows from them.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedWrite {
     /// From [`Sequencer::generation`], taken before the snapshot the write was prepared on, and before the definitions that
     /// it was made under were loaded.
     pub generation: u64,
     /// Whose items change: see [`Sequencer::changed_since`].
     pub logical_partitions: SmallVec<[u64; 1]>,
     /// The `_ts` that was shown before the commit: it is taken, unless the partition has reached a later one.
-    pub asked_ts: Option<i64>,
+    pub requested_ts: Option<i64>,
     /// Items to put, in the order of the transaction: their index is the ordinal.
     pub puts: SmallVec<[ItemPut; 1]>,
     /// Rows that do not depend on the stamp.
@@ -28,13 +28,13 @@ pub(crate) struct Prepared {
     /// Rows that each index gains by `ops`; those of `puts` come on top.
     pub index_rows_delta: Vec<(IndexId, i64)>,
     /// Items that go, where all versions are kept.
-    pub deleted: Vec<Deleted>,
+    pub deleted: Vec<DeletedItem>,
     /// Cache keys of all items that change.
     pub touched: SmallVec<[Vec<u8>; 1]>,
     /// Indexes to be listed, besides those of `puts`.
     pub index_names: Vec<Arc<IndexName>>,
     /// LastChanges no item, so it gets no LSN.
-    pub is_upkeep: bool,
+    pub is_index_maintenance: bool,
     /// A refactoring fills the container, which is closed for others.
     pub fills_closed: bool,
 }
@@ -51,38 +51,38 @@ pub(crate) struct ItemPut {
     pub expiry_before: Option<i64>,
     pub indexes: IndexChange,
     /// The version before, where all versions are kept.
-    pub version: Option<Option<Before>>,
+    pub version: Option<Option<PreviousVersion>>,
     /// Names of the declarations of a model that made it, with commas between them.
     pub maintained_by: Option<Box<str>>,
 }
 
 /// A write that is durable and visible.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Written {
+pub(crate) struct CommittedWrite {
     pub lsn: u64,
     pub ts: i64,
 }
 
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum WriteRefused {
     /// Nothing happened; prepare again on a new snapshot.
     Stale,
     Failed(EngineError),
 }
 
-impl From<EngineError> for Refused {
-    fn from(error: EngineError) -> Refused {
-        Refused::Failed(error)
+impl From<EngineError> for WriteRefused {
+    fn from(error: EngineError) -> WriteRefused {
+        WriteRefused::Failed(error)
     }
 }
 
-impl Prepared {
+impl PreparedWrite {
     /// Adds what else the same transaction does in the same partition.
-    pub fn merge(&mut self, other: Prepared) {
+    pub fn merge(&mut self, other: PreparedWrite) {
         // The older of two makes both stale.
         self.generation = self.generation.min(other.generation);
         self.logical_partitions.extend(other.logical_partitions);
-        self.asked_ts = self.asked_ts.max(other.asked_ts);
+        self.requested_ts = self.requested_ts.max(other.requested_ts);
         self.puts.extend(other.puts);
         self.ops.extend(other.ops);
         self.items_delta += other.items_delta;
@@ -92,16 +92,16 @@ impl Prepared {
         self.deleted.extend(other.deleted);
         self.touched.extend(other.touched);
         self.index_names.extend(other.index_names);
-        self.is_upkeep &= other.is_upkeep;
+        self.is_index_maintenance &= other.is_index_maintenance;
         self.fills_closed &= other.fills_closed;
     }
 
     /// LastChanges no item.
-    pub fn upkeep(generation: u64, ops: Vec<Op>) -> Prepared {
-        Prepared {
+    pub fn index_maintenance(generation: u64, ops: Vec<Op>) -> PreparedWrite {
+        PreparedWrite {
             generation,
             logical_partitions: SmallVec::new(),
-            asked_ts: None,
+            requested_ts: None,
             puts: SmallVec::new(),
             ops,
             items_delta: 0,
@@ -111,7 +111,7 @@ impl Prepared {
             deleted: Vec::new(),
             touched: SmallVec::new(),
             index_names: Vec::new(),
-            is_upkeep: true,
+            is_index_maintenance: true,
             fills_closed: false,
         }
     }

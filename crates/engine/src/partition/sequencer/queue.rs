@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::group::Group;
+use super::group::CommitGroup;
 use super::ticket::Ticket;
-use super::{Prepared, QueueState, Refused, Sequencer, Written};
+use super::{CommittedWrite, PreparedWrite, Sequencer, SequencerState, WriteRefused};
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
@@ -13,13 +13,13 @@ pub(super) const GROUP_BYTES_MAX: usize = 8 << 20;
 
 /// What waits in a partition's queue.
 #[expect(clippy::large_enum_variant, reason = "nearly all are writes")]
-pub(super) enum Waiting {
-    Write(Prepared),
+pub(super) enum QueuedRequest {
+    Write(PreparedWrite),
     /// Leads without a group of its own.
     Leadership,
 }
 
-pub(super) type WriteTicket = Ticket<Waiting, Written>;
+pub(super) type WriteTicket = Ticket<QueuedRequest, CommittedWrite>;
 
 /// Of a partition: asked for, and then held. It is handed on when this is dropped.
 pub(super) struct Leadership<'a> {
@@ -31,8 +31,8 @@ pub(super) struct Leadership<'a> {
 
 impl Sequencer {
     /// Blocks until the write is durable and visible, or certainly not going to be (except after `Overloaded`).
-    pub fn submit(&self, prepared: Prepared) -> Result<Written, Refused> {
-        let ticket = Ticket::new(Waiting::Write(prepared));
+    pub fn submit(&self, prepared: PreparedWrite) -> Result<CommittedWrite, WriteRefused> {
+        let ticket = Ticket::new(QueuedRequest::Write(prepared));
         let leads = self.enqueue(std::slice::from_ref(&ticket));
         if leads || ticket.wait_to_lead() {
             self.lead();
@@ -42,8 +42,9 @@ impl Sequencer {
 
     /// The same for several writes that have nothing to do with each other: they share a sync as far as they fit into
     /// one group. Answers in their order.
-    pub fn submit_all(&self, writes: Vec<Prepared>) -> Vec<Result<Written, Refused>> {
-        let tickets: Vec<_> = writes.into_iter().map(|write| Ticket::new(Waiting::Write(write))).collect();
+    pub fn submit_all(&self, writes: Vec<PreparedWrite>) -> Vec<Result<CommittedWrite, WriteRefused>> {
+        let tickets: Vec<_> =
+            writes.into_iter().map(|write| Ticket::new(QueuedRequest::Write(write))).collect();
         let mut leads = self.enqueue(&tickets);
         // Tickets are served in their order, so the one that is to lead is the first without an answer.
         let answer = |ticket: &Arc<WriteTicket>| {
@@ -75,14 +76,14 @@ impl Sequencer {
 
     /// The same without waiting for it yet.
     pub(super) fn ask_for_leadership(&self) -> Leadership<'_> {
-        let ticket = Ticket::new(Waiting::Leadership);
+        let ticket = Ticket::new(QueuedRequest::Leadership);
         let is_first = self.enqueue(std::slice::from_ref(&ticket));
         Leadership { sequencer: self, waiting: Some(ticket), is_first }
     }
 
     pub(super) fn lead(&self) {
         let _leadership = Leadership { sequencer: self, waiting: None, is_first: true };
-        let mut group = Group::new(self);
+        let mut group = CommitGroup::new(self);
         let taken = {
             let mut state = self.state.lock();
             self.take_group(&mut state, &mut group)
@@ -94,13 +95,17 @@ impl Sequencer {
     }
 
     /// Takes from the front of the queue what fits into one commit.
-    pub(super) fn take_group(&self, state: &mut QueueState, group: &mut Group<'_>) -> Vec<Prepared> {
+    pub(super) fn take_group(
+        &self,
+        state: &mut SequencerState,
+        group: &mut CommitGroup<'_>,
+    ) -> Vec<PreparedWrite> {
         let caps = self.shared.storage.caps();
         let bytes_max = (caps.commit_bytes_max / 2).min(GROUP_BYTES_MAX);
         let ops_max = caps.commit_ops_max / 2;
         let (mut bytes, mut ops, mut taken) = (0, 0, Vec::new());
         while let Some(ticket) = state.queue.front() {
-            let size = match ticket.look(Waiting::size) {
+            let size = match ticket.peek(QueuedRequest::size) {
                 Some(None) => break, // it leads by itself
                 Some(Some(size)) => size,
                 None => (0, 0),
@@ -109,7 +114,7 @@ impl Sequencer {
             if !group.tickets.is_empty() && (bytes > bytes_max || ops > ops_max) {
                 break;
             }
-            if let Some(Waiting::Write(prepared)) = ticket.take() {
+            if let Some(QueuedRequest::Write(prepared)) = ticket.take() {
                 group.tickets.push(Arc::clone(ticket));
                 taken.push(prepared);
             }
@@ -157,12 +162,12 @@ impl Drop for Leadership<'_> {
     }
 }
 
-impl Waiting {
+impl QueuedRequest {
     /// Bytes and ops of the commit that a write adds, roughly from above. `None` for a leadership.
     fn size(&self) -> Option<(usize, usize)> {
         match self {
-            Waiting::Write(prepared) => Some(prepared.size()),
-            Waiting::Leadership => None,
+            QueuedRequest::Write(prepared) => Some(prepared.size()),
+            QueuedRequest::Leadership => None,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Refused;
+use super::WriteRefused;
 use crate::api::EngineError;
-use crate::runtime::Statistics;
+use crate::runtime::DataPlaneCounters;
 use crate::sync::sleep;
 
 /// A write whose ground moved under it is prepared again this often.
@@ -15,8 +15,8 @@ const WAIT_POWER_MAX: u32 = 6;
 /// Prepares and submits until that is taken: at once a second time, then after waits that double. `Overloaded` when it never
 /// is.
 pub(crate) fn until_taken<T>(
-    statistics: &Statistics,
-    mut attempt: impl FnMut() -> Result<T, Refused>,
+    statistics: &DataPlaneCounters,
+    mut attempt: impl FnMut() -> Result<T, WriteRefused>,
 ) -> Result<T, EngineError> {
     for tried in 0..TRIES {
         if tried > 1 {
@@ -24,8 +24,8 @@ pub(crate) fn until_taken<T>(
         }
         match attempt() {
             Ok(taken) => return Ok(taken),
-            Err(Refused::Stale) => statistics.retry(),
-            Err(Refused::Failed(error)) => return Err(error),
+            Err(WriteRefused::Stale) => statistics.retry(),
+            Err(WriteRefused::Failed(error)) => return Err(error),
         }
     }
     Err(EngineError::Overloaded)
@@ -37,11 +37,11 @@ mod tests {
 
     #[test]
     fn tries_until_it_is_taken_or_fails() {
-        let statistics = Statistics::default();
+        let statistics = DataPlaneCounters::default();
         let mut tries = 0;
         let taken = until_taken(&statistics, || {
             tries += 1;
-            if tries < 4 { Err(Refused::Stale) } else { Ok(tries) }
+            if tries < 4 { Err(WriteRefused::Stale) } else { Ok(tries) }
         });
         assert_eq!(taken.unwrap(), 4);
         let failed: Result<(), EngineError> =
@@ -50,7 +50,7 @@ mod tests {
         let mut tries = 0;
         let never: Result<(), EngineError> = until_taken(&statistics, || {
             tries += 1;
-            Err(Refused::Stale)
+            Err(WriteRefused::Stale)
         });
         assert!(matches!(never, Err(EngineError::Overloaded)));
         assert_eq!(tries, TRIES);

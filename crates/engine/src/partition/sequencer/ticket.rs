@@ -2,62 +2,62 @@
 
 use std::sync::Arc;
 
-use super::Refused;
+use super::WriteRefused;
 use crate::sync::{Condvar, Mutex};
 
 /// `T` is what waits, `A` the answer to it.
 pub(super) struct Ticket<T, A> {
-    stage: Mutex<Stage<T, A>>,
+    stage: Mutex<TicketStage<T, A>>,
     changed: Condvar,
 }
 
-enum Stage<T, A> {
+enum TicketStage<T, A> {
     Waiting(T),
     /// It leads the queue, and is taken by itself.
     Lead(T),
     /// In a group under way.
     Taken,
-    Done(Result<A, Refused>),
+    Done(Result<A, WriteRefused>),
     /// Its owner has the answer.
     Gone,
 }
 
 impl<T, A> Ticket<T, A> {
     pub fn new(waiting: T) -> Arc<Ticket<T, A>> {
-        Arc::new(Ticket { stage: Mutex::new(Stage::Waiting(waiting)), changed: Condvar::new() })
+        Arc::new(Ticket { stage: Mutex::new(TicketStage::Waiting(waiting)), changed: Condvar::new() })
     }
 
     /// Looks at what waits, unless it was taken.
-    pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+    pub fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
         match &*self.stage.lock() {
-            Stage::Waiting(waiting) | Stage::Lead(waiting) => Some(look(waiting)),
-            Stage::Taken | Stage::Done(_) | Stage::Gone => None,
+            TicketStage::Waiting(waiting) | TicketStage::Lead(waiting) => Some(look(waiting)),
+            TicketStage::Taken | TicketStage::Done(_) | TicketStage::Gone => None,
         }
     }
 
     pub fn take(&self) -> Option<T> {
         let mut stage = self.stage.lock();
-        match std::mem::replace(&mut *stage, Stage::Taken) {
-            Stage::Waiting(waiting) | Stage::Lead(waiting) => Some(waiting),
-            Stage::Taken | Stage::Done(_) | Stage::Gone => None,
+        match std::mem::replace(&mut *stage, TicketStage::Taken) {
+            TicketStage::Waiting(waiting) | TicketStage::Lead(waiting) => Some(waiting),
+            TicketStage::Taken | TicketStage::Done(_) | TicketStage::Gone => None,
         }
     }
 
     pub fn lead(&self) {
         let mut stage = self.stage.lock();
-        *stage = match std::mem::replace(&mut *stage, Stage::Gone) {
-            Stage::Waiting(waiting) => Stage::Lead(waiting),
+        *stage = match std::mem::replace(&mut *stage, TicketStage::Gone) {
+            TicketStage::Waiting(waiting) => TicketStage::Lead(waiting),
             other => other,
         };
         self.changed.notify_one();
     }
 
     pub fn leads(&self) -> bool {
-        matches!(*self.stage.lock(), Stage::Lead(_))
+        matches!(*self.stage.lock(), TicketStage::Lead(_))
     }
 
-    pub fn done(&self, result: Result<A, Refused>) {
-        *self.stage.lock() = Stage::Done(result);
+    pub fn done(&self, result: Result<A, WriteRefused>) {
+        *self.stage.lock() = TicketStage::Done(result);
         self.changed.notify_one();
     }
 
@@ -66,16 +66,18 @@ impl<T, A> Ticket<T, A> {
         let mut stage = self.stage.lock();
         loop {
             match &*stage {
-                Stage::Lead(_) => return true,
-                Stage::Done(_) => return false,
-                Stage::Waiting(_) | Stage::Taken | Stage::Gone => self.changed.wait(&mut stage),
+                TicketStage::Lead(_) => return true,
+                TicketStage::Done(_) => return false,
+                TicketStage::Waiting(_) | TicketStage::Taken | TicketStage::Gone => {
+                    self.changed.wait(&mut stage)
+                }
             }
         }
     }
 
-    pub fn answer(&self) -> Result<A, Refused> {
-        match std::mem::replace(&mut *self.stage.lock(), Stage::Gone) {
-            Stage::Done(result) => result,
+    pub fn answer(&self) -> Result<A, WriteRefused> {
+        match std::mem::replace(&mut *self.stage.lock(), TicketStage::Gone) {
+            TicketStage::Done(result) => result,
             _ => unreachable!("a leader's group answers every ticket, its own first"),
         }
     }

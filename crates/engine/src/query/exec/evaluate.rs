@@ -8,7 +8,7 @@ use quire_value::Value;
 
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::items::body::{Links, Stamped};
+use crate::items::body::{SelfLinks, StampedItem};
 use crate::query::follow::PageLinks;
 use crate::query::functions::PageFunctions;
 use crate::query::reader::FoundItem;
@@ -25,7 +25,7 @@ pub(crate) struct ItemEvaluator<'a> {
     pub query: &'a Query,
     functions: &'a PageFunctions<'a>,
     pub followed: &'a PageLinks<'a>,
-    links: Links,
+    links: SelfLinks,
     rows: RefCell<SqlEvaluator<'a>>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> ItemEvaluator<'a> {
         container: &Container,
     ) -> Result<ItemEvaluator<'a>, EngineError> {
         let rows = RefCell::new(query.start_with(Externals { functions, links: followed })?);
-        Ok(ItemEvaluator { query, functions, followed, links: Links::new(container), rows })
+        Ok(ItemEvaluator { query, functions, followed, links: SelfLinks::new(container), rows })
     }
 
     fn externals(&self) -> Externals<'_> {
@@ -72,8 +72,8 @@ impl<'a> ItemEvaluator<'a> {
         Ok(use_item(&Item::stored(found.row.node()?, &system)))
     }
 
-    pub fn system(&self, found: &FoundItem<'_>) -> Stamped<'_> {
-        Stamped { links: &self.links, child: found.position.rid, stamp: found.row.stamp }
+    pub fn system(&self, found: &FoundItem<'_>) -> StampedItem<'_> {
+        StampedItem { links: &self.links, child: found.position.rid, stamp: found.row.stamp }
     }
 
     /// The rows of an item, before OFFSET and LIMIT.

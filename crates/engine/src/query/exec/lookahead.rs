@@ -13,7 +13,7 @@ use super::evaluate::{EvaluationNeed, ItemEvaluator};
 use crate::api::EngineError;
 use crate::query::follow::BLOCK_ITEMS;
 use crate::query::reader::{FoundItem, ItemVisitor, ScanEnd, ScopeReader, VisitNext};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 /// Items in the buffer: first as many as the page can need, then more.
 const ITEMS_FIRST_MAX: usize = 128;
@@ -35,7 +35,7 @@ struct BufferedItem {
 
 impl BufferedItem {
     fn found(&self) -> Result<FoundItem<'_>, EngineError> {
-        Ok(FoundItem { position: self.position, row: Row::trusted(&self.bytes)? })
+        Ok(FoundItem { position: self.position, row: ItemRow::trusted(&self.bytes)? })
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn prepare_fetched(
         if let Some(bytes) = bytes
             && let Some(position) = reader.position_of(*rid)
         {
-            found.push(FoundItem { position, row: Row::trusted(bytes)? });
+            found.push(FoundItem { position, row: ItemRow::trusted(bytes)? });
         }
     }
     evaluator.prepare(&found, EvaluationNeed::Rows)

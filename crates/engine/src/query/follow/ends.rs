@@ -7,8 +7,8 @@ use quire_resource::ResourceId;
 
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
-use crate::items::body::Links;
-use crate::items::visibility::Moment;
+use crate::items::body::SelfLinks;
+use crate::items::visibility::VisibilityPoint;
 use crate::model::DatabaseModel;
 use crate::partition::deleted_keys::DeletedKeys;
 use crate::query::read_snapshot::ReadSnapshot;
@@ -26,8 +26,8 @@ pub(crate) struct ExpectedEnds(HashMap<String, Expected>);
 /// A container that links name, in a snapshot.
 pub(crate) struct End {
     pub container: Arc<Container>,
-    pub moment: Moment,
-    pub links: Links,
+    pub moment: VisibilityPoint,
+    pub links: SelfLinks,
 }
 
 /// The same in a snapshot.
@@ -48,9 +48,10 @@ impl ExpectedEnds {
     pub fn in_view(&self, shared: &Shared, view: &ReadSnapshot) -> Result<Ends, EngineError> {
         let end = |(name, end): (&String, &Expected)| {
             let container = Arc::clone(&end.container);
-            let mut moment = container.moment_in(shared, &*view.snapshot, Arc::clone(&end.deleted))?;
+            let mut moment =
+                container.visibility_point_in(shared, &*view.snapshot, Arc::clone(&end.deleted))?;
             moment.seconds = view.moment.seconds;
-            let links = Links::new(&container);
+            let links = SelfLinks::new(&container);
             Ok((name.clone(), End { container, moment, links }))
         };
         Ok(Ends(self.0.iter().map(end).collect::<Result<_, EngineError>>()?))

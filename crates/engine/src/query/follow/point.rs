@@ -5,13 +5,15 @@ use quire_sql::{FOLLOWED_MEMBER, Item};
 use quire_value::Value;
 
 use super::PageLinks;
-use crate::api::{Answer, Cancel, EngineError, FollowRequest, ItemRead, Position, ReadItem, charge, corrupt};
+use crate::api::{
+    Answer, Cancel, EngineError, FollowRequest, ItemRead, ReadItem, SessionPosition, charge, corrupt,
+};
 use crate::catalog::{Catalog, Container, RoutedKey};
-use crate::items::body::{Links, Stamped};
+use crate::items::body::{SelfLinks, StampedItem};
 use crate::items::etag_matches;
 use crate::query::read_snapshot::ReadSnapshot;
 use crate::runtime::{Shared, allowance};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// The item with its member, and how many items follow.
@@ -37,7 +39,7 @@ fn find(
     container: &Container,
     read: &ReadItem<'_>,
     follow: &FollowRequest,
-    position: &mut Option<Position>,
+    position: &mut Option<SessionPosition>,
 ) -> Result<(ItemRead, u64, f64), EngineError> {
     container.check_open()?;
     let place = RoutedKey::of(container, read.partition_key.clone())?;
@@ -51,7 +53,7 @@ fn find(
     let rid = keys::number(&rid.ok_or_else(not_found)?).ok_or_else(|| corrupt("id row"))?;
     let bytes = view.snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
     let bytes = bytes.ok_or_else(|| corrupt("id row without an item"))?;
-    let row = Row::parse(&bytes)?;
+    let row = ItemRow::parse(&bytes)?;
     if container.is_gone(&row, &view.moment) || row.partition_key()? != place.key {
         return Err(not_found());
     }
@@ -60,8 +62,8 @@ fn find(
         return Ok((ItemRead::NotModified { etag, item_lsn }, 0, charge::REFUSED));
     }
     links.begin(&view)?;
-    let own_links = Links::new(container);
-    let system = Stamped { links: &own_links, child: rid, stamp: row.stamp };
+    let own_links = SelfLinks::new(container);
+    let system = StampedItem { links: &own_links, child: rid, stamp: row.stamp };
     let item = Item::stored(row.node()?, &system);
     links.foresee(|| links.member(&item).map(|_| ()))?;
     links.start_item();

@@ -10,12 +10,12 @@ use quire_value::Value;
 
 use super::ends::{End, Ends};
 use crate::api::{EngineError, charge, corrupt};
-use crate::items::body::Stamped;
+use crate::items::body::StampedItem;
 use crate::items::logical_partition::LogicalPartition;
 use crate::links::{Referrers, TargetHash, TargetRoute};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
 use crate::query::read_snapshot::ReadSnapshot;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// What is asked for.
@@ -66,13 +66,13 @@ pub(crate) struct LinkReader {
 
 impl FollowedItem {
     fn new(rid: u64, row: Vec<u8>) -> Result<Rc<FollowedItem>, EngineError> {
-        let json_bytes = Row::trusted(&row)?.json_bytes;
+        let json_bytes = ItemRow::trusted(&row)?.json_bytes;
         Ok(Rc::new(FollowedItem { rid, row, json_bytes, value: OnceCell::new() }))
     }
 
     /// Was checked when it was read.
-    pub fn row(&self) -> Result<Row<'_>, EngineError> {
-        Row::trusted(&self.row)
+    pub fn row(&self) -> Result<ItemRow<'_>, EngineError> {
+        ItemRow::trusted(&self.row)
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -83,7 +83,7 @@ impl FollowedItem {
     /// The whole item, with system properties.
     pub fn value(&self, end: &End) -> Result<Value, EngineError> {
         let row = self.row()?;
-        let system = Stamped { links: &end.links, child: self.rid, stamp: row.stamp };
+        let system = StampedItem { links: &end.links, child: self.rid, stamp: row.stamp };
         Ok(Item::stored(row.node()?, &system).to_value())
     }
 
@@ -188,7 +188,7 @@ impl LinkReader {
         bytes: Vec<u8>,
     ) -> Result<Option<Rc<FollowedItem>>, EngineError> {
         let end = self.end_of(lookup)?;
-        let row = Row::parse(&bytes)?;
+        let row = ItemRow::parse(&bytes)?;
         let is_named = match &name.home {
             Some(home) => home.has(&row)?,
             None => {

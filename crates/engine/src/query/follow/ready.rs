@@ -15,7 +15,7 @@ use quire_value::{Item, Limits, text};
 use super::branches::{Branch, branches};
 use super::{BYTES_MAX, ITEMS_MAX};
 use crate::api::{Answer, FollowRequest, ItemRead, ReadItem, charge};
-use crate::catalog::state::State;
+use crate::catalog::state::CatalogState;
 use crate::catalog::{Catalog, Container, RoutedKey};
 use crate::items::{self, etag_matches};
 use crate::memory::item_cache::CachedItem;
@@ -97,7 +97,7 @@ type Marks = (Arc<PartitionSet>, Arc<DeletedKeys>);
 /// Items as they are found.
 struct Reading<'a> {
     shared: &'a Shared,
-    state: &'a State,
+    state: &'a CatalogState,
     source: &'a Container,
     model: &'a Arc<DatabaseModel>,
     missing: Missing,
@@ -115,7 +115,7 @@ struct Reading<'a> {
 impl<'a> Reading<'a> {
     fn new(
         shared: &'a Shared,
-        state: &'a State,
+        state: &'a CatalogState,
         source: &'a Container,
         model: &'a Arc<DatabaseModel>,
         missing: Missing,
@@ -159,7 +159,7 @@ impl<'a> Reading<'a> {
             return None;
         }
         self.found.push((id_key.to_vec(), Arc::clone(&item)));
-        let moment = items::visibility::Moment::new(self.seconds, deleted);
+        let moment = items::visibility::VisibilityPoint::new(self.seconds, deleted);
         let is_gone = container.is_gone_by((item.ttl, item.written), &item.partition_key, item.lsn, &moment);
         Some((!is_gone).then_some(item))
     }

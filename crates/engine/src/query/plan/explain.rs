@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::api::charge::{Cost, FollowCost};
+use crate::api::charge::{FollowCost, PageCost};
 
 pub(crate) struct PlanNode {
     pub text: String,
@@ -41,10 +41,10 @@ impl PlanNode {
 }
 
 /// The tree, then the cost of the page.
-pub(crate) fn text(node: &PlanNode, cost: &Cost, rows: usize) -> String {
+pub(crate) fn text(node: &PlanNode, cost: &PageCost, rows: usize) -> String {
     let mut out = String::new();
     node.write(0, &mut out);
-    let Cost { partitions, items, bytes, matched, index_rows, follow, .. } = cost;
+    let PageCost { partitions, items, bytes, matched, index_rows, follow, .. } = cost;
     if follow.keys > 0 {
         let FollowCost { blocks, keys, items, .. } = follow;
         let _written = writeln!(out, "links followed: blocks {blocks}, keys {keys}, items {items}");

@@ -13,7 +13,7 @@ use super::super::partition_scope::PartitionScope;
 use crate::api::{EngineError, PageRequest, corrupt};
 use crate::catalog::Container;
 use crate::indexes::{
-    EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, ScoringIndex, encode_term,
+    EncodedRange, IndexCounts, IndexId, IndexOrder, Indexes, RANGE_STRING_MAX, ScoringIndex, encode_term,
     encode_value, is_cut, key_range, point_range, row_counts,
 };
 use crate::query::reader::ScopeReader;
@@ -121,11 +121,11 @@ impl<'a> SnapshotIndexes<'a> {
             return None;
         }
         if let Some(prefix) = only_prefix(scopes)
-            && let Some(id) = self.indexes.range_index(path, Order::PartitionFirst)
+            && let Some(id) = self.indexes.range_index(path, IndexOrder::PartitionFirst)
         {
             return Some(RangeIndex { id, prefix: Some(prefix) });
         }
-        let id = self.indexes.range_index(path, Order::ValueFirst)?;
+        let id = self.indexes.range_index(path, IndexOrder::ValueFirst)?;
         Some(RangeIndex { id, prefix: None })
     }
 
@@ -139,11 +139,11 @@ impl<'a> SnapshotIndexes<'a> {
             return None;
         }
         if let Some(prefix) = only_prefix(scopes)
-            && let Some((id, reversed)) = self.indexes.composite_index(keys, Order::PartitionFirst)
+            && let Some((id, reversed)) = self.indexes.composite_index(keys, IndexOrder::PartitionFirst)
         {
             return Some((RangeIndex { id, prefix: Some(prefix) }, reversed));
         }
-        let (id, reversed) = self.indexes.composite_index(keys, Order::ValueFirst)?;
+        let (id, reversed) = self.indexes.composite_index(keys, IndexOrder::ValueFirst)?;
         Some((RangeIndex { id, prefix: None }, reversed))
     }
 

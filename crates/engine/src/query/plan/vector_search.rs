@@ -16,7 +16,8 @@ use super::rids::RidSet;
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::indexes::vectors::{
-    APPROXIMATE_MIN, Hits, Search, State, Target, VectorIndexKey, changed_behind, index_in, search,
+    APPROXIMATE_MIN, IndexSearch, QueryVector, SearchHits, VectorIndexKey, VectorIndexState, changed_behind,
+    index_in, search,
 };
 use crate::query::exec::evaluate::ItemEvaluator;
 use crate::query::meter::ScanBudget;
@@ -50,7 +51,7 @@ enum VectorSearchOutcome {
 struct OpenVectorIndex<'a> {
     key: &'a VectorIndexKey,
     keys: VectorKeys,
-    state: State,
+    state: VectorIndexState,
     /// Items that were written since the index was updated.
     changed: HashSet<u64>,
 }
@@ -74,7 +75,7 @@ impl VectorSearch<'_> {
         let Some((order, key)) = self.index_for(evaluator).filter(|_| is_open) else {
             return Ok((candidates, node));
         };
-        let Some(target) = Target::new(&order.vector) else { return Ok((candidates, node)) };
+        let Some(target) = QueryVector::new(&order.vector) else { return Ok((candidates, node)) };
         let rows = usize::try_from(order.rows).unwrap_or(usize::MAX);
         if !is_preferred && !self.is_worth_it(chooser.reader, rows)? {
             return Ok((candidates, node));
@@ -134,7 +135,7 @@ impl VectorSearch<'_> {
         let number = self.container.number;
         let found = index_in(&*reader.snapshot, number, &key.identity)?;
         // An index without a state row is not used, and neither is one without items.
-        let (index, state) = found.unwrap_or_else(|| (0, State::new(key.identity.clone())));
+        let (index, state) = found.unwrap_or_else(|| (0, VectorIndexState::new(key.identity.clone())));
         let changed_max = CHANGED_MIN.max(state.items / CHANGED_PART);
         let mut changed = HashSet::new();
         for partition in self.container.partitions.all() {
@@ -194,7 +195,7 @@ impl VectorSearch<'_> {
         wanted: &VectorQuery<'_>,
         count: usize,
         held: &Cell<usize>,
-    ) -> Result<Hits, EngineError> {
+    ) -> Result<SearchHits, EngineError> {
         let vector_steps = 1 + u64::from(index.key.identity.dimensions) / DIMENSIONS_PER_STEP;
         let order = wanted.order;
         let is_whole = reader.scopes.iter().all(crate::query::PartitionScope::is_whole);
@@ -206,7 +207,7 @@ impl VectorSearch<'_> {
             &*reader.snapshot,
             index.keys,
             &index.state,
-            &Search {
+            &IndexSearch {
                 key: index.key,
                 target: wanted.target,
                 distance: order.distance,
@@ -233,7 +234,7 @@ impl VectorSearch<'_> {
 /// A query as an index evaluates it.
 struct VectorQuery<'a> {
     order: &'a VectorOrder,
-    target: &'a Target,
+    target: &'a QueryVector,
     rows: usize,
     is_filtered: bool,
     is_preferred: bool,

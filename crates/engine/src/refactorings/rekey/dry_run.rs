@@ -15,7 +15,7 @@ use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::integrity::{item_example, key_json};
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
 
@@ -59,12 +59,12 @@ impl RekeyDryRun {
             self.parts = container.usage().0 / PART_ITEMS + 1;
         }
         let definition = Catalog::rekeyed_definition(container, &container.definition.id, &rule.key)?;
-        let moment = container.moment(shared);
+        let moment = container.visibility_point(shared);
         let range = keys::items_from(container.number, self.next_rid);
         let page = container.snapshot(shared)?.scan(&Scan { rows_max: PAGE_ITEMS, ..scan(ITEMS, range) })?;
         for (key, bytes) in &page.rows {
             self.next_rid = keys::rid_of_item_key(key).map_or(u64::MAX, |rid| rid + 1);
-            let row = Row::parse(bytes)?;
+            let row = ItemRow::parse(bytes)?;
             if !container.is_gone(&row, &moment) {
                 let node = row.node()?;
                 self.look(container, &row, Place::of(NO_CONTAINER, &definition, node))?;
@@ -79,7 +79,7 @@ impl RekeyDryRun {
     fn look(
         &mut self,
         container: &Container,
-        row: &Row<'_>,
+        row: &ItemRow<'_>,
         place: Option<Place>,
     ) -> Result<(), EngineError> {
         let is_first = self.part == 0;
@@ -133,7 +133,7 @@ impl RekeyDryRun {
         (self.part, self.next_rid) = (self.part + 1, 0);
     }
 
-    fn conflict(&mut self, container: &Container, row: &Row<'_>, why: &str) -> Result<(), EngineError> {
+    fn conflict(&mut self, container: &Container, row: &ItemRow<'_>, why: &str) -> Result<(), EngineError> {
         if self.conflicts.len() < CONFLICTS_MAX {
             let mut conflict = item_example(container, row, "", None, None)?;
             if let Some(conflict) = conflict.as_object_mut() {
@@ -174,7 +174,7 @@ fn clash_text(is_id: bool) -> &'static str {
     }
 }
 
-fn example(row: &Row<'_>, place: &Place) -> Result<Value, EngineError> {
+fn example(row: &ItemRow<'_>, place: &Place) -> Result<Value, EngineError> {
     let item = row.node()?.to_value();
     let with_key =
         |key: Value| Value::Object(Object::from_iter([("partitionKey", key), ("item", item.clone())]));

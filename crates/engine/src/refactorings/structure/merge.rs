@@ -19,7 +19,7 @@ use crate::catalog::models::ModelForm;
 use crate::items::logical_partition::LogicalPartition;
 use crate::model::{ConversionRule, ConversionStage, DatabaseModel, MergeRule};
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
 
@@ -213,7 +213,7 @@ pub(super) fn find_ends(
     let rows = page(shared, container, 0, SAMPLE)?;
     let mut items = Vec::new();
     for (_, row) in &rows {
-        items.push(Row::parse(row)?.node()?.to_value());
+        items.push(ItemRow::parse(row)?.node()?.to_value());
     }
     let left = find_end(shared, container, &order.left, (&items, &order.into[1]))?;
     let right = find_end(shared, container, &order.right, (&items, &order.into[0]))?;
@@ -276,7 +276,7 @@ pub(super) fn check_further_data(
         let Some((last, _)) = rows.last() else { break };
         from = last + 1;
         for (_, row) in &rows {
-            let item = Row::parse(row)?.node()?.to_value();
+            let item = ItemRow::parse(row)?.node()?.to_value();
             count += 1;
             let members = item.as_object().into_iter().flat_map(quire_value::Object::iter);
             for (name, value) in members.filter(|(name, _)| !known.iter().any(|own| own == name)) {

@@ -17,7 +17,7 @@ use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit
 use crate::model::DeclarationState;
 use crate::refactorings::JOURNAL_BYTES_MAX;
 use crate::runtime::Shared;
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
 
@@ -117,9 +117,9 @@ impl StructureRun<'_> {
         let mut has_more = true;
         for _ in 0..SURVEY_PAGES {
             let (rids, rows) = self.page(&container, from, SURVEY_ITEMS)?;
-            let moment = container.moment(self.shared);
+            let moment = container.visibility_point(self.shared);
             for bytes in &rows {
-                let row = Row::parse(bytes)?;
+                let row = ItemRow::parse(bytes)?;
                 if container.is_gone(&row, &moment) {
                     continue;
                 }
@@ -256,7 +256,12 @@ impl StructureRun<'_> {
             (Visited::Refused(error), _) => {
                 let snapshot = self.shared.storage.snapshot()?;
                 if let Some(bytes) = snapshot.get(ITEMS, &keys::item(container.number, rids[0]))? {
-                    self.own.add_conflict(conflict(container, &Row::parse(&bytes)?, "", &error.to_string())?);
+                    self.own.add_conflict(conflict(
+                        container,
+                        &ItemRow::parse(&bytes)?,
+                        "",
+                        &error.to_string(),
+                    )?);
                 }
                 self.own.position = rids.last().map(|rid| (rid + 1).to_string());
                 rows::put(self.shared, self.catalog, self.own)
@@ -283,7 +288,7 @@ impl StructureRun<'_> {
                 plan.undecided += 1;
             }
             if let Some(bytes) = snapshot.get(ITEMS, &keys::item(*number, *rid))? {
-                moved.add_conflict(conflict(container, &Row::parse(&bytes)?, path, why)?);
+                moved.add_conflict(conflict(container, &ItemRow::parse(&bytes)?, path, why)?);
             }
         }
         Ok(moved)
@@ -334,7 +339,7 @@ impl StructureRun<'_> {
     }
 }
 
-fn conflict(container: &Container, row: &Row<'_>, path: &str, why: &str) -> Result<Value, EngineError> {
+fn conflict(container: &Container, row: &ItemRow<'_>, path: &str, why: &str) -> Result<Value, EngineError> {
     let mut conflict = Object::new();
     conflict.set("container", container.definition.id.as_str());
     conflict.set("id", row.id()?);

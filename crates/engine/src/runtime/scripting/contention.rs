@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Source;
+use super::ScriptSource;
 
 /// Tasks that share a slot are taken for one.
 const SLOTS: usize = 4096;
@@ -26,7 +26,7 @@ impl Contention {
         Contention { hasher: RandomState::new(), started: Instant::now(), conflicts }
     }
 
-    pub fn task(&self, partition: u64, scripts: &[&Source]) -> u64 {
+    pub fn task(&self, partition: u64, scripts: &[&ScriptSource]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         partition.hash(&mut hasher);
         scripts.iter().for_each(|script| script.version.hash(&mut hasher));

@@ -35,56 +35,56 @@ pub(crate) struct Gate {
     /// Places that one party may take.
     share: usize,
     wait_max: Duration,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     waited: AtomicU64,
     refused: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct GateState {
     running: usize,
     /// Those that have a place.
-    holders: Vec<Arc<Holder>>,
+    holders: Vec<Arc<PassHolder>>,
     /// Those that lost it and run on.
     stuck: usize,
     stuck_versions: HashSet<Arc<str>>,
     /// Those that run or wait.
-    parties: HashMap<u64, Counts>,
-    queue: VecDeque<Arc<Waiter>>,
+    parties: HashMap<u64, PartyCounts>,
+    queue: VecDeque<Arc<GateWaiter>>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct PartyCounts {
     running: usize,
     waiting: usize,
 }
 
-struct Waiter {
+struct GateWaiter {
     party: u64,
-    admitted: Mutex<Option<Arc<Holder>>>,
+    admitted: Mutex<Option<Arc<PassHolder>>>,
     changed: Condvar,
 }
 
 /// A place; given up when dropped.
-pub(crate) struct Pass {
+pub(crate) struct GatePass {
     gate: Arc<Gate>,
-    holder: Arc<Holder>,
+    holder: Arc<PassHolder>,
 }
 
-struct Holder {
+struct PassHolder {
     party: u64,
-    watched: Mutex<Option<Watched>>,
+    watched: Mutex<Option<WatchedScript>>,
 }
 
 /// A script in this process, while it runs.
-struct Watched {
+struct WatchedScript {
     version: Arc<str>,
     overdue_at: Instant,
 }
 
-impl Holder {
-    fn new(party: u64) -> Arc<Holder> {
-        Arc::new(Holder { party, watched: Mutex::new(None) })
+impl PassHolder {
+    fn new(party: u64) -> Arc<PassHolder> {
+        Arc::new(PassHolder { party, watched: Mutex::new(None) })
     }
 
     /// The version that should have ended by now.
@@ -97,12 +97,12 @@ impl Holder {
     }
 }
 
-impl Pass {
+impl GatePass {
     /// A script runs in this process, for this time at most unless it is stuck.
     pub fn watched<T>(&self, version: &Arc<str>, time: Duration, run: impl FnOnce() -> T) -> T {
         let overdue_at = Instant::now() + time + GRACE;
-        *self.holder.watched.lock() = Some(Watched { version: Arc::clone(version), overdue_at });
-        let _end = EndOfWatch(&self.holder);
+        *self.holder.watched.lock() = Some(WatchedScript { version: Arc::clone(version), overdue_at });
+        let _end = WatchGuard(&self.holder);
         run()
     }
 
@@ -115,9 +115,9 @@ impl Pass {
     }
 }
 
-struct EndOfWatch<'a>(&'a Holder);
+struct WatchGuard<'a>(&'a PassHolder);
 
-impl Drop for EndOfWatch<'_> {
+impl Drop for WatchGuard<'_> {
     fn drop(&mut self) {
         *self.0.watched.lock() = None;
     }
@@ -137,7 +137,7 @@ impl Gate {
 
     /// Waits for a place; `Overloaded` when that takes too long, or too many wait already. `party` is a hash: a
     /// collision makes two of them share their share.
-    pub fn enter(self: &Arc<Self>, party: u64) -> Result<Pass, EngineError> {
+    pub fn enter(self: &Arc<Self>, party: u64) -> Result<GatePass, EngineError> {
         let waiter = {
             let mut state = self.state.lock();
             // Whoever waits and could run was admitted when the last place was given up.
@@ -145,13 +145,13 @@ impl Gate {
                 self.take_from_overdue(&mut state);
             }
             if self.has_place(&state, party) {
-                return Ok(Pass { gate: Arc::clone(self), holder: state.start(party) });
+                return Ok(GatePass { gate: Arc::clone(self), holder: state.start(party) });
             }
             self.queue_up(&mut state, party)?
         };
         self.waited.fetch_add(1, Ordering::Relaxed);
         if let Some(holder) = self.wait(&waiter).or_else(|| self.leave_queue(&waiter)) {
-            return Ok(Pass { gate: Arc::clone(self), holder });
+            return Ok(GatePass { gate: Arc::clone(self), holder });
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         Err(EngineError::Overloaded)
@@ -177,14 +177,15 @@ impl Gate {
         state.stuck_versions.contains(version)
     }
 
-    fn has_place(&self, state: &State, party: u64) -> bool {
+    fn has_place(&self, state: &GateState, party: u64) -> bool {
         state.running < self.places && state.counts(party).running < self.share
     }
 
     /// Those that are stuck lose their places, as long as threads are left for others.
-    fn take_from_overdue(&self, state: &mut State) {
+    fn take_from_overdue(&self, state: &mut GateState) {
         let now = Instant::now();
-        let overdue = |holder: &Arc<Holder>| holder.overdue(now).map(|version| (Arc::clone(holder), version));
+        let overdue =
+            |holder: &Arc<PassHolder>| holder.overdue(now).map(|version| (Arc::clone(holder), version));
         let overdue: Vec<_> = state.holders.iter().filter_map(overdue).collect();
         for (holder, version) in overdue {
             state.note_stuck(version);
@@ -196,7 +197,7 @@ impl Gate {
     }
 
     /// Waits for a place until the time is over, and looks meanwhile whether someone is overdue.
-    fn wait(&self, waiter: &Waiter) -> Option<Arc<Holder>> {
+    fn wait(&self, waiter: &GateWaiter) -> Option<Arc<PassHolder>> {
         let deadline = Instant::now() + self.wait_max;
         loop {
             let now = Instant::now();
@@ -215,21 +216,21 @@ impl Gate {
         (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
-    fn queue_up(&self, state: &mut State, party: u64) -> Result<Arc<Waiter>, EngineError> {
+    fn queue_up(&self, state: &mut GateState, party: u64) -> Result<Arc<GateWaiter>, EngineError> {
         let is_full =
             state.queue.len() >= WAITING_MAX || state.counts(party).waiting >= WAITING_MAX / WAITING_SHARE;
         if is_full {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(EngineError::Overloaded);
         }
-        let waiter = Arc::new(Waiter { party, admitted: Mutex::new(None), changed: Condvar::new() });
+        let waiter = Arc::new(GateWaiter { party, admitted: Mutex::new(None), changed: Condvar::new() });
         state.queue.push_back(Arc::clone(&waiter));
         state.parties.entry(party).or_default().waiting += 1;
         Ok(waiter)
     }
 
     /// The place, when the waiter was admitted meanwhile.
-    fn leave_queue(&self, waiter: &Arc<Waiter>) -> Option<Arc<Holder>> {
+    fn leave_queue(&self, waiter: &Arc<GateWaiter>) -> Option<Arc<PassHolder>> {
         let mut state = self.state.lock();
         let Some(at) = state.queue.iter().position(|other| Arc::ptr_eq(other, waiter)) else {
             return waiter.admitted.lock().take();
@@ -239,7 +240,7 @@ impl Gate {
         None
     }
 
-    fn leave(&self, holder: &Arc<Holder>) {
+    fn leave(&self, holder: &Arc<PassHolder>) {
         let mut state = self.state.lock();
         if !self.free(&mut state, holder) {
             state.stuck -= 1;
@@ -247,7 +248,7 @@ impl Gate {
     }
 
     /// Gives the place to the next; false when the holder has lost it already.
-    fn free(&self, state: &mut State, holder: &Arc<Holder>) -> bool {
+    fn free(&self, state: &mut GateState, holder: &Arc<PassHolder>) -> bool {
         let Some(at) = state.holders.iter().position(|other| Arc::ptr_eq(other, holder)) else {
             return false;
         };
@@ -258,9 +259,9 @@ impl Gate {
         true
     }
 
-    fn admit(&self, state: &mut State) {
+    fn admit(&self, state: &mut GateState) {
         while state.running < self.places {
-            let may_run = |waiter: &Arc<Waiter>| state.counts(waiter.party).running < self.share;
+            let may_run = |waiter: &Arc<GateWaiter>| state.counts(waiter.party).running < self.share;
             let Some(at) = state.queue.iter().position(may_run) else { return };
             let Some(waiter) = state.queue.remove(at) else { return };
             state.change(waiter.party, |counts| counts.waiting -= 1);
@@ -270,13 +271,13 @@ impl Gate {
     }
 }
 
-impl State {
-    fn counts(&self, party: u64) -> Counts {
+impl GateState {
+    fn counts(&self, party: u64) -> PartyCounts {
         self.parties.get(&party).copied().unwrap_or_default()
     }
 
-    fn start(&mut self, party: u64) -> Arc<Holder> {
-        let holder = Holder::new(party);
+    fn start(&mut self, party: u64) -> Arc<PassHolder> {
+        let holder = PassHolder::new(party);
         self.holders.push(Arc::clone(&holder));
         self.running += 1;
         self.parties.entry(party).or_default().running += 1;
@@ -295,7 +296,7 @@ impl State {
     }
 
     /// Forgets a party in which nothing runs or waits.
-    fn change(&mut self, party: u64, change: impl FnOnce(&mut Counts)) {
+    fn change(&mut self, party: u64, change: impl FnOnce(&mut PartyCounts)) {
         let Some(counts) = self.parties.get_mut(&party) else { return };
         change(counts);
         if counts.running + counts.waiting == 0 {
@@ -304,8 +305,8 @@ impl State {
     }
 }
 
-impl Waiter {
-    fn wait(&self, until: Instant) -> Option<Arc<Holder>> {
+impl GateWaiter {
+    fn wait(&self, until: Instant) -> Option<Arc<PassHolder>> {
         let mut admitted = self.admitted.lock();
         while admitted.is_none() {
             if self.changed.wait_until(&mut admitted, until).timed_out() {
@@ -316,7 +317,7 @@ impl Waiter {
     }
 }
 
-impl Drop for Pass {
+impl Drop for GatePass {
     fn drop(&mut self) {
         self.gate.leave(&self.holder);
     }

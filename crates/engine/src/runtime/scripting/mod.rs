@@ -1,8 +1,8 @@
 //! What all scripts of an engine share: the runtime, how many run at once, which are refused.
 
+mod blocked_scripts; // scripts that exceed their time too often
 pub(crate) mod contention; // scripts that met a conflict a moment ago
 pub(crate) mod gate; // how many run at once
-mod offenders; // scripts that exceed their time too often
 mod spatial; // `__.spatial`
 
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_script::{Script, ScriptError, Scripts};
 use quire_value::Value;
 
+use self::blocked_scripts::BlockedScripts;
 use self::contention::Contention;
 use self::gate::Gate;
-use self::offenders::Offenders;
 use crate::api::{EngineError, Resource, ScriptFailure, ScriptOptions};
 
 const PLACES_PER_CORE: usize = 4;
@@ -35,14 +35,14 @@ pub(crate) struct Scripting {
     pub function_gate: Arc<Gate>,
     pub contention: Contention,
     /// `None`: nobody is blocked.
-    pub offenders: Option<Offenders>,
-    pub figures: Figures,
+    pub blocked: Option<BlockedScripts>,
+    pub figures: ScriptFigures,
     pub stopping: AtomicBool,
 }
 
 /// Counters since start.
 #[derive(Default)]
-pub(crate) struct Figures {
+pub(crate) struct ScriptFigures {
     pub runs: AtomicU64,
     pub retries: AtomicU64,
     pub conflicts: AtomicU64,
@@ -61,8 +61,8 @@ impl Scripting {
             gate: Gate::new(places, (places / PARTITION_SHARE).max(2)),
             function_gate: Gate::new(places, places / CONTAINER_SHARE),
             contention: Contention::new(),
-            offenders: options.block_offenders.then(Offenders::default),
-            figures: Figures::default(),
+            blocked: options.block_offenders.then(BlockedScripts::default),
+            figures: ScriptFigures::default(),
             stopping: AtomicBool::new(false),
         }
     }
@@ -99,11 +99,11 @@ impl Scripting {
         ]
     }
 
-    pub fn check_blocked(&self, script: &Source) -> Result<(), EngineError> {
+    pub fn check_blocked(&self, script: &ScriptSource) -> Result<(), EngineError> {
         if self.gate.is_stuck(&script.version) || self.function_gate.is_stuck(&script.version) {
             return Err(EngineError::ScriptStuck { id: script.id().to_owned() });
         }
-        match &self.offenders {
+        match &self.blocked {
             Some(offenders) if offenders.is_blocked(&script.version) => {
                 Err(EngineError::ScriptBlocked { id: script.id().to_owned() })
             }
@@ -112,12 +112,12 @@ impl Scripting {
     }
 
     /// Notes a failure, and whose it was.
-    pub fn failed(&self, script: &Source, error: ScriptError, log: Option<String>) -> EngineError {
+    pub fn failed(&self, script: &ScriptSource, error: ScriptError, log: Option<String>) -> EngineError {
         self.figures.failures.fetch_add(1, Ordering::Relaxed);
         if error == ScriptError::TimedOut {
             self.figures.timeouts.fetch_add(1, Ordering::Relaxed);
-            if let Some(offenders) = &self.offenders {
-                offenders.strike(&script.version);
+            if let Some(offenders) = &self.blocked {
+                offenders.count_failure(&script.version);
             }
         }
         EngineError::Script(Box::new(ScriptFailure { error, log }))
@@ -125,15 +125,15 @@ impl Scripting {
 }
 
 /// A script, and what names exactly its text.
-pub(crate) struct Source {
+pub(crate) struct ScriptSource {
     pub resource: Arc<Resource>,
     pub version: Arc<str>,
 }
 
-impl Source {
-    pub fn of(resource: Arc<Resource>) -> Source {
+impl ScriptSource {
+    pub fn of(resource: Arc<Resource>) -> ScriptSource {
         let version = format!("{}{}", resource.rid, resource.etag).into();
-        Source { resource, version }
+        ScriptSource { resource, version }
     }
 
     pub fn id(&self) -> &str {

@@ -11,16 +11,20 @@ use bytes::Bytes;
 use quire_resource::{PartitionKey, SessionToken};
 use quire_value::{Item, Limits, Node};
 
-use super::{BatchOperation, BatchVerb, OperationDone, OperationResult, Outcome, check_response, is_general};
+use super::{
+    BatchOperation, BatchVerb, OperationDone, OperationOutcome, OperationResult, check_response, is_general,
+};
 use crate::api::{Answer, Cancel, EngineError, charge};
 use crate::catalog::Container;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
 use crate::partition::Partition;
 use crate::runtime::Shared;
-use crate::runtime::locks::{LockSet, Mode, Protects};
+use crate::runtime::locks::{LockKind, LockMode, LockSet};
 use crate::sync::sleep;
-use crate::transactions::{Change, ChangeItem, CommitFailed, Committed, Transaction, TransactionRead};
+use crate::transactions::{
+    Change, ChangeItem, CommitFailure, CommittedTransaction, Transaction, TransactionRead,
+};
 
 /// A batch whose ground moved under it is run again this often.
 const TRIES: u32 = 12;
@@ -36,25 +40,25 @@ pub(crate) fn write_batch(
     cancel: &Cancel,
 ) -> Answer<Vec<OperationResult>> {
     let mut partition = None;
-    let batch = Batch { shared, container, key, operations, cancel };
+    let batch = AtomicBatch { shared, container, key, operations, cancel };
     let done = run(&batch, session, &mut partition);
     // Asked for after the commit, so it covers it.
     let position = partition.and_then(|partition: &Partition| partition.position().ok());
     match done {
-        Ok(Done { results, charge }) => {
+        Ok(BatchDone { results, charge }) => {
             Answer { charge: charge::rounded(charge), position, result: Ok(results) }
         }
         Err(error) => Answer { charge: charge::REFUSED, position, result: Err(error) },
     }
 }
 
-struct Done {
+struct BatchDone {
     results: Vec<OperationResult>,
     charge: f64,
 }
 
-enum Attempt {
-    Done(Done),
+enum BatchAttempt {
+    Done(BatchDone),
     /// The ground moved.
     Again,
     /// It has to lock what could not be named.
@@ -64,11 +68,11 @@ enum Attempt {
 }
 
 fn run<'a>(
-    batch: &Batch<'a, '_>,
+    batch: &AtomicBatch<'a, '_>,
     session: Option<&SessionToken>,
     partition: &mut Option<&'a Partition>,
-) -> Result<Done, EngineError> {
-    let Batch { shared, container, key, operations, cancel } = *batch;
+) -> Result<BatchDone, EngineError> {
+    let AtomicBatch { shared, container, key, operations, cancel } = *batch;
     container.check_open()?;
     let home = LogicalPartition::of(container, key.clone())?;
     *partition = Some(home.place.partition);
@@ -77,7 +81,7 @@ fn run<'a>(
         home.place.partition.position_for(session)?;
     }
     let mut whole = LockSet::default();
-    home.add_lock(&shared.locks, &mut whole, Mode::Exclusive);
+    home.add_lock(&shared.locks, &mut whole, LockMode::Exclusive);
     let named = named_locks(shared, &home, operations);
     let (mut locks, mut is_named) = (named.clone().unwrap_or_else(|| whole.clone()), named.is_some());
     for tried in 0..TRIES {
@@ -86,13 +90,13 @@ fn run<'a>(
         }
         cancel.check()?;
         match batch.attempt(&locks, is_named)? {
-            Attempt::Done(done) => return Ok(done),
-            Attempt::Again => {}
-            Attempt::Unnamed => {
+            BatchAttempt::Done(done) => return Ok(done),
+            BatchAttempt::Again => {}
+            BatchAttempt::Unnamed => {
                 locks.extend(&whole);
                 is_named = false;
             }
-            Attempt::Locks(further) => locks.extend(&further),
+            BatchAttempt::Locks(further) => locks.extend(&further),
         }
     }
     Err(EngineError::Overloaded)
@@ -108,33 +112,33 @@ fn named_locks(
     let (table, number) = (&shared.locks, home.container.number);
     let has_unique_keys = !home.container.definition.unique_keys.is_empty();
     let mut set = LockSet::default();
-    home.add_lock(table, &mut set, Mode::Shared);
-    let mut lock = |what: Protects<'_>| table.add(&mut set, number, what, Mode::Exclusive);
+    home.add_lock(table, &mut set, LockMode::Shared);
+    let mut lock = |what: LockKind<'_>| table.add(&mut set, number, what, LockMode::Exclusive);
     for operation in operations {
         let item = match &operation.verb {
             BatchVerb::Patch { .. } if has_unique_keys => return None,
             BatchVerb::Read { id } | BatchVerb::Delete { id } | BatchVerb::Patch { id } => {
-                lock(Protects::Item(&home.id_key(id)));
+                lock(LockKind::Item(&home.id_key(id)));
                 continue;
             }
             BatchVerb::Replace { id } => {
-                lock(Protects::Item(&home.id_key(id)));
+                lock(LockKind::Item(&home.id_key(id)));
                 Item::from_json(&operation.body, Limits::default())
             }
             BatchVerb::Create | BatchVerb::Upsert => Item::from_json(&operation.body, Limits::default()),
         };
         let Ok(item) = item else { continue };
         if let Some(id) = item.root().get("id").and_then(Node::as_str) {
-            lock(Protects::Item(&home.id_key(id)));
+            lock(LockKind::Item(&home.id_key(id)));
         }
         for tuple in home.tuples(item.root()) {
-            lock(Protects::UniqueTuple(&tuple.prefix));
+            lock(LockKind::UniqueTuple(&tuple.prefix));
         }
     }
     Some(set)
 }
 
-struct Batch<'a, 'o> {
+struct AtomicBatch<'a, 'o> {
     shared: &'a Shared,
     container: &'a Container,
     key: &'o PartitionKey,
@@ -142,8 +146,8 @@ struct Batch<'a, 'o> {
     cancel: &'o Cancel,
 }
 
-impl Batch<'_, '_> {
-    fn attempt(&self, locks: &LockSet, is_named: bool) -> Result<Attempt, EngineError> {
+impl AtomicBatch<'_, '_> {
+    fn attempt(&self, locks: &LockSet, is_named: bool) -> Result<BatchAttempt, EngineError> {
         let _held = self.shared.locks.take(locks)?;
         let key = self.key.clone();
         let transaction = match is_named {
@@ -169,13 +173,13 @@ impl Batch<'_, '_> {
             let charge = charge::rounded(transaction.charge() - before);
             match result {
                 Ok(_) => results.push(OperationResult { charge, result }),
-                Err(EngineError::TransactionConflict) if is_named => return Ok(Attempt::Unnamed),
+                Err(EngineError::TransactionConflict) if is_named => return Ok(BatchAttempt::Unnamed),
                 Err(error) if is_general(&error) => return Err(error),
                 Err(error) => {
                     let failed = OperationResult { charge, result: Err(error) };
                     let results = self.all_failed(results, failed);
                     let charge = results.iter().map(|result| result.charge).sum();
-                    return Ok(Attempt::Done(Done { results, charge }));
+                    return Ok(BatchAttempt::Done(BatchDone { results, charge }));
                 }
             }
         }
@@ -183,20 +187,20 @@ impl Batch<'_, '_> {
             Ok(committed) => {
                 show_stored(&mut results, &committed, self.container);
                 show_time(&mut results, committed.ts);
-                Ok(Attempt::Done(Done { results, charge: committed.charge }))
+                Ok(BatchAttempt::Done(BatchDone { results, charge: committed.charge }))
             }
-            Err(CommitFailed::Conflict) => Ok(Attempt::Again),
-            Err(CommitFailed::Locks(locks)) => Ok(Attempt::Locks(locks)),
-            Err(CommitFailed::Refused { error, rid }) => {
+            Err(CommitFailure::Conflict) => Ok(BatchAttempt::Again),
+            Err(CommitFailure::Locks(locks)) => Ok(BatchAttempt::Locks(locks)),
+            Err(CommitFailure::Refused { error, rid }) => {
                 let at = rid.and_then(|rid| written.iter().rposition(|own| *own == Some(rid)));
                 let at = at.or(written.iter().position(Option::is_some)).unwrap_or(0);
                 let charge = results[at].charge;
                 results.truncate(at);
                 let results = self.all_failed(results, OperationResult { charge, result: Err(error) });
                 let charge = results.iter().map(|result| result.charge).sum();
-                Ok(Attempt::Done(Done { results, charge }))
+                Ok(BatchAttempt::Done(BatchDone { results, charge }))
             }
-            Err(CommitFailed::Failed(error)) => Err(error),
+            Err(CommitFailure::Failed(error)) => Err(error),
         }
     }
 
@@ -211,7 +215,7 @@ impl Batch<'_, '_> {
 }
 
 /// Items were shown as they were sent; a model may have stored other values.
-fn show_stored(results: &mut [OperationResult], committed: &Committed, container: &Container) {
+fn show_stored(results: &mut [OperationResult], committed: &CommittedTransaction, container: &Container) {
     for done in results.iter_mut().filter_map(|result| result.result.as_mut().ok()) {
         if !done.body.is_empty()
             && let Some(stored) = committed.stored_as(container, &done.etag)
@@ -226,9 +230,9 @@ fn show_time(results: &mut [OperationResult], ts: i64) {
     let mut written = HashSet::new();
     for done in results.iter_mut().filter_map(|result| result.result.as_mut().ok()) {
         let is_own = match done.outcome {
-            Outcome::Read | Outcome::NotModified => written.contains(&done.etag),
-            Outcome::Created | Outcome::Replaced => written.insert(done.etag.clone()),
-            Outcome::Deleted => false,
+            OperationOutcome::Read | OperationOutcome::NotModified => written.contains(&done.etag),
+            OperationOutcome::Created | OperationOutcome::Replaced => written.insert(done.etag.clone()),
+            OperationOutcome::Deleted => false,
         };
         if is_own && !done.body.is_empty() {
             done.body = with_time(std::mem::take(&mut done.body), ts);
@@ -259,8 +263,8 @@ fn operate(
         BatchVerb::Patch { id } => Change::Patch { id: id.clone() },
     };
     let outcome = match change {
-        Change::Delete { .. } => Outcome::Deleted,
-        _ => Outcome::Replaced,
+        Change::Delete { .. } => OperationOutcome::Deleted,
+        _ => OperationOutcome::Replaced,
     };
     let changed = transaction.write(ChangeItem {
         change,
@@ -269,9 +273,9 @@ fn operate(
         if_none_match: operation.if_none_match.clone(),
         indexing: operation.indexing,
     })?;
-    let wants_body = operation.want_body && outcome != Outcome::Deleted;
+    let wants_body = operation.want_body && outcome != OperationOutcome::Deleted;
     let body = if wants_body { Bytes::from(transaction.json_of(&changed)) } else { Bytes::new() };
-    let outcome = if changed.created { Outcome::Created } else { outcome };
+    let outcome = if changed.created { OperationOutcome::Created } else { outcome };
     Ok((OperationDone { outcome, etag: changed.etag, body }, Some(changed.rid)))
 }
 
@@ -284,13 +288,13 @@ fn read(
     let known = |etag: &str| operation.if_match.as_deref().is_some_and(|known| etag_matches(known, etag));
     Ok(match transaction.read(id, operation.if_none_match.as_deref())? {
         TransactionRead::Found { etag, .. } | TransactionRead::NotModified { etag } if known(&etag) => {
-            OperationDone { outcome: Outcome::NotModified, etag, body: Bytes::new() }
+            OperationDone { outcome: OperationOutcome::NotModified, etag, body: Bytes::new() }
         }
         TransactionRead::NotModified { etag } => {
-            OperationDone { outcome: Outcome::NotModified, etag, body: Bytes::new() }
+            OperationDone { outcome: OperationOutcome::NotModified, etag, body: Bytes::new() }
         }
         TransactionRead::Found { json, etag } => {
-            OperationDone { outcome: Outcome::Read, etag, body: Bytes::from(json) }
+            OperationDone { outcome: OperationOutcome::Read, etag, body: Bytes::from(json) }
         }
     })
 }

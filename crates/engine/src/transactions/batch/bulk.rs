@@ -9,18 +9,18 @@ use std::collections::HashSet;
 use quire_resource::PartitionKey;
 
 use super::{
-    BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome, RESPONSE_BYTES_MAX,
+    BatchOperation, BatchVerb, Bulk, OperationDone, OperationOutcome, OperationResult, RESPONSE_BYTES_MAX,
     check_response, response_too_large,
 };
 use crate::api::{
     Answer, Cancel, EngineError, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind, charge,
 };
 use crate::catalog::{Container, RoutedKey, canonical};
-use crate::items::write::{Attempt, Plan, Request, missing_or, named};
+use crate::items::write::{PlannedWrite, WriteAttempt, WriteRequest, missing_or, named};
 use crate::items::{etag_matches, read};
 use crate::maintain::write::run_request;
 use crate::partition::Partition;
-use crate::partition::sequencer::Refused;
+use crate::partition::sequencer::WriteRefused;
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 
@@ -34,13 +34,13 @@ pub(crate) fn run(
     bulk: Bulk,
     response_bytes: usize,
 ) -> Answer<Vec<OperationResult>> {
-    let scope = match Scope::new(container, &bulk) {
+    let scope = match BulkScope::new(container, &bulk) {
         Ok(scope) => scope,
         Err(error) => return Answer { charge: charge::REFUSED, position: None, result: Err(error) },
     };
     let count = bulk.operations.len();
     let (results, cancel) = ((0..count).map(|_| None).collect(), bulk.cancel);
-    let mut run = Run { shared, container, results, response_bytes, cancel };
+    let mut run = BulkRun { shared, container, results, response_bytes, cancel };
     if bulk.continue_on_error {
         run.in_rounds(&scope, bulk.operations);
     } else {
@@ -55,14 +55,14 @@ pub(crate) fn run(
 }
 
 /// What of the container the operations may touch.
-struct Scope<'a> {
+struct BulkScope<'a> {
     container: &'a Container,
     partition: Option<&'a Partition>,
     key: Option<PartitionKey>,
 }
 
-impl<'a> Scope<'a> {
-    fn new(container: &'a Container, bulk: &Bulk) -> Result<Scope<'a>, EngineError> {
+impl<'a> BulkScope<'a> {
+    fn new(container: &'a Container, bulk: &Bulk) -> Result<BulkScope<'a>, EngineError> {
         container.check_open()?;
         let definition = &container.definition.partition_key;
         let key = bulk.partition_key.clone().map(|key| canonical(definition, key));
@@ -77,7 +77,7 @@ impl<'a> Scope<'a> {
             (Some(key), None) => Some(RoutedKey::of(container, key.clone())?.partition),
             (_, named) => named,
         };
-        let scope = Scope { container, partition, key };
+        let scope = BulkScope { container, partition, key };
         // A session asks for what can be read; writes do not look at it.
         let reads = bulk.operations.iter().any(|operation| matches!(operation.verb, BatchVerb::Read { .. }));
         if let Some(partition) = scope.partition.filter(|_| reads) {
@@ -106,7 +106,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn work(&self, shared: &Shared, operation: BatchOperation) -> Result<Work<'a>, EngineError> {
+    fn work(&self, shared: &Shared, operation: BatchOperation) -> Result<BulkWork<'a>, EngineError> {
         let partition_key = self.key_of(&operation)?;
         let kind = match operation.verb {
             BatchVerb::Create => WriteKind::Create,
@@ -120,7 +120,7 @@ impl<'a> Scope<'a> {
                 self.check_partition(place.partition)?;
                 let id_key = place.id_key(self.container, &id);
                 let known = [operation.if_match, operation.if_none_match];
-                return Ok(Work::Read { id, key: place.key, id_key, known });
+                return Ok(BulkWork::Read { id, key: place.key, id_key, known });
             }
         };
         let is_delete = matches!(kind, WriteKind::Delete { .. });
@@ -137,40 +137,40 @@ impl<'a> Scope<'a> {
             cancel: Cancel::default(),
         };
         let named = named(&write);
-        let request = Request::new(self.container, write)
+        let request = WriteRequest::new(self.container, write)
             .map_err(|error| missing_or(shared, self.container, named, error))?;
         self.check_partition(request.partition())?;
-        Ok(Work::Write { request: Box::new(request), is_delete })
+        Ok(BulkWork::Write { request: Box::new(request), is_delete })
     }
 }
 
-enum Work<'a> {
+enum BulkWork<'a> {
     Read { id: String, key: PartitionKey, id_key: Vec<u8>, known: [Option<String>; 2] },
-    Write { request: Box<Request<'a>>, is_delete: bool },
+    Write { request: Box<WriteRequest<'a>>, is_delete: bool },
 }
 
 /// With the place of each in the request.
-type Numbered<'a> = Vec<(usize, Work<'a>)>;
+type NumberedWork<'a> = Vec<(usize, BulkWork<'a>)>;
 
-impl Work<'_> {
+impl BulkWork<'_> {
     /// What no other operation of the same round may touch.
     fn touches(&self) -> Vec<Vec<u8>> {
         match self {
-            Work::Read { id_key, .. } => vec![id_key.clone()],
-            Work::Write { request, .. } => request.touches(),
+            BulkWork::Read { id_key, .. } => vec![id_key.clone()],
+            BulkWork::Write { request, .. } => request.touches(),
         }
     }
 }
 
 /// A write of a round, ready to be submitted.
-struct Submitted<'a> {
+struct BulkWrite<'a> {
     index: usize,
-    request: Box<Request<'a>>,
+    request: Box<WriteRequest<'a>>,
     is_delete: bool,
-    plan: Plan,
+    plan: PlannedWrite,
 }
 
-struct Run<'a> {
+struct BulkRun<'a> {
     shared: &'a Shared,
     container: &'a Container,
     results: Vec<Option<OperationResult>>,
@@ -178,8 +178,8 @@ struct Run<'a> {
     cancel: Cancel,
 }
 
-impl<'a> Run<'a> {
-    fn one_by_one(&mut self, scope: &Scope<'a>, operations: Vec<BatchOperation>) {
+impl<'a> BulkRun<'a> {
+    fn one_by_one(&mut self, scope: &BulkScope<'a>, operations: Vec<BatchOperation>) {
         for (index, operation) in operations.into_iter().enumerate() {
             match self.cancel.check().and_then(|()| scope.work(self.shared, operation)) {
                 Ok(work) => self.alone(index, work),
@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn in_rounds(&mut self, scope: &Scope<'a>, operations: Vec<BatchOperation>) {
+    fn in_rounds(&mut self, scope: &BulkScope<'a>, operations: Vec<BatchOperation>) {
         let mut waiting = Vec::with_capacity(operations.len());
         for (index, operation) in operations.into_iter().enumerate() {
             match scope.work(self.shared, operation) {
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
                 waiting.iter().for_each(|(index, _)| self.fail(*index, EngineError::PartitionMoved));
                 return;
             }
-            if self.cancel.look() {
+            if self.cancel.check_disconnect() {
                 return waiting.iter().for_each(|(index, _)| self.fail(*index, EngineError::Cancelled));
             }
             if rounds_left == 0 {
@@ -220,10 +220,10 @@ impl<'a> Run<'a> {
     }
 
     /// Does what it can at once; gives back what has to be prepared again.
-    fn round(&mut self, round: Numbered<'a>) -> Numbered<'a> {
+    fn round(&mut self, round: NumberedWork<'a>) -> NumberedWork<'a> {
         let mut locks = LockSet::default();
         for (_, work) in &round {
-            if let Work::Write { request, .. } = work {
+            if let BulkWork::Write { request, .. } = work {
                 request.add_locks(self.shared, &mut locks);
             }
         }
@@ -234,15 +234,15 @@ impl<'a> Run<'a> {
         let (mut ready, mut apart) = (Vec::with_capacity(round.len()), Vec::new());
         for (index, work) in round {
             match work {
-                Work::Read { .. } => self.alone(index, work),
-                Work::Write { mut request, is_delete } => match request.attempt(self.shared) {
-                    Ok(Attempt::Ready(plan)) => match self.reserve(request.response_bytes()) {
-                        Ok(()) => ready.push(Submitted { index, request, is_delete, plan }),
+                BulkWork::Read { .. } => self.alone(index, work),
+                BulkWork::Write { mut request, is_delete } => match request.attempt(self.shared) {
+                    Ok(WriteAttempt::Ready(plan)) => match self.reserve(request.response_bytes()) {
+                        Ok(()) => ready.push(BulkWrite { index, request, is_delete, plan }),
                         Err(error) => self.fail(index, error),
                     },
                     // It needs locks that only the state could name.
-                    Ok(Attempt::Lock { .. } | Attempt::UnderModel) => {
-                        apart.push((index, Work::Write { request, is_delete }))
+                    Ok(WriteAttempt::Lock { .. } | WriteAttempt::UnderModel) => {
+                        apart.push((index, BulkWork::Write { request, is_delete }))
                     }
                     Err(error) => self.fail(index, error),
                 },
@@ -255,7 +255,7 @@ impl<'a> Run<'a> {
     }
 
     /// One group for each partition.
-    fn submit(&mut self, mut ready: Vec<Submitted<'a>>) -> Numbered<'a> {
+    fn submit(&mut self, mut ready: Vec<BulkWrite<'a>>) -> NumberedWork<'a> {
         let mut again = Vec::new();
         while let Some(first) = ready.first() {
             let partition = first.request.partition();
@@ -264,7 +264,7 @@ impl<'a> Run<'a> {
             ready = others;
             let mut prepared = Vec::with_capacity(group.len());
             let mut submitted = Vec::with_capacity(group.len());
-            for Submitted { index, request, is_delete, plan } in group {
+            for BulkWrite { index, request, is_delete, plan } in group {
                 prepared.push(plan.prepared);
                 submitted.push((index, request, is_delete, plan.planned));
             }
@@ -275,35 +275,37 @@ impl<'a> Run<'a> {
                         let done = written_done(request.answer(self.shared, planned, written), is_delete);
                         self.done(index, planned.charge, done);
                     }
-                    Err(Refused::Stale) => {
+                    Err(WriteRefused::Stale) => {
                         self.shared.statistics.retry();
                         self.response_bytes -= request.response_bytes();
-                        again.push((index, Work::Write { request, is_delete }));
+                        again.push((index, BulkWork::Write { request, is_delete }));
                     }
-                    Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
+                    Err(WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
                         self.fail(index, self.container.not_found());
                     }
-                    Err(Refused::Failed(error)) => self.fail(index, error),
+                    Err(WriteRefused::Failed(error)) => self.fail(index, error),
                 }
             }
         }
         again
     }
 
-    fn alone(&mut self, index: usize, work: Work<'a>) {
+    fn alone(&mut self, index: usize, work: BulkWork<'a>) {
         match work {
             // How large the answer is going to be is not known yet; one may be too many.
-            Work::Write { .. } if self.response_bytes >= RESPONSE_BYTES_MAX => {
+            BulkWork::Write { .. } if self.response_bytes >= RESPONSE_BYTES_MAX => {
                 self.fail(index, response_too_large());
             }
-            Work::Write { request, is_delete } => match run_request(self.shared, self.container, *request) {
-                Ok((written, charge)) => {
-                    self.response_bytes += written.body.len();
-                    self.done(index, charge, written_done(written, is_delete));
+            BulkWork::Write { request, is_delete } => {
+                match run_request(self.shared, self.container, *request) {
+                    Ok((written, charge)) => {
+                        self.response_bytes += written.body.len();
+                        self.done(index, charge, written_done(written, is_delete));
+                    }
+                    Err(error) => self.fail(index, error),
                 }
-                Err(error) => self.fail(index, error),
-            },
-            Work::Read { id, key, known, .. } => self.read(index, &id, &key, &known),
+            }
+            BulkWork::Read { id, key, known, .. } => self.read(index, &id, &key, &known),
         }
     }
 
@@ -317,10 +319,14 @@ impl<'a> Run<'a> {
                 ItemRead::NotModified { etag, .. } => (etag.to_string(), Default::default()),
             };
             if known.iter().flatten().any(|known| etag_matches(known, &etag)) {
-                return Ok(OperationDone { outcome: Outcome::NotModified, etag, body: Default::default() });
+                return Ok(OperationDone {
+                    outcome: OperationOutcome::NotModified,
+                    etag,
+                    body: Default::default(),
+                });
             }
             self.reserve(body.len())?;
-            Ok(OperationDone { outcome: Outcome::Read, etag, body })
+            Ok(OperationDone { outcome: OperationOutcome::Read, etag, body })
         });
         match done {
             Ok(done) => self.done(index, answer.charge, done),
@@ -350,15 +356,15 @@ impl<'a> Run<'a> {
 
 fn written_done(written: ItemWritten, is_delete: bool) -> OperationDone {
     let outcome = match (is_delete, written.created) {
-        (true, _) => Outcome::Deleted,
-        (false, true) => Outcome::Created,
-        (false, false) => Outcome::Replaced,
+        (true, _) => OperationOutcome::Deleted,
+        (false, true) => OperationOutcome::Created,
+        (false, false) => OperationOutcome::Replaced,
     };
     OperationDone { outcome, etag: written.etag, body: written.body }
 }
 
 /// What can go into one round, and the rest, both in order.
-fn split<'a>(waiting: Numbered<'a>) -> (Numbered<'a>, Numbered<'a>) {
+fn split<'a>(waiting: NumberedWork<'a>) -> (NumberedWork<'a>, NumberedWork<'a>) {
     let mut touched = HashSet::new();
     waiting.into_iter().partition(|(_, work)| {
         let touches = work.touches();

@@ -38,7 +38,7 @@ pub struct BatchOperation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OperationOutcome {
     Created,
     /// Replaced, patched, or upserted where there was an item.
     Replaced,
@@ -50,7 +50,7 @@ pub enum Outcome {
 
 #[derive(Debug)]
 pub struct OperationDone {
-    pub outcome: Outcome,
+    pub outcome: OperationOutcome,
     /// With its quotes; empty for a delete.
     pub etag: String,
     /// The item with system properties, where there is one and it is wanted.

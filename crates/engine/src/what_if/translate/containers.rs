@@ -9,7 +9,7 @@ use super::super::replay::{Recorded, Skip};
 use super::super::scratch::Side;
 use super::{Translated, text, with_text};
 use crate::api::{IndexingDirective, charge};
-use crate::items::prepare::Indexed;
+use crate::items::prepare::IndexedVersion;
 
 pub(crate) struct ContainerChange {
     id: String,
@@ -128,7 +128,7 @@ impl View {
         };
         let item = Item::from_value(&body);
         let values = ground.container(Side::Then, id).map_or(0, |view| {
-            Indexed::new(&view.partitions.indexes(), IndexingDirective::Default, item.root(), 0).values
+            IndexedVersion::new(&view.partitions.indexes(), IndexingDirective::Default, item.root(), 0).values
         });
         let charge = charge::write(body.to_json().len(), values);
         Request::Priced { charge, bytes: 0, round_trips: 0 }

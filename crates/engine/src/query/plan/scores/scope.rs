@@ -113,7 +113,7 @@ impl TextScope {
         let mut words = 0;
         for rids in rids.chunks(FETCH_ITEMS) {
             for bytes in reader.fetch(rids)?.into_iter().flatten() {
-                let row = crate::store::item_row::Row::trusted(&bytes)?;
+                let row = crate::store::item_row::ItemRow::trusted(&bytes)?;
                 if let Some(text) = searched.path.find_in(row.node()?).and_then(ItemNode::as_str) {
                     words += evaluator.text_counts(&bare, text)?.first().copied().unwrap_or(0);
                 }

@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 
-use super::file::Record;
+use super::file::BackupRecord;
 
 /// What a first reading of all records has found.
 #[derive(Default)]
-pub(crate) struct Repeated {
+pub(crate) struct RepeatedRecords {
     records: u64,
     /// The highest rid that came in order, by container.
     in_order: HashMap<u32, u64>,
@@ -19,17 +19,17 @@ pub(crate) struct Repeated {
 }
 
 /// A second reading of the same records in the same order.
-pub(crate) struct Selection<'a> {
-    repeated: &'a Repeated,
+pub(crate) struct RecordSelection<'a> {
+    repeated: &'a RepeatedRecords,
     records: u64,
 }
 
-impl Repeated {
-    pub fn note(&mut self, record: &Record<'_>) {
+impl RepeatedRecords {
+    pub fn add(&mut self, record: &BackupRecord<'_>) {
         let number = self.records;
         self.records += 1;
         match *record {
-            Record::Item { container, rid, .. } => {
+            BackupRecord::Item { container, rid, .. } => {
                 let is_next = self.in_order.get(&container).is_none_or(|&highest| highest < rid);
                 if is_next && !self.last.contains_key(&(container, rid)) {
                     self.in_order.insert(container, rid);
@@ -37,22 +37,22 @@ impl Repeated {
                     self.last.insert((container, rid), Some(number));
                 }
             }
-            Record::Deleted { container, rid } => drop(self.last.insert((container, rid), None)),
-            Record::CatalogRow { .. } => {}
+            BackupRecord::Deleted { container, rid } => drop(self.last.insert((container, rid), None)),
+            BackupRecord::CatalogRow { .. } => {}
         }
     }
 
-    pub fn select(&self) -> Selection<'_> {
-        Selection { repeated: self, records: 0 }
+    pub fn select(&self) -> RecordSelection<'_> {
+        RecordSelection { repeated: self, records: 0 }
     }
 }
 
-impl Selection<'_> {
+impl RecordSelection<'_> {
     /// Whether this record, the next one, is what its item is in the end.
-    pub fn counts(&mut self, record: &Record<'_>) -> bool {
+    pub fn counts(&mut self, record: &BackupRecord<'_>) -> bool {
         let number = self.records;
         self.records += 1;
-        let Record::Item { container, rid, .. } = *record else { return false };
+        let BackupRecord::Item { container, rid, .. } = *record else { return false };
         self.repeated.last.get(&(container, rid)).is_none_or(|last| *last == Some(number))
     }
 }
@@ -78,13 +78,13 @@ mod tests {
                 .map(|step| (next(2) as u32, if next(3) > 0 { step } else { next(40) }, next(5) > 0))
                 .collect();
             let record = |&(container, rid, is_there): &(u32, u64, bool)| match is_there {
-                true => Record::Item { container, rid, row: &[] },
-                false => Record::Deleted { container, rid },
+                true => BackupRecord::Item { container, rid, row: &[] },
+                false => BackupRecord::Deleted { container, rid },
             };
-            let mut repeated = Repeated::default();
+            let mut repeated = RepeatedRecords::default();
             let mut expected = BTreeMap::new();
             for (number, parts) in records.iter().enumerate() {
-                repeated.note(&record(parts));
+                repeated.add(&record(parts));
                 match parts.2 {
                     true => drop(expected.insert((parts.0, parts.1), number)),
                     false => drop(expected.remove(&(parts.0, parts.1))),
@@ -103,11 +103,11 @@ mod tests {
 
     #[test]
     fn items_that_come_once_are_not_remembered() {
-        let mut repeated = Repeated::default();
+        let mut repeated = RepeatedRecords::default();
         for container in [7, 3] {
-            (0..1000).for_each(|rid| repeated.note(&Record::Item { container, rid, row: &[] }));
+            (0..1000).for_each(|rid| repeated.add(&BackupRecord::Item { container, rid, row: &[] }));
         }
-        repeated.note(&Record::Item { container: 3, rid: 5, row: &[] });
+        repeated.add(&BackupRecord::Item { container: 3, rid: 5, row: &[] });
         assert_eq!(repeated.last.len(), 1);
     }
 }

@@ -11,10 +11,10 @@ const VERSIONS_MAX: usize = 10_000;
 
 /// By version: a script that is replaced, or made anew, starts without strikes.
 #[derive(Default)]
-pub(crate) struct Offenders(Mutex<HashMap<String, u32>>);
+pub(crate) struct BlockedScripts(Mutex<HashMap<String, u32>>);
 
-impl Offenders {
-    pub fn strike(&self, version: &str) {
+impl BlockedScripts {
+    pub fn count_failure(&self, version: &str) {
         let mut strikes = self.0.lock();
         if strikes.len() >= VERSIONS_MAX && !strikes.contains_key(version) {
             strikes.clear();
@@ -33,10 +33,10 @@ mod tests {
 
     #[test]
     fn the_third_strike_blocks_one_version() {
-        let offenders = Offenders::default();
+        let offenders = BlockedScripts::default();
         for _ in 0..STRIKES_MAX {
             assert!(!offenders.is_blocked("a1"));
-            offenders.strike("a1");
+            offenders.count_failure("a1");
         }
         assert!(offenders.is_blocked("a1"));
         assert!(!offenders.is_blocked("a2"));
@@ -44,9 +44,9 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let offenders = Offenders::default();
+        let offenders = BlockedScripts::default();
         for number in 0..VERSIONS_MAX + 10 {
-            offenders.strike(&number.to_string());
+            offenders.count_failure(&number.to_string());
         }
         assert!(offenders.0.lock().len() <= VERSIONS_MAX);
     }

@@ -13,32 +13,32 @@ use std::collections::HashMap;
 use super::{Holds, Transaction};
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::items::logical_partition::Stored;
-use crate::items::visibility::Moment;
-use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::store::item_row::Row;
+use crate::items::logical_partition::StoredRow;
+use crate::items::visibility::VisibilityPoint;
+use crate::runtime::locks::{LockKind, LockMode, LockSet};
+use crate::store::item_row::ItemRow;
 
 /// With more items than this it is not worth looking at each.
 const ITEMS_MAX: usize = 128;
 
 /// Which write an item is of: child id, LSN, ordinal.
-type Version = (u64, u64, u16);
+type ItemVersion = (u64, u64, u16);
 
-pub(super) struct Seen {
+pub(super) struct ReadSet {
     /// Single items by their id rows' keys, as the view has them; `None`: everything was seen.
-    items: Option<HashMap<Vec<u8>, Option<Version>>>,
+    items: Option<HashMap<Vec<u8>, Option<ItemVersion>>>,
 }
 
-impl Seen {
-    pub fn new(container: &Container) -> Seen {
-        Seen { items: container.definition.unique_keys.is_empty().then(HashMap::new) }
+impl ReadSet {
+    pub fn new(container: &Container) -> ReadSet {
+        ReadSet { items: container.definition.unique_keys.is_empty().then(HashMap::new) }
     }
 
     pub fn all(&mut self) {
         self.items = None;
     }
 
-    pub fn item(&mut self, id_key: &[u8], stored: Option<&Stored>) -> Result<(), EngineError> {
+    pub fn item(&mut self, id_key: &[u8], stored: Option<&StoredRow>) -> Result<(), EngineError> {
         let Some(items) = &mut self.items else { return Ok(()) };
         if items.len() >= ITEMS_MAX && !items.contains_key(id_key) {
             self.all();
@@ -49,10 +49,10 @@ impl Seen {
     }
 }
 
-fn version_of(stored: Option<&Stored>) -> Result<Option<Version>, EngineError> {
+fn version_of(stored: Option<&StoredRow>) -> Result<Option<ItemVersion>, EngineError> {
     let Some(stored) = stored else { return Ok(None) };
     // Whoever uses the row looks at its checksum.
-    let stamp = Row::trusted(&stored.bytes)?.stamp;
+    let stamp = ItemRow::trusted(&stored.bytes)?.stamp;
     Ok(Some((stored.rid, stamp.lsn, stamp.ordinal)))
 }
 
@@ -62,13 +62,13 @@ impl Transaction<'_> {
         let (table, container) = (&self.shared.locks, self.home.container.number);
         let mut set = LockSet::default();
         let Some(items) = &self.seen.items else {
-            self.home.add_lock(table, &mut set, Mode::Exclusive);
+            self.home.add_lock(table, &mut set, LockMode::Exclusive);
             return set;
         };
-        self.home.add_lock(table, &mut set, Mode::Shared);
+        self.home.add_lock(table, &mut set, LockMode::Shared);
         for id_key in items.keys() {
-            let mode = if self.own.get(id_key).is_some() { Mode::Exclusive } else { Mode::Shared };
-            table.add(&mut set, container, Protects::Item(id_key), mode);
+            let mode = if self.own.get(id_key).is_some() { LockMode::Exclusive } else { LockMode::Shared };
+            table.add(&mut set, container, LockKind::Item(id_key), mode);
         }
         set
     }
@@ -83,7 +83,7 @@ impl Transaction<'_> {
             return Ok(());
         }
         let Some(items) = &self.seen.items else { return Err(EngineError::TransactionConflict) };
-        let moment = self.home.container.moment(self.shared);
+        let moment = self.home.container.visibility_point(self.shared);
         let snapshot = self.home.container.snapshot(self.shared)?;
         for (id_key, seen) in items {
             let stored = self.home.find(&*snapshot, id_key)?;
@@ -95,9 +95,13 @@ impl Transaction<'_> {
     }
 
     /// Whether an item has become invisible since the view, though its row is still there.
-    fn is_newly_gone(&self, stored: Option<&Stored>, moment: &Moment) -> Result<bool, EngineError> {
+    fn is_newly_gone(
+        &self,
+        stored: Option<&StoredRow>,
+        moment: &VisibilityPoint,
+    ) -> Result<bool, EngineError> {
         let Some(stored) = stored else { return Ok(false) };
-        let (row, container) = (Row::trusted(&stored.bytes)?, self.home.container);
+        let (row, container) = (ItemRow::trusted(&stored.bytes)?, self.home.container);
         Ok(container.is_gone(&row, moment) != container.is_gone(&row, &self.view.moment))
     }
 }

@@ -11,8 +11,8 @@ use quire_profile::{
 use quire_resource::ContainerDefinition;
 use quire_value::{Item, Node, Object, Value, iso_date};
 
-use super::build::{BuiltProfile, CurrentItems, MadeOf, SCAN_MAX_DEFAULT};
-use super::retained::{HELD_MAX, HELD_TOTAL_MAX, Retained};
+use super::build::{BuiltProfile, CurrentItems, SCAN_MAX_DEFAULT, ScannedContainer};
+use super::retained::{HELD_MAX, HELD_TOTAL_MAX, RetainedScans};
 use super::rows::{self, StoredAdvice};
 use crate::api::{AdviceInput, Advisor, EngineError};
 use crate::catalog::{Catalog, Container};
@@ -24,7 +24,7 @@ pub(crate) struct Profiles {
     /// By number of the database.
     built: Mutex<HashMap<u32, Arc<BuiltProfile>>>,
     /// What a refresh goes on with; not there while one is under way.
-    retained: Mutex<HashMap<u32, Retained>>,
+    retained: Mutex<HashMap<u32, RetainedScans>>,
     advisor: OnceLock<Arc<dyn Advisor>>,
     /// One change of the decisions about findings at a time.
     deciding: Mutex<()>,
@@ -50,23 +50,23 @@ impl Profiles {
     pub fn current(&self, database: u32, containers: &[Arc<Container>]) -> Option<Arc<BuiltProfile>> {
         let built = self.built.lock().get(&database).map(Arc::clone)?;
         let is_same = built.scan_max >= SCAN_MAX_DEFAULT
-            && built.made_of.len() == containers.len()
-            && built.made_of.iter().zip(containers).all(|(made_of, container)| made_of.is_of(container));
+            && built.scanned.len() == containers.len()
+            && built.scanned.iter().zip(containers).all(|(made_of, container)| made_of.is_of(container));
         is_same.then_some(built)
     }
 
     /// What the last build left for the next refresh. Until that is kept, all others build anew.
-    pub fn take_retained(&self, database: u32) -> Option<Retained> {
+    pub fn take_retained(&self, database: u32) -> Option<RetainedScans> {
         self.retained.lock().remove(&database)
     }
 
     /// For the next refresh, within a bound for all databases; those of deleted databases go.
-    fn retain(&self, database: u32, retained: Option<Retained>) {
+    fn retain(&self, database: u32, retained: Option<RetainedScans>) {
         let state = self.catalog.state();
         let mut all = self.retained.lock();
         all.retain(|number, _| *number != database && state.database(*number).is_some());
         let Some(own) = retained.filter(|own| own.held_bytes() <= HELD_MAX) else { return };
-        while all.values().map(Retained::held_bytes).sum::<usize>() + own.held_bytes() > HELD_TOTAL_MAX {
+        while all.values().map(RetainedScans::held_bytes).sum::<usize>() + own.held_bytes() > HELD_TOTAL_MAX {
             let Some(oldest) =
                 all.iter().min_by_key(|(_, other)| other.scanned_ms).map(|(number, _)| *number)
             else {
@@ -83,10 +83,10 @@ impl Profiles {
     }
 
     /// Keeps a profile, and stores those of the named containers (`None`: of all).
-    pub fn keep(
+    pub fn store(
         &self,
         database: u32,
-        (mut built, retained): (BuiltProfile, Option<Retained>),
+        (mut built, retained): (BuiltProfile, Option<RetainedScans>),
         only: Option<&[String]>,
         workload: &mut Workload,
     ) -> Result<(Arc<BuiltProfile>, Vec<Value>), EngineError> {
@@ -108,7 +108,7 @@ impl Profiles {
         let built = Arc::new(built);
         let mut all = self.built.lock();
         // Those of deleted databases go.
-        all.retain(|_, built| built.made_of.iter().any(|own| own.container.strong_count() > 0));
+        all.retain(|_, built| built.scanned.iter().any(|own| own.container.strong_count() > 0));
         all.insert(database, Arc::clone(&built));
         drop(all);
         self.retain(database, retained);
@@ -222,13 +222,13 @@ impl Profiles {
 impl BuiltProfile {
     /// Leaves out containers that were deleted since; those that are left, in the order of their profiles.
     fn keep_existing(&mut self) -> Vec<Arc<Container>> {
-        let made_of = std::mem::take(&mut self.made_of);
+        let made_of = std::mem::take(&mut self.scanned);
         let profiles = std::mem::take(&mut self.profile.containers);
         let mut existing = Vec::new();
         for (made_of, profile) in made_of.into_iter().zip(profiles) {
             if let Some(container) = made_of.container.upgrade() {
                 existing.push(container);
-                self.made_of.push(made_of);
+                self.scanned.push(made_of);
                 self.profile.containers.push(profile);
             }
         }
@@ -236,10 +236,10 @@ impl BuiltProfile {
     }
 }
 
-impl MadeOf {
+impl ScannedContainer {
     /// Whether the container is the same, and nothing was written to it since.
     fn is_of(&self, container: &Arc<Container>) -> bool {
-        let lsns = |positions: &[crate::api::Position]| -> Vec<(String, u64)> {
+        let lsns = |positions: &[crate::api::SessionPosition]| -> Vec<(String, u64)> {
             positions.iter().map(|position| (position.partition_id.clone(), position.lsn)).collect()
         };
         Weak::ptr_eq(&self.container, &Arc::downgrade(container))
