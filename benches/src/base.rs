@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 use crate::client::{Load, Next, run as load};
 use crate::disk;
@@ -38,15 +38,15 @@ pub fn run(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn start(binary: &Path, folder: &Path) -> Result<Live> {
+fn start(binary: &Path, folder: &Path) -> Result<LiveServer> {
     let data = folder.join("data");
-    Live::start(
+    LiveServer::start(
         binary,
         &["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().context("a UTF-8 path")?],
     )
 }
 
-fn idle(server: &Live, table: &mut Table) -> Result<()> {
+fn idle(server: &LiveServer, table: &mut Table) -> Result<()> {
     std::thread::sleep(Duration::from_secs(1));
     let before = cpu(server)?;
     std::thread::sleep(Duration::from_secs(5));
@@ -57,7 +57,7 @@ fn idle(server: &Live, table: &mut Table) -> Result<()> {
 }
 
 /// A container without indexing and one item of 1 KB.
-fn set_up(server: &Live) -> Result<()> {
+fn set_up(server: &LiveServer) -> Result<()> {
     let signer = Signer::well_known();
     let mut connection = Connection::open(server.port)?;
     let database = signer.request("POST", "/dbs", ("dbs", ""), "", br#"{"id":"bench"}"#);
@@ -99,7 +99,7 @@ struct Measured {
     cpu_micros: f64,
 }
 
-fn measured(server: &Live, connections: usize, status: u16, next: Next) -> Result<Measured> {
+fn measured(server: &LiveServer, connections: usize, status: u16, next: Next) -> Result<Measured> {
     let before = cpu(server)?;
     let load = load(server.port, connections, ROUND, status, next)?;
     let used = cpu(server)? - before;
@@ -112,14 +112,14 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn reads(server: &Live, table: &mut Table) -> Result<()> {
+fn reads(server: &LiveServer, table: &mut Table) -> Result<()> {
     let this = std::env::current_exe()?;
-    let plain = Live::start(&this, &["floor", "plain"])?;
-    let signed = Live::start(&this, &["floor", "signed"])?;
+    let plain = LiveServer::start(&this, &["floor", "plain"])?;
+    let signed = LiveServer::start(&this, &["floor", "signed"])?;
     let request = on_item(&Signer::well_known(), "GET", 0, b"");
     let (mut cpu, mut rate, mut shown) = (Vec::new(), Vec::new(), String::new());
     for _ in 0..ROUNDS {
-        let one = |server: &Live| {
+        let one = |server: &LiveServer| {
             let request = request.clone();
             measured(server, 16, 200, Box::new(move |_| request.clone()))
         };
@@ -144,9 +144,9 @@ fn reads(server: &Live, table: &mut Table) -> Result<()> {
 const EXISTING: u64 = 2_000_000;
 const EXISTING_COUNT: u64 = 64;
 
-fn writes(server: &Live, folder: &Path, table: &mut Table) -> Result<()> {
-    let signed = Live::start(&std::env::current_exe()?, &["floor", "signed"])?;
-    let durable = Live::start(&std::env::current_exe()?, &["floor", "durable"])?;
+fn writes(server: &LiveServer, folder: &Path, table: &mut Table) -> Result<()> {
+    let signed = LiveServer::start(&std::env::current_exe()?, &["floor", "signed"])?;
+    let durable = LiveServer::start(&std::env::current_exe()?, &["floor", "durable"])?;
     in_parallel(server.port, 1, EXISTING, EXISTING_COUNT, create, 201)?;
     let floors = Floors { server, signed: &signed, durable: &durable, folder };
     floors.durable("create", 201, creates, table)?;
@@ -170,9 +170,9 @@ fn replaces(_round: u64) -> Next {
 }
 
 struct Floors<'a> {
-    server: &'a Live,
-    signed: &'a Live,
-    durable: &'a Live,
+    server: &'a LiveServer,
+    signed: &'a LiveServer,
+    durable: &'a LiveServer,
     folder: &'a Path,
 }
 
@@ -232,7 +232,7 @@ impl Floors<'_> {
 }
 
 /// Deletes need items to delete, so they are counted instead of timed out.
-fn deletes(server: &Live, folder: &Path, signed: &Live, table: &mut Table) -> Result<()> {
+fn deletes(server: &LiveServer, folder: &Path, signed: &LiveServer, table: &mut Table) -> Result<()> {
     let (mut single, mut scaling, mut shown) = (Vec::new(), Vec::new(), String::new());
     for round in 0..ROUNDS as u64 {
         let first = 9_000_000_000 + round * 100_000;
@@ -290,7 +290,7 @@ fn in_parallel(
     Ok(started.elapsed())
 }
 
-fn fill(server: &Live) -> Result<()> {
+fn fill(server: &LiveServer) -> Result<()> {
     in_parallel(server.port, 32, 5_000_000_000, REOPENED_ITEMS, create, 201)?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 use serde_json::json;
 
 use crate::client::run as load;
@@ -38,7 +38,7 @@ pub const SMALL: Size = Size { rounds: 1, round: Duration::from_millis(500), ite
 
 pub fn run(binary: &Path, size: Size) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let quire = Live::quire(binary, &folder.path().join("data"), &["--partitions", "1"])?;
+    let quire = LiveServer::quire(binary, &folder.path().join("data"), &["--partitions", "1"])?;
     set_up(quire.port)?;
     fill(quire.port, ITEMS, size.items)?;
     let mut table = Table::default();
@@ -136,7 +136,7 @@ fn fill(port: u16, container: &'static str, count: u64) -> Result<()> {
 }
 
 /// Reads all pages; how many items came, in which time, and the CPU time that the server took for each.
-fn read_all(quire: &Live, headers: &str, position: &str, header_of: &str) -> Result<(u64, f64)> {
+fn read_all(quire: &LiveServer, headers: &str, position: &str, header_of: &str) -> Result<(u64, f64)> {
     let signer = Signer::well_known();
     let mut connection = Connection::open(quire.port)?;
     let (mut next, mut items) = (String::new(), 0);
@@ -162,7 +162,7 @@ fn read_all(quire: &Live, headers: &str, position: &str, header_of: &str) -> Res
     Ok((items, used.as_secs_f64() * 1e6 / items as f64))
 }
 
-fn whole(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+fn whole(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     let (mut ratios, mut shown) = (Vec::new(), String::new());
     for _ in 0..size.rounds {
         let list = "x-ms-max-item-count: 1000\r\n";
@@ -177,9 +177,9 @@ fn whole(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn polls(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+fn polls(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     let this = std::env::current_exe()?;
-    let floor = Live::start(&this, &["floor", "signed"])?;
+    let floor = LiveServer::start(&this, &["floor", "signed"])?;
     let signer = Signer::well_known();
     let headers = format!("{FEED}if-none-match: \"{}\"\r\n", u64::MAX);
     let poll = signer.request("GET", &format!("/{ITEMS}/docs"), ("docs", ITEMS), &headers, b"");
@@ -188,7 +188,7 @@ fn polls(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     let read = signer.request("GET", &format!("/{link}"), ("docs", &link), &headers, b"");
     let (mut ratios, mut shown) = (Vec::new(), String::new());
     for _ in 0..size.rounds {
-        let per_request = |server: &Live, status, request: &[u8]| -> Result<f64> {
+        let per_request = |server: &LiveServer, status, request: &[u8]| -> Result<f64> {
             let (before, request) = (cpu(server)?, request.to_vec());
             let done = load(server.port, 1, size.round, status, Box::new(move |_| request.clone()))?;
             Ok((cpu(server)? - before).as_secs_f64() * 1e6 / done.requests as f64)
@@ -203,7 +203,7 @@ fn polls(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
 }
 
 /// New items per second by all writers.
-fn write_rate(quire: &Live, size: Size, label: u64) -> Result<f64> {
+fn write_rate(quire: &LiveServer, size: Size, label: u64) -> Result<f64> {
     let signer = Signer::well_known();
     let first = label * 10_000_000;
     let next = Box::new(move |number| create(&signer, WRITTEN, first + number));
@@ -211,7 +211,7 @@ fn write_rate(quire: &Live, size: Size, label: u64) -> Result<f64> {
 }
 
 /// The rate of writers with something else going on, as a share of their rate alone: the median of rounds in turn.
-fn share(quire: &Live, size: Size, label: u64, mut beside: impl FnMut(bool)) -> Result<f64> {
+fn share(quire: &LiveServer, size: Size, label: u64, mut beside: impl FnMut(bool)) -> Result<f64> {
     let mut shares = Vec::new();
     for round in 0..size.rounds as u64 {
         let alone = write_rate(quire, size, label + 2 * round)?;
@@ -224,7 +224,7 @@ fn share(quire: &Live, size: Size, label: u64, mut beside: impl FnMut(bool)) -> 
 }
 
 /// A reader that follows the feed, a poll as soon as the last one is answered with a pause of a millisecond.
-fn with_a_reader(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+fn with_a_reader(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     let (reads, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let reader = {
         let (port, reads, stop) = (quire.port, Arc::clone(&reads), Arc::clone(&stop));
@@ -257,7 +257,7 @@ fn with_a_reader(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn with_the_sweep(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+fn with_the_sweep(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     fill(quire.port, EXPIRING, size.expired)?;
     std::thread::sleep(SETTLED_AFTER);
     let rates = |label: u64| -> Result<Vec<f64>> {
@@ -274,7 +274,7 @@ fn with_the_sweep(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn removed(quire: &Live) -> Result<u64> {
+fn removed(quire: &LiveServer) -> Result<u64> {
     let signer = Signer::well_known();
     let mut connection = Connection::open(quire.port)?;
     let signed = ("_quire", "_quire/metrics");

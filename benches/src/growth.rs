@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use quire_testkit::http::{Address, Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 use crate::people::{CONTAINER, JSON, create_all, create_container, draw, key_header};
 use crate::process::{cpu, settle};
@@ -51,7 +51,7 @@ pub fn run(binary: &Path) -> Result<()> {
 /// Microseconds of server CPU for each query.
 fn measured(binary: &Path, items: u64) -> Result<Vec<f64>> {
     let folder = tempfile::tempdir()?;
-    let server = Live::quire(binary, &folder.path().join("data"), &[])?;
+    let server = LiveServer::quire(binary, &folder.path().join("data"), &[])?;
     let address = Address::local(server.port);
     create_container(&address, "")?;
     create_all(&address, 0..items, create)?;
@@ -59,7 +59,7 @@ fn measured(binary: &Path, items: u64) -> Result<Vec<f64>> {
     INDEXED.iter().map(|query| per_query(&server, query, items)).collect()
 }
 
-fn per_query(server: &Live, query: &Query, items: u64) -> Result<f64> {
+fn per_query(server: &LiveServer, query: &Query, items: u64) -> Result<f64> {
     let signer = Signer::well_known();
     let mut connection = Connection::open(server.port)?;
     let mut ask = |number: u64| -> Result<()> {

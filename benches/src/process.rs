@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 /// User and system time used so far.
-pub fn cpu(live: &Live) -> Result<Duration> {
+pub fn cpu(live: &LiveServer) -> Result<Duration> {
     let stat = Stat::of(live.child.id())?;
     Ok(from_ticks(stat.own_ticks))
 }
@@ -54,7 +54,7 @@ pub fn settle(process: u32) -> Result<()> {
     Ok(())
 }
 
-pub fn resident_bytes(live: &Live) -> Result<u64> {
+pub fn resident_bytes(live: &LiveServer) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", live.child.id()))?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
     let kilobytes: u64 = line.split_whitespace().nth(1).context("no VmRSS figure")?.parse()?;

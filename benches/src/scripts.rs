@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 use serde_json::{Value, json};
 
 use crate::client::{Load, NextRequest, run_each};
@@ -38,7 +38,7 @@ pub const SMALL: Size = Size { rounds: 1, round: Duration::from_millis(500), ite
 
 pub fn run(binary: &Path, size: Size) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let quire = Live::quire(binary, &folder.path().join("data"), &["--partitions", "1"])?;
+    let quire = LiveServer::quire(binary, &folder.path().join("data"), &["--partitions", "1"])?;
     set_up(quire.port)?;
     let postgres = Postgres::start_tuned()?;
     if let Some(postgres) = &postgres {
@@ -124,7 +124,7 @@ impl Keys {
     }
 }
 
-fn procedures(quire: &Live, postgres: Option<&Postgres>, size: Size, table: &mut Table) -> Result<()> {
+fn procedures(quire: &LiveServer, postgres: Option<&Postgres>, size: Size, table: &mut Table) -> Result<()> {
     for (keys, connections) in
         [(Keys::OneEach, CONNECTIONS[0]), (Keys::OneEach, CONNECTIONS[1]), (Keys::Shared, CONNECTIONS[1])]
     {
@@ -152,7 +152,7 @@ type Make = fn(&Signer, usize, &str) -> Vec<u8>;
 
 /// The rate at which new books are added, one request each.
 fn measured(
-    quire: &Live,
+    quire: &LiveServer,
     connections: usize,
     size: Size,
     label: &str,
@@ -321,7 +321,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// A function over every item, beside an expression that no index can answer either.
-fn functions(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+fn functions(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     fill(quire.port, size.items)?;
     let plain = "SELECT VALUE COUNT(1) FROM c WHERE c.price + 0 < @most + 0";
     let called = "SELECT VALUE COUNT(1) FROM c WHERE udf.cheap(c.price, @most)";
@@ -358,7 +358,7 @@ struct Counted {
 
 /// Runs a counting query to its end, page by page. The clock of processes ticks in hundredths of a second, so it runs
 /// several times.
-fn timed(quire: &Live, query: &str, most: u64) -> Result<Counted> {
+fn timed(quire: &LiveServer, query: &str, most: u64) -> Result<Counted> {
     const TIMES: u32 = 5;
     count(quire.port, query, most)?;
     let before = cpu(quire)?;
@@ -420,7 +420,7 @@ fn creating_batch(signer: &Signer, container: &str, publisher: usize, label: &st
 }
 
 /// A hundred creates in a batch, beside a hundred requests, at one connection.
-fn batches(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+fn batches(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     let (mut ratios, mut shown) = (Vec::new(), String::new());
     for round in 0..size.rounds {
         let before = syncs(quire.port)?;

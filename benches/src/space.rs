@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use quire_testkit::http::Address;
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 use crate::people::{PEOPLE, Person, create, create_all, create_container};
 use crate::process::{cpu, resident_bytes, settle};
@@ -50,7 +50,7 @@ pub fn run(binary: &Path) -> Result<()> {
 fn measured(binary: &Path, policy: &str) -> Result<Cost> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("data");
-    let server = Live::quire(binary, &data, &[])?;
+    let server = LiveServer::quire(binary, &data, &[])?;
     let address = Address::local(server.port);
     create_container(&address, policy)?;
     let before = cpu(&server)?;
@@ -60,7 +60,7 @@ fn measured(binary: &Path, policy: &str) -> Result<Cost> {
     let resident_bytes = resident_bytes(&server)?;
     server.stop()?;
     // Opened once more, so that what the stop left to be merged is merged.
-    let server = Live::quire(binary, &data, &[])?;
+    let server = LiveServer::quire(binary, &data, &[])?;
     settle(server.child.id())?;
     server.stop()?;
     let cpu_micros = used.as_secs_f64() * 1e6 / PEOPLE as f64;

@@ -17,6 +17,7 @@ mod schedules; // the concurrent core under random schedules
 mod sdk; // the official SDKs
 mod tidy; // what a reviewer should not have to check
 mod tools; // fetching what the suites need
+mod words; // names of types that are refused
 
 use anyhow::{Result, bail};
 

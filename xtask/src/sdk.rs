@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{self, Tally, root, target_dir};
-use crate::live::Live;
+use crate::live::LiveServer;
 use crate::rust_tests;
 use crate::tools;
 
@@ -86,7 +86,7 @@ fn against_live(binary: &Path, suite: &Suite, partitions: &'static str, tls: boo
         arguments.extend(["--tls-cert", &paths.certificate, "--tls-key", &paths.key]);
         arguments.extend(["--script-isolation", "process"]);
     }
-    let live = Live::start(binary, &arguments)?;
+    let live = LiveServer::start(binary, &arguments)?;
     let endpoint = if tls { format!("https://localhost:{}/", live.port()) } else { live.endpoint.clone() };
     let authority = certificates.map(|paths| PathBuf::from(paths.authority));
     (suite.run)(&Target { endpoint, partitions, authority })

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, check, root};
-use crate::{compat, rooms};
+use crate::{compat, rooms, words};
 
 pub fn run() -> Result<()> {
     check(cargo().args(["fmt", "--all", "--", "--check"])).context("run `cargo fmt --all`")?;
@@ -61,6 +61,7 @@ fn check_file(shown: &str, problems: &mut Vec<String>) {
         return;
     }
     rooms::check_file(shown, &text, problems);
+    words::check_file(shown, &text, problems);
     for (word, reason) in FORBIDDEN {
         if let Some(line) = text.lines().position(|line| line.contains(word)) {
             problems.push(format!("{shown}:{}: {word} ({reason})", line + 1));

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use quire_testkit::http::Address;
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 use self::agree::Sides;
 use self::options::Options;
@@ -32,7 +32,7 @@ use crate::process::{cpu_with_children, settle};
 pub fn run(binary: &Path, arguments: &[&str]) -> Result<()> {
     let options = Options::parse(arguments)?;
     let folder = tempfile::tempdir()?;
-    let quire = Live::quire(binary, &folder.path().join("data"), &["--partitions", "1"])?;
+    let quire = LiveServer::quire(binary, &folder.path().join("data"), &["--partitions", "1"])?;
     let postgres = Postgres::start_tuned()?.context("PostgreSQL 15 is needed")?;
     let mut servers = vec![Server::quire(&quire)];
     servers.extend(options.cosmos.iter().map(|(address, process)| Server {
@@ -106,7 +106,7 @@ struct Server {
 }
 
 impl Server {
-    fn quire(live: &Live) -> Server {
+    fn quire(live: &LiveServer) -> Server {
         Server { name: "Quire", address: Address::local(live.port), process: Some(live.child.id()) }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 use serde_json::json;
 
 use super::{CONNECTIONS, Client, Size, book, counted, key_header, link};
@@ -19,7 +19,7 @@ const BOOKS: &str = "dbs/built/colls/books";
 const AUTHORS: u64 = 1_000;
 const LOADERS: u64 = 8;
 
-pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     let mut client = Client::open(quire.port)?;
     client.library("built")?;
     client.authors("built", AUTHORS)?;
@@ -78,7 +78,7 @@ fn spoiled() -> serde_json::Value {
 }
 
 /// What something takes, and the server's CPU meanwhile in seconds; a tick at least.
-fn with_cpu(quire: &Live, work: impl FnOnce() -> Result<Duration>) -> Result<(Duration, f64)> {
+fn with_cpu(quire: &LiveServer, work: impl FnOnce() -> Result<Duration>) -> Result<(Duration, f64)> {
     let before = cpu(quire)?;
     let time = work()?;
     Ok((time, (cpu(quire)? - before).as_secs_f64().max(0.01)))
@@ -143,7 +143,7 @@ fn scan(port: u16, size: Size) -> Result<Duration> {
 }
 
 /// The rate of writers of other items of the container, for a while or until something is done.
-fn writers(quire: &Live, size: Size, label: &str, until: Option<&AtomicBool>) -> Result<f64> {
+fn writers(quire: &LiveServer, size: Size, label: &str, until: Option<&AtomicBool>) -> Result<f64> {
     let (mut requests, mut elapsed) = (0, Duration::ZERO);
     loop {
         let label = format!("{label}-{requests}");

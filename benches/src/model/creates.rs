@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use quire_testkit::http::Signer;
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 use serde_json::json;
 
 use super::{CONNECTIONS, Client, Size, book, counted, key_header, link, median};
@@ -35,7 +35,7 @@ struct Measured {
     cpu_micros: f64,
 }
 
-pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     set_up(quire, size)?;
     let postgres = Postgres::start_tuned()?;
     if let Some(postgres) = &postgres {
@@ -114,7 +114,7 @@ fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-fn set_up(quire: &Live, size: Size) -> Result<()> {
+fn set_up(quire: &LiveServer, size: Size) -> Result<()> {
     let mut client = Client::open(quire.port)?;
     for database in ["plain", "linked", "counted"] {
         client.library(database)?;
@@ -126,7 +126,7 @@ fn set_up(quire: &Live, size: Size) -> Result<()> {
     Ok(())
 }
 
-fn added(quire: &Live, size: Size, database: &str, authors: Authors, label: &str) -> Result<Measured> {
+fn added(quire: &LiveServer, size: Size, database: &str, authors: Authors, label: &str) -> Result<Measured> {
     let (container, label) = (format!("dbs/{database}/colls/books"), label.to_owned());
     let signer = Signer::well_known();
     measured(
@@ -143,7 +143,7 @@ fn added(quire: &Live, size: Size, database: &str, authors: Authors, label: &str
 }
 
 /// Authors without a model, of the size that they have with one.
-fn replaced(quire: &Live, size: Size, round: usize) -> Result<Measured> {
+fn replaced(quire: &LiveServer, size: Size, round: usize) -> Result<Measured> {
     let signer = Signer::well_known();
     measured(
         quire,
@@ -160,7 +160,7 @@ fn replaced(quire: &Live, size: Size, round: usize) -> Result<Measured> {
     )
 }
 
-fn measured(quire: &Live, size: Size, status: u16, next: NextRequest) -> Result<Measured> {
+fn measured(quire: &LiveServer, size: Size, status: u16, next: NextRequest) -> Result<Measured> {
     let before = cpu(quire)?;
     let load = run_each(quire.port, CONNECTIONS, size.round, status, |_| Arc::clone(&next))?;
     let used = cpu(quire)? - before;

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use quire_testkit::http::{Answer, Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::http::{Connection, Response, Signer};
+use quire_testkit::live::LiveServer;
 use serde_json::{Value, json};
 
 use crate::table::Table;
@@ -49,7 +49,7 @@ pub fn run(binary: &Path, size: Size, parts: &[&str]) -> Result<()> {
     ensure!(unknown.is_none(), "no such part; there are {}", PARTS.join(", "));
     let is_asked = |part: &str| parts.is_empty() || parts.contains(&part);
     let folder = tempfile::tempdir()?;
-    let quire = Live::quire(binary, &folder.path().join("data"), &[])?;
+    let quire = LiveServer::quire(binary, &folder.path().join("data"), &[])?;
     let mut table = Table::default();
     if is_asked("creates") {
         creates::run(&quire, size, &mut table)?;
@@ -81,7 +81,7 @@ impl Client {
         Ok(Client { signer: Signer::well_known(), connection: Connection::open(port)? })
     }
 
-    fn send(&mut self, verb: &str, link: &str, signed: (&str, &str), body: &Value) -> Result<Answer> {
+    fn send(&mut self, verb: &str, link: &str, signed: (&str, &str), body: &Value) -> Result<Response> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let request = self.signer.request(verb, &format!("/{link}"), signed, "", body.as_bytes());
         let answer = self.connection.exchange(&request)?;

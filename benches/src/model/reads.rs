@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 use serde_json::{Value, json};
 
 use super::{Client, Size, author, key_header, median};
@@ -16,7 +16,7 @@ const PAGE: u64 = 100;
 /// That are read for one figure: CPU time is told in steps of 10 ms.
 const PAGES: usize = 500;
 
-pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     set_up(quire)?;
     let (mut reads, mut few, mut many) = (Vec::new(), Vec::new(), Vec::new());
     let mut shown = String::new();
@@ -42,7 +42,7 @@ pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn set_up(quire: &Live) -> Result<()> {
+fn set_up(quire: &LiveServer) -> Result<()> {
     let mut client = Client::open(quire.port)?;
     client.library("followed")?;
     client.fill("dbs/followed/colls/authors", 300, author)?;
@@ -61,7 +61,7 @@ fn set_up(quire: &Live) -> Result<()> {
 }
 
 /// CPU for a point read, in microseconds.
-fn read(quire: &Live, size: Size, headers: &str) -> Result<f64> {
+fn read(quire: &LiveServer, size: Size, headers: &str) -> Result<f64> {
     let (before, headers) = (cpu(quire)?, headers.to_owned());
     let done = load(
         quire.port,
@@ -79,7 +79,7 @@ fn read(quire: &Live, size: Size, headers: &str) -> Result<f64> {
 }
 
 /// CPU for a page, in microseconds.
-fn pages(quire: &Live, query: &str) -> Result<f64> {
+fn pages(quire: &LiveServer, query: &str) -> Result<f64> {
     let headers = "x-ms-documentdb-isquery: True\r\nx-ms-documentdb-query-enablecrosspartition: True\r\n\
                    content-type: application/query+json\r\nx-ms-max-item-count: 100\r\n";
     let body = json!({ "query": query }).to_string();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use quire_testkit::http::Signer;
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 use serde_json::json;
 
 use super::{Client, Size, book, key_header, median};
@@ -20,8 +20,8 @@ const ROUNDS: usize = 3;
 
 pub fn run(binary: &Path, size: Size, table: &mut Table) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let start = |name: &str| -> Result<Live> {
-        let quire = Live::quire(binary, &folder.path().join(name), &["--record", name])?;
+    let start = |name: &str| -> Result<LiveServer> {
+        let quire = LiveServer::quire(binary, &folder.path().join(name), &["--record", name])?;
         let mut client = Client::open(quire.port)?;
         client.library("recorded")?;
         client.fill(BOOKS, ITEMS, |number| book(&format!("b{number}"), number))?;
@@ -41,13 +41,13 @@ pub fn run(binary: &Path, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn ratio(servers: &[Live; 2], measure: impl Fn(&Live) -> Result<f64>) -> Result<f64> {
+fn ratio(servers: &[LiveServer; 2], measure: impl Fn(&LiveServer) -> Result<f64>) -> Result<f64> {
     Ok(measure(&servers[0])? / measure(&servers[1])?)
 }
 
 /// CPU of a request in microseconds.
 fn measured(
-    quire: &Live,
+    quire: &LiveServer,
     size: Size,
     status: u16,
     next: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
@@ -57,7 +57,7 @@ fn measured(
     Ok((cpu(quire)? - before).as_secs_f64() * 1e6 / done.requests as f64)
 }
 
-fn read(quire: &Live, size: Size) -> Result<f64> {
+fn read(quire: &LiveServer, size: Size) -> Result<f64> {
     measured(quire, size, 200, |number| {
         let id = format!("b{}", number % ITEMS);
         let link = format!("{BOOKS}/docs/{id}");
@@ -65,7 +65,7 @@ fn read(quire: &Live, size: Size) -> Result<f64> {
     })
 }
 
-fn create(quire: &Live, size: Size, round: usize) -> Result<f64> {
+fn create(quire: &LiveServer, size: Size, round: usize) -> Result<f64> {
     measured(quire, size, 201, move |number| {
         let id = format!("c{round}-{number}");
         let body = book(&id, number).to_string();
@@ -74,7 +74,7 @@ fn create(quire: &Live, size: Size, round: usize) -> Result<f64> {
     })
 }
 
-fn query(quire: &Live, size: Size) -> Result<f64> {
+fn query(quire: &LiveServer, size: Size) -> Result<f64> {
     measured(quire, size, 200, |number| {
         let headers = "x-ms-documentdb-isquery: True\r\nx-ms-documentdb-query-enablecrosspartition: True\r\n\
                        content-type: application/query+json\r\n";

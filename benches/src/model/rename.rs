@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 use serde_json::Value;
 
 use super::{Client, Size, author, book, counted, key_header, median};
@@ -18,7 +18,7 @@ const BOOKS: &str = "dbs/renamed/colls/books";
 const OTHER: &str = "dbs/plain/colls/authors";
 const WRITERS: usize = 4;
 
-pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     let mut client = Client::open(quire.port)?;
     client.library("renamed")?;
     client.fill(AUTHORS, 2, author)?;
@@ -53,7 +53,7 @@ pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
 }
 
 /// How long the answer takes, in microseconds.
-fn rename(quire: &Live, number: u64, name: &str) -> Result<f64> {
+fn rename(quire: &LiveServer, number: u64, name: &str) -> Result<f64> {
     let mut item = author(number);
     item["name"] = Value::from(name);
     let id = format!("a{number}");
@@ -74,7 +74,7 @@ fn rename(quire: &Live, number: u64, name: &str) -> Result<f64> {
 }
 
 /// The last book has the author's name.
-fn check(quire: &Live, name: &str) -> Result<()> {
+fn check(quire: &LiveServer, name: &str) -> Result<()> {
     let link = format!("{BOOKS}/docs/b1");
     let request =
         Signer::well_known().request("GET", &format!("/{link}"), ("docs", &link), &key_header("b1"), b"");
@@ -85,7 +85,7 @@ fn check(quire: &Live, name: &str) -> Result<()> {
 }
 
 /// The p99.9 of writers of another database while something is done, and for at least two rounds.
-fn writers(quire: &Live, size: Size, meanwhile: impl FnOnce() -> Result<()>) -> Result<Duration> {
+fn writers(quire: &LiveServer, size: Size, meanwhile: impl FnOnce() -> Result<()>) -> Result<Duration> {
     let stop = AtomicBool::new(false);
     let times = std::thread::scope(|scope| -> Result<Vec<Duration>> {
         let threads: Vec<_> = (0..WRITERS)

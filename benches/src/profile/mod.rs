@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 use self::folded::Stacks;
 use crate::compare;
@@ -51,7 +51,7 @@ pub fn run(binary: &Path, workload: &str, arguments: &[&str]) -> Result<()> {
     let options = Options::parse(arguments)?;
     let workload = compare::named(workload)?;
     let folder = tempfile::tempdir()?;
-    let quire = Live::quire(binary, &folder.path().join("data"), &["--partitions", "1"])?;
+    let quire = LiveServer::quire(binary, &folder.path().join("data"), &["--partitions", "1"])?;
     compare::load(quire.port)?;
     // Caches are full and script workers are there.
     let warming = Duration::from_secs(1);
@@ -84,7 +84,7 @@ pub fn run(binary: &Path, workload: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn record(quire: &Live, options: &Options, data: &Path) -> Result<std::process::Child> {
+fn record(quire: &LiveServer, options: &Options, data: &Path) -> Result<std::process::Child> {
     // A stack of the server's deepest calls; what lies above is cut off.
     const STACK_BYTES: u32 = 24_576;
     let graph = match options.unwind.as_str() {

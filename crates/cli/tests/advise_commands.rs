@@ -6,12 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 
 struct Shop {
-    live: Live,
+    live: LiveServer,
     _folder: tempfile::TempDir,
 }
 
@@ -19,7 +19,7 @@ impl Shop {
     /// 220 orders of 60 customers; the customers of 11 orders are not there.
     fn new() -> Shop {
         let folder = tempfile::tempdir().expect("a directory");
-        let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &[]).expect("starts");
+        let live = LiveServer::quire(Path::new(PROGRAM), &folder.path().join("data"), &[]).expect("starts");
         let shop = Shop { live, _folder: folder };
         let mut connection = Connection::open(shop.live.port).expect("connects");
         let mut post = |path: &str, signed: (&str, &str), body: &str| {
@@ -120,17 +120,17 @@ fn a_database_is_profiled_and_advised_on() {
 }
 
 /// A server on a directory that outlives it.
-struct Kept {
+struct ServerDirectory {
     folder: tempfile::TempDir,
 }
 
-impl Kept {
-    fn start(&self, more: &[&str]) -> Live {
-        Live::quire(Path::new(PROGRAM), &self.folder.path().join("data"), more).expect("starts")
+impl ServerDirectory {
+    fn start(&self, more: &[&str]) -> LiveServer {
+        LiveServer::quire(Path::new(PROGRAM), &self.folder.path().join("data"), more).expect("starts")
     }
 }
 
-fn ask(live: &Live, verb: &str, path: &str, body: &str) -> (u16, String) {
+fn ask(live: &LiveServer, verb: &str, path: &str, body: &str) -> (u16, String) {
     let link = path.trim_start_matches('/').split('?').next().unwrap_or_default();
     let (kind, link) = match link.starts_with("_quire") {
         true => ("_quire", link),
@@ -145,7 +145,7 @@ fn ask(live: &Live, verb: &str, path: &str, body: &str) -> (u16, String) {
 }
 
 /// Waits until no job is left to do; all jobs.
-fn ended_jobs(live: &Live) -> String {
+fn ended_jobs(live: &LiveServer) -> String {
     loop {
         let (_, jobs) = ask(live, "GET", "/_quire/jobs", "");
         if !jobs.contains(r#""state":"running""#) && !jobs.contains(r#""state":"waiting""#) {
@@ -155,7 +155,7 @@ fn ended_jobs(live: &Live) -> String {
     }
 }
 
-fn filled(live: &Live) {
+fn filled(live: &LiveServer) {
     assert_eq!(ask(live, "POST", "/dbs", r#"{"id":"shop"}"#).0, 201);
     let orders = r#"{"id":"orders","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
     assert_eq!(ask(live, "POST", "/dbs/shop/colls", orders).0, 201);
@@ -167,7 +167,7 @@ fn filled(live: &Live) {
 
 #[test]
 fn what_was_recorded_and_found_is_there_after_a_restart() {
-    let kept = Kept { folder: tempfile::tempdir().expect("a directory") };
+    let kept = ServerDirectory { folder: tempfile::tempdir().expect("a directory") };
     let live = kept.start(&[]);
     filled(&live);
     let (_, before) = ask(&live, "GET", "/_quire/dbs/shop/workload", "");
@@ -215,7 +215,7 @@ fn listed(said: &str) -> Vec<Vec<String>> {
 /// The story in five commands, on a fresh directory.
 #[test]
 fn five_commands_put_the_demo_right() {
-    let kept = Kept { folder: tempfile::tempdir().expect("a directory") };
+    let kept = ServerDirectory { folder: tempfile::tempdir().expect("a directory") };
     let data = kept.folder.path().join("data");
     let demo = |more: &[&str]| {
         let output = Command::new(PROGRAM).arg("demo").args(more).arg("--data").arg(&data).output();

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use quire_testkit::http::Connection;
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 
@@ -73,7 +73,8 @@ fn completions_and_manual_pages_are_made() {
 
 #[test]
 fn health_says_whether_a_server_is_ready() {
-    let live = Live::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--ephemeral"]).expect("starts");
+    let live =
+        LiveServer::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--ephemeral"]).expect("starts");
     let endpoint = format!("http://127.0.0.1:{}/", live.port);
     let health = |arguments: &[&str], environment: &[(&str, &str)]| {
         let mut command = Command::new(PROGRAM);
@@ -101,7 +102,7 @@ fn a_flag_takes_the_place_of_a_variable() {
     let start = |variable: (&str, &str), flags: &[&str]| {
         let mut command = Command::new(PROGRAM);
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).env(variable.0, variable.1);
-        Live::run(&mut command).expect("starts").stop().expect("stops");
+        LiveServer::run(&mut command).expect("starts").stop().expect("stops");
     };
     start(("QUIRE_DATA", &data), &["--ephemeral"]);
     assert!(!Path::new(&data).exists(), "nothing is kept");
@@ -172,7 +173,8 @@ fn connect_prints_what_clients_need() {
 #[test]
 fn a_refused_key_and_an_unknown_host_say_what_to_do() {
     let folder = scratch();
-    let live = Live::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--ephemeral"]).expect("starts");
+    let live =
+        LiveServer::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--ephemeral"]).expect("starts");
     let keys = path(folder.path(), "keys");
     assert!(run(&["keys", "--out", &keys]).status.success());
     let endpoint = format!("http://127.0.0.1:{}/", live.port);
@@ -185,7 +187,8 @@ fn a_refused_key_and_an_unknown_host_say_what_to_do() {
     };
     let wrong = format!("help: the key was the primary one of {keys}; give --key-file");
     failed(&endpoint, &["--key-file", &keys], &["refuses the key", &wrong]);
-    let other = Live::start(Path::new(PROGRAM), &["--listen", "127.0.0.2:0", "--ephemeral"]).expect("starts");
+    let other =
+        LiveServer::start(Path::new(PROGRAM), &["--listen", "127.0.0.2:0", "--ephemeral"]).expect("starts");
     let by_address = format!("http://127.0.0.2:{}/", other.port);
     failed(&by_address, &[], &["does not answer to the host name", "--allow-host 127.0.0.2"]);
     let secure = endpoint.replacen("http", "https", 1);
@@ -194,7 +197,8 @@ fn a_refused_key_and_an_unknown_host_say_what_to_do() {
 
 #[test]
 fn trouble_with_the_port_names_who_has_it() {
-    let live = Live::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--ephemeral"]).expect("starts");
+    let live =
+        LiveServer::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--ephemeral"]).expect("starts");
     let (port, pid) = (live.port, live.child.id());
     let address = format!("127.0.0.1:{port}");
     let holder = format!("help: process {pid} (quire) listens on port {port}: stop it (kill {pid})");
@@ -211,14 +215,17 @@ fn trouble_with_the_port_names_who_has_it() {
 fn trouble_with_the_directory_says_what_to_do() {
     let folder = scratch();
     let data = path(folder.path(), "data");
-    let live = Live::quire(Path::new(PROGRAM), Path::new(&data), &[]).expect("starts");
+    let live = LiveServer::quire(Path::new(PROGRAM), Path::new(&data), &[]).expect("starts");
     let pid = live.child.id();
     let serves = format!("help: process {pid} (quire) serves it: ask that one, stop it (kill {pid})");
     refused(&["--listen", "127.0.0.1:0", "--data", &data], &serves);
     // What a crash leaves behind is no obstacle.
     live.kill().expect("is killed");
     assert!(Path::new(&data).join("lock").exists(), "a stale lock file");
-    Live::quire(Path::new(PROGRAM), Path::new(&data), &[]).expect("starts again").stop().expect("stops");
+    LiveServer::quire(Path::new(PROGRAM), Path::new(&data), &[])
+        .expect("starts again")
+        .stop()
+        .expect("stops");
     newer_format(Path::new(&data));
     refused(&["--listen", "127.0.0.1:0", "--data", &data], "help: this is quire ");
 }

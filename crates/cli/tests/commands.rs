@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 
@@ -65,7 +65,7 @@ fn settings_that_cannot_work_are_refused_with_a_sentence() {
 #[test]
 fn a_directory_serves_one_process() {
     let folder = scratch();
-    let live = Live::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
+    let live = LiveServer::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
     let data = folder.path().to_str().expect("UTF-8");
     refused(&["--listen", "127.0.0.1:0", "--data", data], "another process");
     let port = live.port.to_string();
@@ -84,7 +84,7 @@ fn a_directory_of_something_else_is_left_alone() {
 #[test]
 fn terminate_ends_it_cleanly_and_everything_is_there_again() {
     let folder = scratch();
-    let mut live = Live::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
+    let mut live = LiveServer::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
     let create = |port: u16| {
         let signer = Signer::well_known();
         let mut connection = Connection::open(port).expect("connects");
@@ -96,11 +96,11 @@ fn terminate_ends_it_cleanly_and_everything_is_there_again() {
     Command::new("kill").arg(live.child.id().to_string()).status().expect("kills");
     let ended = wait(&mut live, Duration::from_secs(20));
     assert_eq!(ended, Some(0), "SIGTERM should end it with 0");
-    let again = Live::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts again");
+    let again = LiveServer::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts again");
     assert_eq!(create(again.port), 409);
 }
 
-fn wait(live: &mut Live, at_most: Duration) -> Option<i32> {
+fn wait(live: &mut LiveServer, at_most: Duration) -> Option<i32> {
     let started = Instant::now();
     while started.elapsed() < at_most {
         if let Some(status) = live.child.try_wait().expect("waits") {
@@ -154,7 +154,8 @@ fn mode(path: &Path) -> u32 {
 fn keys_are_made_off_loopback_and_the_well_known_one_does_not_work() {
     let folder = scratch();
     let data = path(folder.path(), "data");
-    let live = Live::start(Path::new(PROGRAM), &["--listen", "0.0.0.0:0", "--data", &data]).expect("starts");
+    let live =
+        LiveServer::start(Path::new(PROGRAM), &["--listen", "0.0.0.0:0", "--data", &data]).expect("starts");
     let keys = std::fs::read_to_string(path(folder.path(), "data/keys")).expect("keys are written");
     assert!(keys.lines().count() >= 4, "four keys");
     assert_eq!(mode(&folder.path().join("data/keys")), 0o600);
@@ -169,8 +170,9 @@ fn keys_are_made_off_loopback_and_the_well_known_one_does_not_work() {
 fn backup_verify_restore() {
     let folder = scratch();
     let backups = path(folder.path(), "backups");
-    let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &["--backup-dir", &backups])
-        .expect("starts");
+    let live =
+        LiveServer::quire(Path::new(PROGRAM), &folder.path().join("data"), &["--backup-dir", &backups])
+            .expect("starts");
     let signer = Signer::well_known();
     let mut connection = Connection::open(live.port).expect("connects");
     let mut must = |verb: &str, path: &str, signed: (&str, &str), headers: &str, body: &[u8], status: u16| {
@@ -208,8 +210,8 @@ fn backup_verify_restore() {
     let output = run(&["restore", &backup, "--data", &restored]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     refused(&["restore", &backup, "--data", &restored], "not empty");
-    let second =
-        Live::quire(Path::new(PROGRAM), Path::new(&restored), &[]).expect("starts on the restored directory");
+    let second = LiveServer::quire(Path::new(PROGRAM), Path::new(&restored), &[])
+        .expect("starts on the restored directory");
     let mut connection = Connection::open(second.port).expect("connects");
     let link = "dbs/d/colls/c/docs/49";
     let answer = connection
@@ -241,8 +243,9 @@ fn nobody_else_may_read_what_it_writes() {
     use std::os::unix::fs::PermissionsExt;
     let folder = scratch();
     let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
-    let live = Live::quire(Path::new(PROGRAM), &data, &["--backup-dir", backups.to_str().expect("UTF-8")])
-        .expect("starts");
+    let live =
+        LiveServer::quire(Path::new(PROGRAM), &data, &["--backup-dir", backups.to_str().expect("UTF-8")])
+            .expect("starts");
     write_backup(&live, "one");
     live.kill().expect("ends");
     let mut looked_at = 0;
@@ -261,7 +264,7 @@ fn nobody_else_may_read_what_it_writes() {
 }
 
 /// A database, a container, some items, and a backup of them.
-fn write_backup(live: &Live, name: &str) {
+fn write_backup(live: &LiveServer, name: &str) {
     let signer = Signer::well_known();
     let mut connection = Connection::open(live.port).expect("connects");
     let mut post = |path: &str, link: (&str, &str), body: &str| {
@@ -287,8 +290,9 @@ fn write_backup(live: &Live, name: &str) {
 fn a_killed_restore_is_never_served() {
     let folder = scratch();
     let backups = path(folder.path(), "backups");
-    let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &["--backup-dir", &backups])
-        .expect("starts");
+    let live =
+        LiveServer::quire(Path::new(PROGRAM), &folder.path().join("data"), &["--backup-dir", &backups])
+            .expect("starts");
     write_backup(&live, "one");
     live.kill().expect("ends");
     let backup = path(folder.path(), "backups/one");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 /// An item without a partition key is in this logical partition.
@@ -17,17 +17,17 @@ const QUERY: &str = "x-ms-documentdb-isquery: True\r\ncontent-type: application/
 const OWN_DESCRIPTORS: usize = 200;
 
 /// A server that may have so many files open and no more.
-fn start(data: &Path, descriptors: usize, more: &[&str]) -> Live {
+fn start(data: &Path, descriptors: usize, more: &[&str]) -> LiveServer {
     let limited = format!("ulimit -Sn {} && ulimit -Hn {descriptors} && exec \"$0\" \"$@\"", descriptors / 2);
     let data = data.to_str().expect("UTF-8");
     let mut arguments = vec!["-c", &limited, PROGRAM, "serve", "--listen", "127.0.0.1:0"];
     arguments.extend(["--data", data, "--log", "error"]);
     arguments.extend(more);
-    Live::start(Path::new("/bin/sh"), &arguments).expect("starts")
+    LiveServer::start(Path::new("/bin/sh"), &arguments).expect("starts")
 }
 
 /// How many files the server has open.
-fn descriptors(live: &Live) -> usize {
+fn descriptors(live: &LiveServer) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", live.child.id())).expect("a process").count()
 }
 
@@ -45,7 +45,7 @@ struct Client {
 }
 
 impl Client {
-    fn open(live: &Live) -> Client {
+    fn open(live: &LiveServer) -> Client {
         Client { connection: Connection::open(live.port).expect("connects"), signer: Signer::well_known() }
     }
 
@@ -86,7 +86,7 @@ impl Client {
 }
 
 /// One that never has a key; what it says is all it ever says.
-fn stranger(live: &Live, says: &str) -> TcpStream {
+fn stranger(live: &LiveServer, says: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", live.port)).expect("connects");
     stream.write_all(says.as_bytes()).ok(); // the server may be quicker with its goodbye
     stream

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use quire_testkit::http::{Answer, Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::http::{Connection, Response, Signer};
+use quire_testkit::live::LiveServer;
 use quire_value::{Limits, Value, text};
 
 const KILLS_DEFAULT: u32 = 8;
@@ -21,24 +21,24 @@ const CONTAINER: &str = "dbs/d/colls/c";
 
 /// What one writer knows about one of its items. Only its owner writes it.
 #[derive(Clone, Debug, PartialEq)]
-enum Known {
+enum ItemState {
     Absent,
     Version(u64),
     /// A write was sent and never answered: either state may be found.
-    Either(Box<Known>, Box<Known>),
+    Either(Box<ItemState>, Box<ItemState>),
 }
 
-impl Known {
+impl ItemState {
     fn allows(&self, found: Option<u64>) -> bool {
         match self {
-            Known::Absent => found.is_none(),
-            Known::Version(version) => found == Some(*version),
-            Known::Either(one, other) => one.allows(found) || other.allows(found),
+            ItemState::Absent => found.is_none(),
+            ItemState::Version(version) => found == Some(*version),
+            ItemState::Either(one, other) => one.allows(found) || other.allows(found),
         }
     }
 }
 
-type Knowledge = HashMap<u64, Known>;
+type Knowledge = HashMap<u64, ItemState>;
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9() {
@@ -68,9 +68,9 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     verify(folder.path());
 }
 
-fn start(folder: &Path) -> Live {
+fn start(folder: &Path) -> LiveServer {
     let program = Path::new(env!("CARGO_BIN_EXE_quire"));
-    Live::quire(program, &folder.join("data"), &["--partitions", "3"]).expect("the server starts")
+    LiveServer::quire(program, &folder.join("data"), &["--partitions", "3"]).expect("the server starts")
 }
 
 fn set_up(port: u16) {
@@ -123,7 +123,7 @@ impl Writer {
         let Ok(mut connection) = Connection::open(port) else { return };
         while !stop.load(Ordering::Relaxed) {
             let id = self.number * 1000 + self.random.next() % IDS_PER_WRITER;
-            let before = self.known.get(&id).cloned().unwrap_or(Known::Absent);
+            let before = self.known.get(&id).cloned().unwrap_or(ItemState::Absent);
             let (request, expected, after) = self.next_write(id, &before);
             match connection.exchange(&request) {
                 Ok(answer) => {
@@ -132,15 +132,15 @@ impl Writer {
                     acknowledged.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(_) => {
-                    self.known.insert(id, Known::Either(Box::new(before), Box::new(after)));
+                    self.known.insert(id, ItemState::Either(Box::new(before), Box::new(after)));
                     return;
                 }
             }
         }
     }
 
-    fn next_write(&mut self, id: u64, before: &Known) -> (Vec<u8>, u16, Known) {
-        let Known::Version(version) = *before else {
+    fn next_write(&mut self, id: u64, before: &ItemState) -> (Vec<u8>, u16, ItemState) {
+        let ItemState::Version(version) = *before else {
             let body = item(id, 1);
             return (
                 self.signer.request(
@@ -151,7 +151,7 @@ impl Writer {
                     &body,
                 ),
                 201,
-                Known::Version(1),
+                ItemState::Version(1),
             );
         };
         let link = format!("{CONTAINER}/docs/{id}");
@@ -160,11 +160,11 @@ impl Writer {
             return (
                 self.signer.request("DELETE", &path, ("docs", &link), &key(id), b""),
                 204,
-                Known::Absent,
+                ItemState::Absent,
             );
         }
         let request = self.signer.request("PUT", &path, ("docs", &link), &key(id), &item(id, version + 1));
-        (request, 200, Known::Version(version + 1))
+        (request, 200, ItemState::Version(version + 1))
     }
 }
 
@@ -198,7 +198,7 @@ fn check(port: u16, known: &mut [Knowledge], kill: u32) {
                 state.allows(found),
                 "after kill {kill} item {id} is {found:?}, but {state:?} was acknowledged"
             );
-            *state = found.map_or(Known::Absent, Known::Version);
+            *state = found.map_or(ItemState::Absent, ItemState::Version);
             present += usize::from(found.is_some());
         }
     }
@@ -211,7 +211,7 @@ fn check(port: u16, known: &mut [Knowledge], kill: u32) {
     }
 }
 
-fn found_version(id: u64, answer: &Answer) -> Option<u64> {
+fn found_version(id: u64, answer: &Response) -> Option<u64> {
     if answer.status == 404 {
         return None;
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use quire_testkit::http::{Answer, Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::http::{Connection, Response, Signer};
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 
@@ -26,8 +26,8 @@ fn command(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn start(home: &Path, arguments: &[&str]) -> Live {
-    Live::run(&mut command(home, arguments)).expect("starts")
+fn start(home: &Path, arguments: &[&str]) -> LiveServer {
+    LiveServer::run(&mut command(home, arguments)).expect("starts")
 }
 
 /// One that does not get ready: what it said.
@@ -37,20 +37,20 @@ fn refused(home: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stderr).expect("text")
 }
 
-fn get(live: &Live, path: &str) -> Answer {
+fn get(live: &LiveServer, path: &str) -> Response {
     let mut connection = Connection::open(live.port).expect("connects");
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     connection.exchange(request.as_bytes()).expect("answers")
 }
 
 /// The rows of a query, as another process of the binary asks for them.
-fn query(live: &Live, address: &str, more: &[&str], sql: &str) -> Output {
+fn query(live: &LiveServer, address: &str, more: &[&str], sql: &str) -> Output {
     let endpoint = format!("{address}:{}/", live.port);
     let mut command = Command::new(PROGRAM);
     command.args(["query", "shop", "orders", sql, "--endpoint", &endpoint]).args(more).output().expect("runs")
 }
 
-fn rows(live: &Live, sql: &str) -> String {
+fn rows(live: &LiveServer, sql: &str) -> String {
     let output = query(live, "http://127.0.0.1", &[], sql);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
@@ -108,7 +108,7 @@ fn a_name_of_the_certificate_is_answered_on_loopback() {
     let home = scratch();
     let mut starting = Command::new(PROGRAM);
     starting.args(["emulator", "--listen", "127.0.0.1:0", "--ephemeral", "--name", "db.test,fe80::1"]);
-    let live = Live::run(starting.env("XDG_STATE_HOME", home.path())).expect("starts");
+    let live = LiveServer::run(starting.env("XDG_STATE_HOME", home.path())).expect("starts");
     let status = |host: &str| {
         let request = format!("GET /_quire/live HTTP/1.1\r\nhost: {host}:{}\r\n\r\n", live.port);
         Connection::open(live.port).expect("connects").status(request.as_bytes()).expect("answers")
@@ -188,7 +188,7 @@ fn two_at_once_share_one_certificate() {
             std::thread::spawn(move || start(&home, &["--ephemeral"]))
         })
         .collect();
-    let live: Vec<Live> = starting.into_iter().map(|thread| thread.join().expect("starts")).collect();
+    let live: Vec<LiveServer> = starting.into_iter().map(|thread| thread.join().expect("starts")).collect();
     let first = get(&live[0], "/_explorer/emulator.pem").body;
     for other in &live {
         assert_eq!(get(other, "/_explorer/emulator.pem").body, first);
@@ -277,7 +277,7 @@ fn variables_of_the_emulators_are_settings_or_are_named() {
     starting.env("DATA_PATH", &data).env("AZURE_COSMOS_EMULATOR_PARTITION_COUNT", "10");
     let log = home.path().join("log");
     starting.stderr(std::fs::File::create(&log).expect("creates"));
-    let live = Live::run(&mut starting).expect("starts");
+    let live = LiveServer::run(&mut starting).expect("starts");
     assert!(data.join("emulator/quire.pem").exists());
     live.stop().expect("stops");
     let said = std::fs::read_to_string(&log).expect("reads");
@@ -321,7 +321,7 @@ fn without_a_place_for_it_the_certificate_is_not_kept() {
     {
         let log = home.path().join("log");
         starting.stderr(std::fs::File::create(&log).expect("creates"));
-        let live = Live::run(starting).expect("starts");
+        let live = LiveServer::run(starting).expect("starts");
         let trusted = home.path().join("emulator.pem");
         std::fs::write(&trusted, get(&live, "/_explorer/emulator.pem").body).expect("writes");
         let output =
@@ -334,14 +334,14 @@ fn without_a_place_for_it_the_certificate_is_not_kept() {
 }
 
 /// What a browser sends, which has no key.
-fn browse(live: &Live, path: &str) -> Answer {
+fn browse(live: &LiveServer, path: &str) -> Response {
     let mut connection = Connection::open(live.port).expect("connects");
     let host = format!("localhost:{}", live.port);
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\naccept: text/html,*/*;q=0.8\r\n\r\n");
     connection.exchange(request.as_bytes()).expect("answers")
 }
 
-fn page(live: &Live) -> String {
+fn page(live: &LiveServer) -> String {
     let answer = browse(live, "/_explorer/");
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/html; charset=utf-8")));
     assert!(answer.header("content-security-policy").expect("is there").contains("default-src 'none'"));
@@ -372,7 +372,7 @@ fn a_browser_is_shown_no_secret() {
         &folder.path().join("keys"),
         "primary = c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC1zZWNyZXQ=\n",
     );
-    let live = Live::quire(Path::new(PROGRAM), data.path(), &["--key-file", &keys]).expect("starts");
+    let live = LiveServer::quire(Path::new(PROGRAM), data.path(), &["--key-file", &keys]).expect("starts");
     let html = page(&live);
     assert!(!html.contains("c2VjcmV0") && !html.contains("AccountKey=C2y6"), "{html}");
     assert!(html.contains("quire connect --endpoint"));
@@ -381,7 +381,7 @@ fn a_browser_is_shown_no_secret() {
 #[test]
 fn a_server_that_is_no_emulator_stays_strict() {
     let folder = scratch();
-    let live = Live::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
+    let live = LiveServer::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
     assert_eq!(get(&live, "/_explorer/emulator.pem").status, 400);
     let output = Command::new(PROGRAM).args(["serve", "--listen", "0.0.0.0:0", "--ephemeral"]).output();
     assert!(!output.expect("runs").status.success());
@@ -392,7 +392,7 @@ fn a_server_that_is_no_emulator_stays_strict() {
 fn fifty_at_once_fit_into_a_gigabyte() {
     let home = scratch();
     let seed = shop(home.path());
-    let started: Vec<Live> =
+    let started: Vec<LiveServer> =
         (0..50).map(|_| start(home.path(), &["--ephemeral", "--log", "error", "--seed", &seed])).collect();
     for live in [&started[0], &started[49]] {
         assert_eq!(rows(live, "SELECT VALUE COUNT(1) FROM o"), "4\n");

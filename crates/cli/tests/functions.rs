@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use quire_testkit::http::{Answer, Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::http::{Connection, Response, Signer};
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 const ITEM_COUNT: usize = 400;
@@ -56,14 +56,16 @@ fn answers_are_the_same_in_worker_processes() {
 struct Client {
     connection: Connection,
     signer: Signer,
-    live: Live,
+    live: LiveServer,
 }
 
 impl Client {
     fn start(isolation: &str) -> Client {
         let arguments = ["serve", "--ephemeral", "--listen", "127.0.0.1:0", "--log", "error"];
-        let live =
-            Live::start(Path::new(PROGRAM), &[&arguments[..], &["--script-isolation", isolation]].concat());
+        let live = LiveServer::start(
+            Path::new(PROGRAM),
+            &[&arguments[..], &["--script-isolation", isolation]].concat(),
+        );
         let live = live.expect("starts");
         let connection = Connection::open(live.port).expect("connects");
         let mut client = Client { connection, signer: Signer::well_known(), live };
@@ -96,7 +98,7 @@ impl Client {
         }
     }
 
-    fn post(&mut self, kind: &str, path: &str, link: &str, headers: &str, body: &str) -> Answer {
+    fn post(&mut self, kind: &str, path: &str, link: &str, headers: &str, body: &str) -> Response {
         let request = self.signer.request("POST", path, (kind, link), headers, body.as_bytes());
         let answer = self.connection.exchange(&request).expect("answers");
         assert_eq!(answer.status, 201, "{path}: {}", String::from_utf8_lossy(&answer.body));

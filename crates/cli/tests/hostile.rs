@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use quire_testkit::hostile::{
-    self, CORPUS, Expected, FUNCTION_CORPUS, Hostile, HostileFunction, NEXT, UNHARMED,
+    self, CORPUS, ExpectedEnd, FUNCTION_CORPUS, HostileFunction, HostileScript, NEXT, UNHARMED,
 };
-use quire_testkit::http::{Answer, Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::http::{Connection, Response, Signer};
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 /// Short, so that the test is: for scripts that have to be stopped.
@@ -34,14 +34,14 @@ fn in_worker_processes() {
     check(&["--script-isolation", "process"], |_| true);
 }
 
-fn check(arguments: &[&str], wanted: impl Fn(&Hostile) -> bool) {
+fn check(arguments: &[&str], wanted: impl Fn(&HostileScript) -> bool) {
     let scripts = CORPUS.iter().filter(|hostile| wanted(hostile));
     let (stopped, others): (Vec<_>, Vec<_>) = scripts.partition(|hostile| hostile.expected.may_time_out());
     run(arguments, HURRIED_MS, &stopped);
     run(arguments, PATIENT_MS, &others);
 }
 
-fn run(arguments: &[&str], time_ms: &str, scripts: &[&Hostile]) {
+fn run(arguments: &[&str], time_ms: &str, scripts: &[&HostileScript]) {
     let live = serve(&[&["--script-time-ms", time_ms], arguments].concat());
     let port = live.port;
     let mut client = Client::open(port);
@@ -106,7 +106,7 @@ impl Client {
         Client { connection: Connection::open(port).expect("connects"), signer: Signer::well_known() }
     }
 
-    fn send(&mut self, verb: &str, path: &str, signed: (&str, &str), headers: &str, body: &[u8]) -> Answer {
+    fn send(&mut self, verb: &str, path: &str, signed: (&str, &str), headers: &str, body: &[u8]) -> Response {
         let request = self.signer.request(verb, path, signed, headers, body);
         self.connection.exchange(&request).expect("answers")
     }
@@ -119,7 +119,7 @@ impl Client {
         signed: (&str, &str),
         headers: &str,
         body: &[u8],
-    ) -> Answer {
+    ) -> Response {
         let answer = self.send(verb, path, signed, headers, body);
         assert_eq!(answer.status, status, "{verb} {path}: {}", text_of(&answer));
         answer
@@ -138,7 +138,7 @@ impl Client {
         assert!(matches!(answer.status, 200 | 201), "{}", text_of(&answer));
     }
 
-    fn procedure(&mut self, container: &str, name: &str, text: &str) -> Answer {
+    fn procedure(&mut self, container: &str, name: &str, text: &str) -> Response {
         let link = format!("dbs/d/colls/{container}");
         let body = format!(r#"{{"id": "{name}", "body": {}}}"#, quoted(text));
         self.expect(201, "POST", &format!("/{link}/sprocs"), ("sprocs", &link), "", body.as_bytes());
@@ -153,7 +153,7 @@ impl Client {
         self.expect(201, "POST", &format!("/{link}/udfs"), ("udfs", &link), "", body.as_bytes());
     }
 
-    fn query(&mut self, container: &str, text: &str) -> Answer {
+    fn query(&mut self, container: &str, text: &str) -> Response {
         let request = self.query_request(container, text);
         self.connection.exchange(&request).expect("answers")
     }
@@ -169,7 +169,7 @@ impl Client {
     fn attack_by_function(&mut self, name: &str, function: &HostileFunction) {
         self.function("c", name, function.body);
         let answer = self.query("c", &format!("SELECT VALUE udf.{name}(c.n) FROM c"));
-        let shown = Answer {
+        let shown = Response {
             body: match answer.status {
                 200 => rows_of(&answer).trim_start_matches('[').trim_end_matches(']').into(),
                 _ => answer.body.clone(),
@@ -177,7 +177,9 @@ impl Client {
             ..answer.clone()
         };
         let expected = match function.expected {
-            Expected::Value(text) => Expected::Value(text.trim_start_matches('[').trim_end_matches(']')),
+            ExpectedEnd::Value(text) => {
+                ExpectedEnd::Value(text.trim_start_matches('[').trim_end_matches(']'))
+            }
             expected => expected,
         };
         if let Err(reason) = judge(expected, &shown) {
@@ -186,7 +188,7 @@ impl Client {
     }
 
     /// In a container of its own, so that nothing waits for it and what it leaves is plain to see.
-    fn attack(&mut self, hostile: &Hostile) {
+    fn attack(&mut self, hostile: &HostileScript) {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let container = format!("c{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let text = hostile.procedure();
@@ -380,32 +382,32 @@ fn a_stop_waits_for_no_function() {
     }
 }
 
-fn serve(more: &[&str]) -> Live {
+fn serve(more: &[&str]) -> LiveServer {
     let mut all = vec!["serve", "--ephemeral", "--listen", "127.0.0.1:0", "--log", "error"];
     all.extend(more);
-    Live::start(Path::new(PROGRAM), &all).expect("starts")
+    LiveServer::start(Path::new(PROGRAM), &all).expect("starts")
 }
 
 /// The rows of a query's answer as they were sent.
-fn rows_of(answer: &Answer) -> String {
+fn rows_of(answer: &Response) -> String {
     let body = text_of(answer);
     let rows = body.split_once("\"Documents\":").and_then(|(_, rest)| rest.rsplit_once(",\"_count\""));
     rows.map_or(String::new(), |(rows, _)| rows.to_owned())
 }
 
-fn judge(expected: Expected, answer: &Answer) -> Result<(), &'static str> {
+fn judge(expected: ExpectedEnd, answer: &Response) -> Result<(), &'static str> {
     let body = text_of(answer);
     let check = |holds: bool, reason| if holds { Ok(()) } else { Err(reason) };
     match expected {
-        Expected::Time => check(answer.status == 408, "should be interrupted"),
+        ExpectedEnd::Time => check(answer.status == 408, "should be interrupted"),
         // Whichever limit it meets first.
-        Expected::Memory => check(matches!(answer.status, 400 | 408), "should meet a limit"),
-        Expected::Value(text) => check(answer.status == 200 && body.starts_with(text), "should succeed"),
-        Expected::OneOf(all) => check(
+        ExpectedEnd::Memory => check(matches!(answer.status, 400 | 408), "should meet a limit"),
+        ExpectedEnd::Value(text) => check(answer.status == 200 && body.starts_with(text), "should succeed"),
+        ExpectedEnd::OneOf(all) => check(
             all.iter().any(|expected| judge(*expected, answer).is_ok()),
             "should end in one of these ways",
         ),
-        Expected::Error(text) => {
+        ExpectedEnd::Error(text) => {
             let message = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ' ');
             let plain = message.split(['"', '\\', '{']).next().unwrap_or_default();
             check(answer.status == 400 && body.contains(plain), "should fail by its own error")
@@ -413,7 +415,7 @@ fn judge(expected: Expected, answer: &Answer) -> Result<(), &'static str> {
     }
 }
 
-fn text_of(answer: &Answer) -> String {
+fn text_of(answer: &Response) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
 

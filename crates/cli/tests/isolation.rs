@@ -7,20 +7,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quire_testkit::isolation::lists::Kind;
-use quire_testkit::isolation::run::{Clients, Figures, Plan, Rounds, run};
+use quire_testkit::isolation::lists::AnomalyKind;
+use quire_testkit::isolation::run::{Clients, IsolationFigures, IsolationPlan, Rounds, run};
 
 const SEED: u64 = 0x150_1A7E;
 
-fn plan() -> Plan {
-    Plan {
+fn plan() -> IsolationPlan {
+    IsolationPlan {
         program: PathBuf::from(env!("CARGO_BIN_EXE_quire")),
         arguments: Vec::new(),
         seed: from_environment("QUIRE_ISOLATION_SEED").unwrap_or(SEED),
         clients: 8,
         partitions: 3,
         rounds: Rounds::Count(1),
-        stretch: Duration::from_secs(4),
+        round_time: Duration::from_secs(4),
         kills: 2,
         clients_are: Clients::Correct,
         has_model: false,
@@ -37,7 +37,7 @@ fn rounds() -> Rounds {
         .map_or(Rounds::Count(1), |seconds| Rounds::For(Duration::from_secs(seconds)))
 }
 
-fn run_shown(name: &str, plan: &Plan) -> Figures {
+fn run_shown(name: &str, plan: &IsolationPlan) -> IsolationFigures {
     println!("{name}: seed {}", plan.seed);
     let figures = run(plan).expect("the run goes through");
     println!("{figures}");
@@ -46,9 +46,9 @@ fn run_shown(name: &str, plan: &Plan) -> Figures {
 
 fn must_be_clean(name: &str, arguments: &[&str], clients_are: Clients) {
     let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-    let figures = run_shown(name, &Plan { arguments, rounds: rounds(), clients_are, ..plan() });
+    let figures = run_shown(name, &IsolationPlan { arguments, rounds: rounds(), clients_are, ..plan() });
     assert!(figures.is_clean(), "{name}: no serial order explains what was seen");
-    assert!(figures.checked.committed > 100 && figures.looks > 10, "{name}: hardly anything was done");
+    assert!(figures.checked.committed > 100 && figures.bank_reads > 10, "{name}: hardly anything was done");
     assert_eq!(figures.never_accepted(), [""; 0], "{name}: never accepted");
 }
 
@@ -72,7 +72,14 @@ fn also_with_transactions_over_partitions_and_containers() {
 fn also_with_a_model_on_the_containers() {
     let arguments = vec!["--enable-transactions".to_owned()];
     let (stretch, clients_are) = (Duration::from_secs(3), Clients::Across);
-    let plan = Plan { arguments, rounds: rounds(), stretch, clients_are, has_model: true, ..plan() };
+    let plan = IsolationPlan {
+        arguments,
+        rounds: rounds(),
+        round_time: stretch,
+        clients_are,
+        has_model: true,
+        ..plan()
+    };
     let figures = run_shown("with a model", &plan);
     assert!(figures.is_clean(), "no serial order explains what was seen, or what is maintained is wrong");
     assert!(figures.checked.committed > 20 && figures.places > 100, "hardly anything was done");
@@ -80,8 +87,13 @@ fn also_with_a_model_on_the_containers() {
 
 #[test]
 fn a_client_without_conditions_loses_updates_and_is_found_out() {
-    let plan = Plan { clients_are: Clients::Broken, kills: 0, stretch: Duration::from_secs(2), ..plan() };
+    let plan = IsolationPlan {
+        clients_are: Clients::Broken,
+        kills: 0,
+        round_time: Duration::from_secs(2),
+        ..plan()
+    };
     let figures = run_shown("a broken client", &plan);
-    let lost = figures.anomalies().iter().filter(|anomaly| anomaly.kind == Kind::LostUpdate).count();
+    let lost = figures.anomalies().iter().filter(|anomaly| anomaly.kind == AnomalyKind::LostUpdate).count();
     assert!(lost > 0, "the check does not see lost updates");
 }

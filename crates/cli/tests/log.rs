@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use quire_testkit::http::{Connection, Signer, WELL_KNOWN_KEY};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 const CONTAINERS: usize = 100;
@@ -96,7 +96,7 @@ fn what_is_done_all_day_is_not_logged() {
     let mut command = Command::new(PROGRAM);
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path().join("data"));
     command.arg("--key-file").arg(&keys).stderr(File::create(&log).expect("a file"));
-    let live = Live::run(&mut command).expect("starts");
+    let live = LiveServer::run(&mut command).expect("starts");
     let connection = Connection::open(live.port).expect("connects");
     let mut client = Client { connection, signer: Signer::well_known() };
     client.must(201, "POST", "/dbs", ("dbs", ""), "", r#"{"id": "d"}"#);

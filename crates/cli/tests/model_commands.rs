@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 const MODEL: &str = r#"{"version":1,
@@ -12,14 +12,14 @@ const MODEL: &str = r#"{"version":1,
     "copies":[{"name":"author-on-book","link":"book-author","fields":{"name":"t.name"}}]}"#;
 
 struct Library {
-    live: Live,
+    live: LiveServer,
     folder: tempfile::TempDir,
 }
 
 impl Library {
     fn new() -> Library {
         let folder = tempfile::tempdir().expect("a directory");
-        let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &[]).expect("starts");
+        let live = LiveServer::quire(Path::new(PROGRAM), &folder.path().join("data"), &[]).expect("starts");
         let library = Library { live, folder };
         library.post("/dbs", ("dbs", ""), r#"{"id":"library"}"#);
         for id in ["books", "authors"] {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 const ITEMS: usize = 25;
@@ -92,7 +92,8 @@ fn a_server_and_a_directory_give_the_same() {
     let folder = tempfile::tempdir().expect("a scratch directory");
     let data = folder.path().to_str().expect("UTF-8").to_owned();
     {
-        let live = Live::quire(Path::new(PROGRAM), folder.path(), &["--partitions", "3"]).expect("starts");
+        let live =
+            LiveServer::quire(Path::new(PROGRAM), folder.path(), &["--partitions", "3"]).expect("starts");
         fill(live.port);
         let endpoint = format!("http://127.0.0.1:{}/", live.port);
         check(&["--endpoint", &endpoint]);
@@ -124,7 +125,7 @@ fn what_cannot_be_asked() {
 #[test]
 fn a_query_from_standard_input() {
     let folder = tempfile::tempdir().expect("a scratch directory");
-    let live = Live::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
+    let live = LiveServer::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
     fill(live.port);
     let mut command = Command::new(PROGRAM);
     command.args(["query", "shop", "orders", "-", "--endpoint", &format!("http://127.0.0.1:{}/", live.port)]);

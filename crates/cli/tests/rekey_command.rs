@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use quire_testkit::http::{Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 
 fn exchange(
-    live: &Live,
+    live: &LiveServer,
     verb: &str,
     path: &str,
     signed: (&str, &str),
@@ -22,7 +22,7 @@ fn exchange(
     (answer.status, answer.head.clone(), String::from_utf8_lossy(&answer.body).into_owned())
 }
 
-fn run(live: &Live, arguments: &[&str]) -> (i32, String, String) {
+fn run(live: &LiveServer, arguments: &[&str]) -> (i32, String, String) {
     let endpoint = format!("http://127.0.0.1:{}/", live.port);
     let output: Output =
         Command::new(PROGRAM).args(arguments).env("QUIRE_ENDPOINT", endpoint).output().expect("runs");
@@ -30,7 +30,7 @@ fn run(live: &Live, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
 }
 
-fn rid_of(live: &Live, name: &str) -> String {
+fn rid_of(live: &LiveServer, name: &str) -> String {
     let link = format!("dbs/shop/colls/{name}");
     let (status, _, body) = exchange(live, "GET", &format!("/{link}"), ("colls", &link), "", "");
     assert_eq!(status, 200, "{body}");
@@ -41,7 +41,7 @@ fn rid_of(live: &Live, name: &str) -> String {
 #[test]
 fn a_container_is_rekeyed_from_the_command_line() {
     let folder = tempfile::tempdir().expect("a directory");
-    let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &[]).expect("starts");
+    let live = LiveServer::quire(Path::new(PROGRAM), &folder.path().join("data"), &[]).expect("starts");
     let create = |path: &str, signed: (&str, &str), body: &str| {
         let (status, _, answer) = exchange(&live, "POST", path, signed, "", body);
         assert_eq!(status, 201, "{path}: {answer}");

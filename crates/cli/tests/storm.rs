@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quire_testkit::storm::run::{Care, Figures, Plan, run};
+use quire_testkit::storm::run::{FollowerCare, StormFigures, StormPlan, run};
 
 const SEED: u64 = 0x5702_0005;
 
@@ -15,21 +15,21 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-fn plan() -> Plan {
-    Plan {
+fn plan() -> StormPlan {
+    StormPlan {
         program: PathBuf::from(env!("CARGO_BIN_EXE_quire")),
         seed: from_environment("QUIRE_STORM_SEED").unwrap_or(SEED),
         writers: 4,
         time: Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(18)),
         round: Duration::from_secs(300),
-        stretch: Duration::from_secs(6),
+        round_time: Duration::from_secs(6),
         last_wait: Duration::from_secs(60),
-        followers: Care::Correct,
+        followers: FollowerCare::Correct,
         has_model: false,
     }
 }
 
-fn run_shown(plan: &Plan) -> Figures {
+fn run_shown(plan: &StormPlan) -> StormFigures {
     println!("storm, {:?} followers: seed {}", plan.followers, plan.seed);
     let figures = run(plan).expect("the run goes through");
     println!("{figures}");
@@ -42,7 +42,7 @@ fn all_at_once_and_nothing_lost() {
     assert!(figures.is_clean(), "what was seen is not what was written: {:?}", figures.problems.first());
     assert!(figures.kills > 0 && figures.moves > 0 && figures.policies > 0, "not everything was done");
     assert!(figures.expired > 0 && figures.deleted > 0, "nothing was deleted");
-    assert!(figures.queries > 10 && figures.versions_told > 100, "hardly anything was done");
+    assert!(figures.queries > 10 && figures.version_changes > 100, "hardly anything was done");
     assert_eq!(figures.never_accepted(), [""; 0], "never accepted");
 }
 
@@ -51,10 +51,10 @@ fn all_at_once_and_nothing_lost() {
 fn the_same_with_a_model_on_the_container() {
     let time = Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(6));
     let stretch = Duration::from_secs(3);
-    let figures = run_shown(&Plan { time, stretch, has_model: true, ..plan() });
+    let figures = run_shown(&StormPlan { time, round_time: stretch, has_model: true, ..plan() });
     assert!(figures.is_clean(), "what was seen is not what was written: {:?}", figures.problems.first());
     assert!(
-        figures.kills > 0 && figures.versions_told > 20 && figures.places > 100,
+        figures.kills > 0 && figures.version_changes > 20 && figures.places > 100,
         "hardly anything was done"
     );
 }
@@ -62,8 +62,8 @@ fn the_same_with_a_model_on_the_container() {
 #[test]
 fn careless_followers_are_found_out() {
     let time = Duration::from_secs(4);
-    let followers = Care::Careless;
-    let figures = run_shown(&Plan { time, last_wait: 2 * time, followers, ..plan() });
+    let followers = FollowerCare::Careless;
+    let figures = run_shown(&StormPlan { time, last_wait: 2 * time, followers, ..plan() });
     let has = |text: &str| {
         figures.problems.iter().any(|problem| problem.starts_with('w') && problem.contains(text))
     };

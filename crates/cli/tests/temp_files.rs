@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use quire_testkit::http::{Answer, Connection, Signer};
-use quire_testkit::live::Live;
+use quire_testkit::http::{Connection, Response, Signer};
+use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 const ITEMS: usize = 600;
@@ -12,7 +12,7 @@ const TEXT_BYTES: usize = 40_000;
 const QUERY: &str = "SELECT c.s, COUNT(1) AS n FROM c GROUP BY c.s";
 
 struct Server {
-    live: Live,
+    live: LiveServer,
     connection: Connection,
     signer: Signer,
 }
@@ -31,12 +31,12 @@ impl Server {
             "--query-memory-max-mb",
             "16",
         ];
-        let live = Live::start(Path::new(PROGRAM), &arguments).expect("starts");
+        let live = LiveServer::start(Path::new(PROGRAM), &arguments).expect("starts");
         let connection = Connection::open(live.port).expect("connects");
         Server { live, connection, signer: Signer::well_known() }
     }
 
-    fn post(&mut self, path: &str, of: (&str, &str), headers: &str, body: &str) -> Answer {
+    fn post(&mut self, path: &str, of: (&str, &str), headers: &str, body: &str) -> Response {
         let request = self.signer.request("POST", path, of, headers, body.as_bytes());
         self.connection.exchange(&request).expect("answers")
     }

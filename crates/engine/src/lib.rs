@@ -6,11 +6,11 @@
 
 mod api; // requests, answers, errors, charges
 mod applies; // findings that are applied
-mod background; // work that nobody waits for
+mod background; // background work
 mod catalog; // databases, containers, scripts, users, permissions, keys, offers
 mod engine; // opening, closing, the control plane
 mod feed; // the change feed
-mod indexes; // the rows that find items by their values
+mod indexes; // index rows
 mod integrity; // whether items are what a model says
 mod items; // one item: read, write, patch, delete
 #[allow(dead_code, unused_imports, reason = "kinds of jobs come with the write path of models")]
@@ -26,9 +26,9 @@ mod model; // the models of databases in memory
 mod partition; // partitions and their sequencers
 mod profiles; // what is stored in containers, and advice about it
 mod query; // pages of items: lists and SQL
-mod recording; // what is known of requests that were answered
+mod recording; // recorded requests
 mod refactorings; // items in another form
-mod runtime; // what an open engine has once
+mod runtime; // state that all requests share
 #[cfg(feature = "schedules")]
 pub mod schedules; // small programs under the explorer of schedules
 mod scripts; // stored procedures, triggers and user-defined functions

@@ -15,7 +15,7 @@ use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::Value;
-use support::hooked::{Call, Hooked};
+use support::hooked_storage::{Call, HookedStorage};
 use support::{container, dump, items, json, open, options_with, upsert};
 
 const ANY: Precondition = Precondition { if_match: None };
@@ -427,7 +427,7 @@ fn verify_notices_every_missing_or_changed_row() {
 fn snapshots_of_a_backup_are_short() {
     let directory = tempfile::tempdir().unwrap();
     let memory = MemoryStorage::new();
-    let hooked = Hooked::new(Arc::new(memory.reopen()));
+    let hooked = HookedStorage::new(Arc::new(memory.reopen()));
     let calls = hooked.calls();
     let engine = Engine::open(Arc::new(hooked), options_with(100)).unwrap();
     let container = container(&engine);
@@ -465,7 +465,7 @@ fn a_restore_writes_every_item_once() {
     let (items, index_puts, index_rows) = Default::default();
     let counted: [Arc<AtomicU64>; 3] = [items, index_puts, index_rows];
     let memory = MemoryStorage::new();
-    let hooked = Hooked::new(Arc::new(memory.reopen()));
+    let hooked = HookedStorage::new(Arc::new(memory.reopen()));
     let counters = counted.clone();
     hooked.calls().set_hook(move |call| {
         let Call::Commit(commit) = call else { return };

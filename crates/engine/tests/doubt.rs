@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quire_engine::{EngineError, ItemRead, WriteKind};
+use support::faulty_storage::{FaultyStorage, LATE, LOSE_ANSWER, LOSE_COMMIT, PANIC};
 use support::fixture::Fixture;
-use support::moody::{LATE, LOSE_ANSWER, LOSE_COMMIT, Moody, PANIC};
 
 const KEY: &str = r#"["p"]"#;
 
-fn fixture(storage: &Arc<Moody>) -> Fixture {
+fn fixture(storage: &Arc<FaultyStorage>) -> Fixture {
     let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
     let fixture = Fixture::on(storage.clone(), key, "", 1);
     fixture.create(r#"{"id":"first","pk":"p","n":0}"#).expect("created");
@@ -21,7 +21,7 @@ fn fixture(storage: &Arc<Moody>) -> Fixture {
 #[test]
 fn a_partition_in_doubt_takes_no_writes_until_it_knows() {
     for (mood, lsn_after) in [(LOSE_ANSWER, 3), (LOSE_COMMIT, 2)] {
-        let storage = Moody::new();
+        let storage = FaultyStorage::new();
         let fixture = fixture(&storage);
         fixture.read("first", KEY).expect("cached");
         storage.dark.store(true, Ordering::SeqCst);
@@ -44,7 +44,7 @@ fn a_partition_in_doubt_takes_no_writes_until_it_knows() {
 /// A write prepared while another one of its item was in doubt stands on sand: that one may still happen.
 #[test]
 fn what_was_prepared_in_doubt_is_not_committed() {
-    let storage = Moody::new();
+    let storage = FaultyStorage::new();
     let fixture = fixture(&storage);
     let Ok(ItemRead::Found { etag, .. }) = fixture.read_answer("first", KEY).result else {
         panic!("it is there")
@@ -68,7 +68,7 @@ fn what_was_prepared_in_doubt_is_not_committed() {
 #[test]
 fn writers_behind_a_commit_in_doubt_prepare_again() {
     for mood in [LOSE_ANSWER, LOSE_COMMIT] {
-        let storage = Moody::new();
+        let storage = FaultyStorage::new();
         let fixture = fixture(&storage);
         storage.slow.store(true, Ordering::SeqCst);
         storage.mood.store(mood, Ordering::SeqCst);
@@ -94,7 +94,7 @@ fn writers_behind_a_commit_in_doubt_prepare_again() {
 
 #[test]
 fn a_leader_that_dies_leaves_no_one_waiting() {
-    let storage = Moody::new();
+    let storage = FaultyStorage::new();
     let fixture = fixture(&storage);
     storage.slow.store(true, Ordering::SeqCst);
     let (died, answered) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -18,8 +18,8 @@ use quire_resource::PartitionKey;
 use quire_storage::Storage;
 use quire_storage::fault::{CommitFault, FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
-use support::hooked::{Calls, Hooked};
-use support::moody::{LOSE_ANSWER, LOSE_COMMIT, Moody, PANIC};
+use support::faulty_storage::{FaultyStorage, LOSE_ANSWER, LOSE_COMMIT, PANIC};
+use support::hooked_storage::{Calls, HookedStorage};
 use support::{database, items, json, options_with, upsert, wait_until, write};
 
 const THREADS: usize = 16;
@@ -103,7 +103,7 @@ fn in_threads<T: Send>(run: impl Fn(usize) -> Vec<T> + Sync) -> Vec<T> {
 fn waiting_transactions_share_a_commit_and_lsns_are_dense() {
     for partitions in [1, 5] {
         let faults = Arc::new(FaultStorage::new(MemoryStorage::new()));
-        let hooked = Arc::new(Hooked::new(faults.clone()));
+        let hooked = Arc::new(HookedStorage::new(faults.clone()));
         let (calls, bench) = (hooked.calls(), Bench::new(hooked, partitions));
         bench.create_pair(["left", "right"], "first").unwrap();
         let before = Calls::count(&calls.commits);
@@ -193,7 +193,7 @@ fn faults_lose_nothing_and_leave_nothing_by_half() {
 #[test]
 fn a_queue_in_doubt_takes_nothing_until_it_knows() {
     for mood in [LOSE_ANSWER, LOSE_COMMIT] {
-        let storage = Moody::new();
+        let storage = FaultyStorage::new();
         let bench = Bench::new(storage.clone(), 1);
         ["third", "fourth"].iter().for_each(|id| create_container(&bench.engine, id));
         bench.create_pair(["left", "right"], "a").unwrap();
@@ -215,7 +215,7 @@ fn a_queue_in_doubt_takes_nothing_until_it_knows() {
 
 #[test]
 fn a_leader_that_dies_leaves_no_one_waiting() {
-    let storage = Moody::new();
+    let storage = FaultyStorage::new();
     let bench = Bench::new(storage.clone(), 2);
     storage.slow.store(true, Ordering::SeqCst);
     let died = AtomicU64::new(0);

@@ -14,7 +14,7 @@ use quire_engine::{
 use quire_storage::Storage;
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
-use quire_testkit::isolation::history::{History, List, Operation, Outcome, Transaction};
+use quire_testkit::isolation::history::{History, ListId, ListOperation, Transaction, TransactionOutcome};
 use quire_testkit::isolation::{lists, scripts};
 use quire_value::{Limits, Value, text};
 use support::fixture::{Fixture, Random, json, number_of, pk};
@@ -100,7 +100,7 @@ fn round(seed: u64, storage: Arc<dyn Storage>) -> u64 {
         .map(|item| (list(number_of(item, "number") as u64), values_of(item.get("values"))))
         .collect();
     let checked = lists::check(&History { transactions, last });
-    let lists::Checked { committed, aborted, unknown_there, unknown_absent, .. } = checked;
+    let lists::CheckReport { committed, aborted, unknown_there, unknown_absent, .. } = checked;
     println!(
         "seed {seed}: {committed} committed, {aborted} refused, {unknown_there} in doubt and there, {unknown_absent} not"
     );
@@ -137,7 +137,7 @@ impl Client<'_> {
         self.values.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn any_list(&mut self) -> List {
+    fn any_list(&mut self) -> ListId {
         list(self.random.draw() % LISTS)
     }
 
@@ -147,13 +147,13 @@ impl Client<'_> {
         how: &'static str,
         begun: u64,
         result: Result<T, EngineError>,
-        appends: Vec<Operation>,
-        seen: impl FnOnce(T) -> Vec<Operation>,
+        appends: Vec<ListOperation>,
+        seen: impl FnOnce(T) -> Vec<ListOperation>,
     ) {
         let (outcome, operations) = match result {
-            Ok(answer) => (Outcome::Committed, seen(answer)),
-            Err(EngineError::Overloaded | EngineError::Storage(_)) => (Outcome::Unknown, appends),
-            Err(_) => (Outcome::Aborted, appends),
+            Ok(answer) => (TransactionOutcome::Committed, seen(answer)),
+            Err(EngineError::Overloaded | EngineError::Storage(_)) => (TransactionOutcome::Unknown, appends),
+            Err(_) => (TransactionOutcome::Aborted, appends),
         };
         let ended = self.tick();
         self.done.push(Transaction { how, operations, outcome, begun, ended });
@@ -161,7 +161,7 @@ impl Client<'_> {
 
     /// Appends to some lists and reads others.
     fn procedure(&mut self) {
-        let mut steps: Vec<(List, Option<u32>)> = Vec::new();
+        let mut steps: Vec<(ListId, Option<u32>)> = Vec::new();
         for _ in 0..1 + self.random.draw() % 3 {
             let appends = !self.random.draw().is_multiple_of(3);
             steps.push((self.any_list(), appends.then(|| self.value())));
@@ -188,8 +188,8 @@ impl Client<'_> {
         self.record("procedure", begun, result, appends, |done| {
             let body = json(&done.body);
             let seen = body.as_array().expect("what each step saw");
-            let both = |((list, value), seen): (&(List, Option<u32>), &Value)| {
-                let read = Operation::Read { list: *list, values: values_of(Some(seen)) };
+            let both = |((list, value), seen): (&(ListId, Option<u32>), &Value)| {
+                let read = ListOperation::Read { list: *list, values: values_of(Some(seen)) };
                 [Some(read), value.map(|value| append(*list, value))]
             };
             steps.iter().zip(seen).flat_map(both).flatten().collect()
@@ -220,19 +220,19 @@ impl Client<'_> {
         let appends = vec![append(own, first), append(also, second)];
         self.record("create with a trigger", begun, result, appends, |written| {
             let answer = text::parse(&written.body, Limits::default()).expect("JSON");
-            let before = Operation::Read { list: also, values: values_of(answer.get("before")) };
+            let before = ListOperation::Read { list: also, values: values_of(answer.get("before")) };
             vec![append(own, first), before, append(also, second)]
         });
     }
 
     /// Appends by patch and reads.
     fn batch(&mut self) {
-        let mut steps: Vec<(List, Option<u32>)> = Vec::new();
+        let mut steps: Vec<(ListId, Option<u32>)> = Vec::new();
         for _ in 0..2 + self.random.draw() % 2 {
             let appends = !self.random.draw().is_multiple_of(3);
             steps.push((self.any_list(), appends.then(|| self.value())));
         }
-        let operation = |(list, value): &(List, Option<u32>)| BatchOperation {
+        let operation = |(list, value): &(ListId, Option<u32>)| BatchOperation {
             verb: match value {
                 Some(_) => BatchVerb::Patch { id: id(*list) },
                 None => BatchVerb::Read { id: id(*list) },
@@ -256,7 +256,7 @@ impl Client<'_> {
         let result = answer.result.and_then(done_or_refused);
         let appends = steps.iter().filter_map(|(list, value)| Some(append(*list, (*value)?))).collect();
         self.record("batch", begun, result, appends, |bodies| {
-            let both = |((list, value), body): (&(List, Option<u32>), &Bytes)| {
+            let both = |((list, value), body): (&(ListId, Option<u32>), &Bytes)| {
                 [value.map(|value| append(*list, value)), Some(read_of(*list, body))]
             };
             steps.iter().zip(&bodies).flat_map(both).flatten().collect()
@@ -282,18 +282,18 @@ impl Client<'_> {
         let body = list_item(u64::from(list.number), &[&before[..], &[value]].concat());
         let kind = WriteKind::Replace { id: id(list) };
         let result = self.fixture.write_if(kind, None, &body, Some(&etag)).result;
-        let seen = vec![Operation::Read { list, values: before }, append(list, value)];
+        let seen = vec![ListOperation::Read { list, values: before }, append(list, value)];
         self.record("replace", begun, result, vec![append(list, value)], |_| seen);
     }
 
-    fn read(&mut self) -> Option<(List, Vec<u32>, Arc<str>)> {
+    fn read(&mut self) -> Option<(ListId, Vec<u32>, Arc<str>)> {
         let list = self.any_list();
         let begun = self.tick();
         let answer = self.fixture.read_answer(&id(list), KEY).result;
         match answer {
             Ok(ItemRead::Found { body, etag, .. }) => {
                 let read = read_of(list, &body);
-                let Operation::Read { values, .. } = read.clone() else { return None };
+                let ListOperation::Read { values, .. } = read.clone() else { return None };
                 self.record("read", begun, Ok(()), Vec::new(), |()| vec![read]);
                 Some((list, values, etag))
             }
@@ -313,7 +313,7 @@ impl Client<'_> {
             let of = |number| rows.iter().find(|row| number_of(row, "number") as u64 == number);
             let read = |number| {
                 let values = of(number).map_or(Vec::new(), |row| values_of(row.get("values")));
-                Operation::Read { list: list(number), values }
+                ListOperation::Read { list: list(number), values }
             };
             (0..LISTS).map(read).collect()
         });
@@ -337,11 +337,11 @@ fn patch_body(value: u32) -> String {
     format!(r#"{{"operations":[{{"op":"add","path":"/values/-","value":{value}}}]}}"#)
 }
 
-fn list(number: u64) -> List {
-    List { partition: 0, number: number as u32 }
+fn list(number: u64) -> ListId {
+    ListId { partition: 0, number: number as u32 }
 }
 
-fn id(list: List) -> String {
+fn id(list: ListId) -> String {
     format!("list-{}", list.number)
 }
 
@@ -349,13 +349,13 @@ fn list_item(number: u64, values: &[u32]) -> String {
     format!(r#"{{"id":"list-{number}","pk":"p","number":{number},"values":{values:?}}}"#)
 }
 
-fn append(list: List, value: u32) -> Operation {
-    Operation::Append { list, value }
+fn append(list: ListId, value: u32) -> ListOperation {
+    ListOperation::Append { list, value }
 }
 
-fn read_of(list: List, body: &[u8]) -> Operation {
+fn read_of(list: ListId, body: &[u8]) -> ListOperation {
     let item = text::parse(body, Limits::default()).expect("items are JSON");
-    Operation::Read { list, values: values_of(item.get("values")) }
+    ListOperation::Read { list, values: values_of(item.get("values")) }
 }
 
 fn values_of(values: Option<&Value>) -> Vec<u32> {

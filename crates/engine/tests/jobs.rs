@@ -12,7 +12,7 @@ use quire_storage::memory::MemoryStorage;
 use quire_storage::{Op, Space, Storage};
 use quire_value::Path;
 use support::fixture::{Fixture, json, pk};
-use support::hooked::{Call, Hooked};
+use support::hooked_storage::{Call, HookedStorage};
 use support::{is_idle, wait_until};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
@@ -107,7 +107,7 @@ fn a_split_that_is_not_possible_fails_its_job() {
 #[test]
 fn a_build_is_paused_and_resumed() {
     let storage = MemoryStorage::new();
-    let hooked = Hooked::new(Arc::new(storage.reopen()));
+    let hooked = HookedStorage::new(Arc::new(storage.reopen()));
     let calls = hooked.calls();
     let fixture = Fixture::on(Arc::new(hooked), HASH, NO_INDEX, 1);
     fill(&fixture);
@@ -148,7 +148,7 @@ fn a_build_is_paused_and_resumed() {
 /// A query asks for rows of another path while the job for the first one is just ending.
 #[test]
 fn a_build_that_is_asked_for_at_the_end_of_another_is_done() {
-    let hooked = Hooked::new(Arc::new(MemoryStorage::new()));
+    let hooked = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = hooked.calls();
     let fixture = Fixture::on(Arc::new(hooked), HASH, "", 1);
     fixture.create(r#"{"id":"1","pk":"a"}"#).expect("created");

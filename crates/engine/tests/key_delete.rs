@@ -10,7 +10,7 @@ use quire_engine::{EngineError, Scope, verify};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Op, Space};
 use support::fixture::{Fixture, number_of, pk, request, text_of};
-use support::hooked::{Call, Calls, Hooked};
+use support::hooked_storage::{Call, Calls, HookedStorage};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const MEMBERS: &str = r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/name"]}]}"#;
@@ -128,7 +128,7 @@ fn later_writes_stay() {
 /// Deletes a key, and lets the sweep remove its items and forget the delete after a reader has taken its snapshot and before
 /// it looks at it.
 fn swept_under_a_snapshot<T: Send>(read: impl Fn(&Fixture) -> T + Send + Sync) -> T {
-    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let storage = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = storage.calls();
     let fixture = Fixture::on(Arc::new(storage), HASH, MEMBERS, 1);
     for n in 0..10 {
@@ -176,7 +176,7 @@ fn an_older_snapshot_shows_nothing_of_a_key_whose_delete_is_done() {
 /// A delete that comes between the look at the deletes and the snapshot: a query shows what was before it or what is after.
 #[test]
 fn a_snapshot_shows_items_from_before_or_after_a_delete_and_never_both() {
-    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let storage = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = storage.calls();
     let fixture = Fixture::on(Arc::new(storage), HASH, "", 1);
     fixture.create(r#"{"id":"1","pk":"k1","n":1}"#).expect("created");
@@ -202,7 +202,7 @@ fn a_snapshot_shows_items_from_before_or_after_a_delete_and_never_both() {
 #[test]
 fn keys_take_turns_and_rows_are_looked_at_once() {
     let memory = MemoryStorage::new();
-    let storage = Hooked::new(Arc::new(memory.reopen()));
+    let storage = HookedStorage::new(Arc::new(memory.reopen()));
     let calls = storage.calls();
     let fixture = Fixture::on(Arc::new(storage), HASH, "", 1);
     for n in 0..3000 {

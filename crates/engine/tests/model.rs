@@ -24,7 +24,7 @@ const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const MEMBERS: &str = r#""defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#;
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct ExpectedItem {
     unique: u64,
     n: u64,
     expires_at: Option<i64>,
@@ -34,11 +34,11 @@ struct Entry {
 /// (partition key, id) to item; only live ones count, expired ones stay until something removes them.
 #[derive(Default)]
 struct Model {
-    items: BTreeMap<(u64, u64), Entry>,
+    items: BTreeMap<(u64, u64), ExpectedItem>,
 }
 
 impl Model {
-    fn live(&self, key: (u64, u64), now: i64) -> Option<&Entry> {
+    fn live(&self, key: (u64, u64), now: i64) -> Option<&ExpectedItem> {
         self.items.get(&key).filter(|entry| entry.expires_at.is_none_or(|at| at > now))
     }
 
@@ -108,7 +108,7 @@ fn operate(fixture: &Fixture, model: &mut Model, random: &mut Random, thread: u6
                     || entry.expires_at.is_none_or(|at| at > now)
             });
             let expires_at = ttl.map(|ttl| now + ttl);
-            model.items.insert(key, Entry { unique, n, expires_at, etag: written.etag });
+            model.items.insert(key, ExpectedItem { unique, n, expires_at, etag: written.etag });
         }
     }
     check_read(fixture, model, key, &pk, &id);
@@ -123,7 +123,7 @@ fn learn(fixture: &Fixture, model: &mut Model, key: (u64, u64), thread: u64, pk:
             let ttl = item.get("ttl").and_then(Value::as_i64);
             let expires_at = ttl.map(|ttl| support::fixture::number_of(&item, "_ts") + ttl);
             let etag = text_of(&item, "_etag").to_owned();
-            model.items.insert(key, Entry { unique: number("u"), n: number("n"), expires_at, etag });
+            model.items.insert(key, ExpectedItem { unique: number("u"), n: number("n"), expires_at, etag });
         }
         Err(EngineError::ItemNotFound { .. }) => drop(model.items.remove(&key)),
         Err(error) => panic!("{error}"),

@@ -16,10 +16,10 @@ use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use quire_testkit::interpreter::Json;
-use quire_testkit::model::Oracle;
+use quire_testkit::model::ModelOracle;
 use quire_testkit::model::random::{Chance, KEYS, random_item, random_model, with_window};
 use quire_value::Value;
-use support::hooked::{Call, Hooked};
+use support::hooked_storage::{Call, HookedStorage};
 use support::{database, json, options_with, wait_until, wait_until_idle, write};
 
 const ANY: ModelCondition = ModelCondition { if_match: None, if_none_match: None };
@@ -192,7 +192,7 @@ fn items_that_are_there_get_their_values_as_was_estimated() {
         }
         assert_eq!(state, JobState::Done, "seed {seed}: {}", result.to_json());
         compare_estimates(&estimates, result);
-        let oracle = Oracle::new(&model, KEYS);
+        let oracle = ModelOracle::new(&model, KEYS);
         assert_eq!(oracle.problems(&stored(&engine)), Vec::<String>::new(), "seed {seed}\n{model}");
         let problems = findings(&engine);
         let is_dangling = |(_, problem): &(String, String)| problem == "dangling" || problem == "blocked";
@@ -251,7 +251,7 @@ fn book(number: usize) -> String {
 }
 
 fn judge(engine: &Engine, what: &str) {
-    let oracle = Oracle::new(LIBRARY, LIBRARY_KEYS);
+    let oracle = ModelOracle::new(LIBRARY, LIBRARY_KEYS);
     let problems = oracle.problems(&stored(engine));
     assert_eq!(problems, Vec::<String>::new(), "{what}");
 }
@@ -529,7 +529,7 @@ fn what_was_pending_goes_on_after_a_restore() {
 /// An item that is created while the model is put, and is on disk after its build has begun: it counts.
 #[test]
 fn what_is_committed_while_a_build_begins_counts() {
-    let hooked = Hooked::new(Arc::new(MemoryStorage::new()));
+    let hooked = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = hooked.calls();
     let engine = open(Arc::new(hooked));
     database(&engine, "d");

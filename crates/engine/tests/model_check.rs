@@ -13,7 +13,7 @@ use quire_engine::{
 };
 use quire_storage::memory::MemoryStorage;
 use quire_testkit::interpreter::{Json, same};
-use quire_testkit::model::Oracle;
+use quire_testkit::model::ModelOracle;
 use quire_testkit::model::random::{Chance, KEYS, random_item, random_model};
 use quire_value::Value;
 use support::{database, items, json, open, wait_until, write};
@@ -115,7 +115,7 @@ fn counts_are_those_of_a_recomputation() {
         let result = check(&engine, of_model(&model)).unwrap();
         let found = counts(&result);
         let items = stored(&engine, &containers);
-        let oracle = Oracle::new(&model, KEYS);
+        let oracle = ModelOracle::new(&model, KEYS);
         let mut expected: BTreeMap<(String, String), u64> = BTreeMap::new();
         for place in oracle.expected(&items) {
             let is_wrong = !same(&place.value, &place.found);

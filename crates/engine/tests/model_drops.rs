@@ -12,7 +12,7 @@ use quire_engine::{CheckModel, Engine, EngineError, JobState, ModelCondition, Wr
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
-use support::hooked::{Call, Calls, Hooked};
+use support::hooked_storage::{Call, Calls, HookedStorage};
 use support::{database, json, open_on, statistic, wait_until, wait_until_idle, write};
 
 const ANY: ModelCondition = ModelCondition { if_match: None, if_none_match: None };
@@ -34,7 +34,7 @@ struct Library {
 }
 
 fn library(storage: Arc<dyn Storage>) -> Library {
-    let hooked = Hooked::new(Arc::clone(&storage));
+    let hooked = HookedStorage::new(Arc::clone(&storage));
     let calls = hooked.calls();
     let engine = open_on(Arc::new(hooked));
     database(&engine, "d");

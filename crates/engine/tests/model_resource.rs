@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use support::hooked::{Call, Calls, Hooked};
+use support::hooked_storage::{Call, Calls, HookedStorage};
 
 use quire_engine::{
     Engine, EngineError, JobControl, JobState, JobStatus, ModelCondition, ModelResource, Precondition,
@@ -341,7 +341,7 @@ fn a_put_happens_as_a_whole() {
 fn held(
     is_held: impl Fn(&Call<'_>) -> bool + Send + Sync + 'static,
 ) -> (Engine, Arc<Calls>, [Arc<Barrier>; 2]) {
-    let hooked = Hooked::new(Arc::new(MemoryStorage::new()));
+    let hooked = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = hooked.calls();
     let engine = Engine::open(Arc::new(hooked), options()).unwrap();
     fill(&engine);
@@ -405,7 +405,7 @@ fn a_write_is_made_under_one_model() {
 
 /// An engine whose jobs wait before they look at items, until they may go on.
 fn open_held(storage: &MemoryStorage) -> (Engine, Arc<AtomicBool>) {
-    let hooked = Hooked::new(Arc::new(storage.reopen()));
+    let hooked = HookedStorage::new(Arc::new(storage.reopen()));
     let is_free = Arc::new(AtomicBool::new(false));
     let free = Arc::clone(&is_free);
     hooked.calls().set_hook(move |call| {

@@ -15,7 +15,7 @@ use quire_storage::memory::MemoryStorage;
 use quire_storage::{KeyRange, Scan, Space, Storage};
 use quire_value::{Object, Value};
 use support::fixture::Fixture;
-use support::hooked::{Call, Calls, Hooked};
+use support::hooked_storage::{Call, Calls, HookedStorage};
 use support::{database, delete, json, open, open_on, wait_until, wait_until_idle, write};
 
 const ITEMS: Space = Space(1);
@@ -143,7 +143,7 @@ fn seed() -> u64 {
 #[test]
 fn a_refresh_after_few_changes_costs_few_reads() {
     let (gets, walks) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let storage = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = storage.calls();
     let library = Library::new(open_on(Arc::new(storage)));
     let whole = library.refresh(ProfileRequest::default()).progress.done;
@@ -299,7 +299,7 @@ fn a_split_is_followed() {
 #[test]
 fn a_container_that_goes_while_it_is_followed() {
     let storage = MemoryStorage::new();
-    let hooked = Hooked::new(Arc::new(storage.reopen()));
+    let hooked = HookedStorage::new(Arc::new(storage.reopen()));
     let calls = hooked.calls();
     let library = Library::new(open_on(Arc::new(hooked)));
     library.refresh(ProfileRequest::default());
@@ -355,7 +355,7 @@ fn meanwhile(library: &Library, calls: &Calls, work: impl FnOnce()) -> JobStatus
 #[test]
 fn containers_that_go_or_change_while_a_profile_is_built() {
     let storage = MemoryStorage::new();
-    let hooked = Hooked::new(Arc::new(storage.reopen()));
+    let hooked = HookedStorage::new(Arc::new(storage.reopen()));
     let calls = hooked.calls();
     let library = Library::new(open_on(Arc::new(hooked)));
     let catalog = library.engine.catalog();

@@ -117,12 +117,12 @@ fn everything_that_was_observed_goes_with_its_database() {
 }
 
 /// Its rules say when they are asked, and wait.
-struct Held {
+struct WaitingAdvisor {
     asked: Mutex<Sender<()>>,
     go_on: Mutex<Receiver<()>>,
 }
 
-impl Advisor for Held {
+impl Advisor for WaitingAdvisor {
     fn evaluate(&self, input: &AdviceInput<'_>) -> Result<Value, EngineError> {
         self.asked.lock().send(()).unwrap();
         self.go_on.lock().recv().unwrap();
@@ -135,7 +135,7 @@ fn a_database_that_is_deleted_while_it_is_advised_on_leaves_nothing() {
     let storage = MemoryStorage::new();
     let engine = open(&storage);
     let ((asked, is_asked), (goes, go_on)) = (channel(), channel());
-    engine.set_advisor(Arc::new(Held { asked: Mutex::new(asked), go_on: Mutex::new(go_on) }));
+    engine.set_advisor(Arc::new(WaitingAdvisor { asked: Mutex::new(asked), go_on: Mutex::new(go_on) }));
     let container = container(&engine);
     upsert(&engine, &container, "x", 1).unwrap();
     engine.build_profile("d", ProfileRequest::default()).unwrap();

@@ -14,7 +14,7 @@ use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_testkit::links::ItemLinks;
-use quire_testkit::qt::{self, Runner, Setup};
+use quire_testkit::qt::{self, QuerySetup, Runner};
 use quire_value::{Limits, Value, text};
 use support::fixture::{Fixture, request};
 
@@ -86,7 +86,7 @@ fn check(way: Way) {
 }
 
 impl Runner for Engines {
-    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+    fn query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, String> {
         let expected = oracle(setup, text);
         if self.can_ask(setup, text) {
             let found = self.ask(setup, text);
@@ -98,7 +98,7 @@ impl Runner for Engines {
 
 impl Engines {
     /// The time and chance are the language's own business, and so are items that no container can hold.
-    fn can_ask(&self, setup: &Setup, text: &str) -> bool {
+    fn can_ask(&self, setup: &QuerySetup, text: &str) -> bool {
         let upper = text.to_uppercase();
         let steady = functions::all()
             .filter(|function| function.volatility() != Volatility::Deterministic)
@@ -115,7 +115,7 @@ impl Engines {
             && !SYSTEM_PROPERTIES.iter().any(|name| text.contains(name))
     }
 
-    fn ask(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, EngineError> {
+    fn ask(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, EngineError> {
         let filled = self.filled(setup);
         let mut rows = Vec::new();
         let mut next = PageRequest {
@@ -135,14 +135,14 @@ impl Engines {
         }
     }
 
-    fn filled(&self, setup: &Setup) -> Arc<Filled> {
+    fn filled(&self, setup: &QuerySetup) -> Arc<Filled> {
         let key = format!("{:?} {:?}", setup.items, setup.computed);
         let mut filled = self.filled.lock();
         Arc::clone(filled.entry(key).or_insert_with(|| Arc::new(self.fill(setup))))
     }
 
     /// With one partition all items have one key, so they come in the order in which they were written.
-    fn fill(&self, setup: &Setup) -> Filled {
+    fn fill(&self, setup: &QuerySetup) -> Filled {
         let folder = self.way.on_disk.then(|| tempfile::tempdir().expect("a folder"));
         let storage: Arc<dyn Storage> = match &folder {
             Some(folder) => {
@@ -192,7 +192,7 @@ impl Engines {
     }
 }
 
-fn oracle(setup: &Setup, text: &str) -> Result<Vec<Value>, SqlError> {
+fn oracle(setup: &QuerySetup, text: &str) -> Result<Vec<Value>, SqlError> {
     const NOW_TICKS: i64 = 17_698_536_001_234_567;
     let links = ItemLinks::of(setup);
     let schema = Schema { computed: &setup.computed, ..Schema::default() }.with_links(&links);
@@ -202,7 +202,7 @@ fn oracle(setup: &Setup, text: &str) -> Result<Vec<Value>, SqlError> {
 }
 
 /// Computed properties, each with an index of its own, or nobody could order by them.
-fn computed(setup: &Setup) -> String {
+fn computed(setup: &QuerySetup) -> String {
     if setup.computed.is_empty() {
         return String::new();
     }

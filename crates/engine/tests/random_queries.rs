@@ -17,8 +17,8 @@ use quire_sql::{SqlError, functions};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
-use quire_testkit::interpreter::{Failure, Interpreter, Json, agrees, plain_name};
-use quire_testkit::random::{COMPOSITES, COMPUTED, Expected, PARAMETERS, Random, RandomQuery};
+use quire_testkit::interpreter::{Interpreter, Json, QueryFailure, agrees, plain_name};
+use quire_testkit::random::{COMPOSITES, COMPUTED, ExpectedRows, PARAMETERS, Random, RandomQuery};
 use quire_value::{Limits, Value, text};
 use support::fixture::{Fixture, request};
 
@@ -101,7 +101,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, expected: &Result<Vec<Json>, Failure>) {
+    fn count(&mut self, expected: &Result<Vec<Json>, QueryFailure>) {
         self.queries += 1;
         match expected {
             Ok(rows) => {
@@ -168,8 +168,8 @@ impl Round {
             let expected = second.rows(&query.text);
             tally.count(&expected);
             let whole = match query.answer {
-                Expected::Part => second.rows(&query.whole),
-                Expected::Rows | Expected::Ordered => Ok(Vec::new()),
+                ExpectedRows::Part => second.rows(&query.whole),
+                ExpectedRows::Rows | ExpectedRows::Ordered => Ok(Vec::new()),
             };
             let small = 1 + self.random.below(4) as i64;
             for (page_size, index_use) in [(-1, true), (-1, false), (1, true), (small, true), (small, false)]
@@ -275,8 +275,8 @@ impl Round {
     fn check(
         &self,
         query: &RandomQuery,
-        expected: &Result<Vec<Json>, Failure>,
-        whole: &Result<Vec<Json>, Failure>,
+        expected: &Result<Vec<Json>, QueryFailure>,
+        whole: &Result<Vec<Json>, QueryFailure>,
         found: Result<Vec<Value>, EngineError>,
         how: (i64, bool),
     ) -> Result<(), String> {
@@ -289,21 +289,23 @@ impl Round {
             self.explained.borrow()
         );
         let not_representable =
-            |answer: &Result<Vec<Json>, Failure>| matches!(answer, Err(Failure::NotRepresentable));
+            |answer: &Result<Vec<Json>, QueryFailure>| matches!(answer, Err(QueryFailure::NotRepresentable));
         let (expected, found) = match (expected, found) {
             (Ok(expected), Ok(found)) => (expected, found),
             // A policy that leaves a path out cannot order by it.
             (_, Err(EngineError::Sql(SqlError::Refused(why)))) if self.excludes && is_about_order(&why) => {
                 return Ok(());
             }
-            (Err(Failure::Cardinality), Err(EngineError::Sql(SqlError::Refused(_)))) => return Ok(()),
+            (Err(QueryFailure::Cardinality), Err(EngineError::Sql(SqlError::Refused(_)))) => return Ok(()),
             (_, Err(EngineError::Sql(SqlError::NotRepresentable)))
                 if not_representable(whole) || expected.is_err() =>
             {
                 return Ok(());
             }
             // Other rows than these may be the first ones.
-            (Err(Failure::NotRepresentable), Ok(_)) if query.answer == Expected::Part => return Ok(()),
+            (Err(QueryFailure::NotRepresentable), Ok(_)) if query.answer == ExpectedRows::Part => {
+                return Ok(());
+            }
             (Ok(expected), Err(error)) => return Err(format!("{told}\n{error}\ninstead of {expected:?}")),
             (Err(error), found) => return Err(format!("{told}\n{found:?}\ninstead of {error:?}")),
         };
@@ -314,13 +316,13 @@ impl Round {
         let told = || format!("{told}found\n{}expected\n{}", lines(&found), lines(expected));
         let is_same = found.len() == expected.len()
             && match query.answer {
-                Expected::Ordered => {
+                ExpectedRows::Ordered => {
                     expected.iter().zip(&found).all(|(left, right)| agrees(left, right, tolerance))
                 }
-                Expected::Rows => are_among(expected, &found, tolerance),
-                Expected::Part => match whole {
+                ExpectedRows::Rows => are_among(expected, &found, tolerance),
+                ExpectedRows::Part => match whole {
                     Ok(whole) => are_among(whole, &found, tolerance),
-                    Err(error) => *error == Failure::NotRepresentable,
+                    Err(error) => *error == QueryFailure::NotRepresentable,
                 },
             };
         if is_same { Ok(()) } else { Err(told()) }

@@ -13,7 +13,7 @@ use quire_storage::{
     Commit, CommitError, Direction, Guard, KeyRange, Op, PartitionId, Position, Scan, Space, Storage, Token,
 };
 use quire_storage_local::{LocalOptions, LocalStorage};
-use support::hooked::{Call, Calls, Hooked};
+use support::hooked_storage::{Call, Calls, HookedStorage};
 use support::{CONTAINER, container, json, open, statistic, upsert, wait_for_jobs, wait_until};
 
 const ANY: Precondition = Precondition { if_match: None };
@@ -216,7 +216,7 @@ fn a_delete_in_doubt_is_finished_later() {
 #[test]
 fn a_drop_commits_nothing_per_row() {
     let memory = MemoryStorage::new();
-    let storage = Hooked::new(Arc::new(memory.reopen()));
+    let storage = HookedStorage::new(Arc::new(memory.reopen()));
     let calls = storage.calls();
     let engine = support::open_on(Arc::new(storage));
     let container = container(&engine);
@@ -241,7 +241,7 @@ fn a_drop_commits_nothing_per_row() {
 /// Indexes of other containers are built while a dropped one is still being removed.
 #[test]
 fn a_drop_delays_no_index_build() {
-    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let storage = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = storage.calls();
     let engine = support::open_on(Arc::new(storage));
     let first = container(&engine);

@@ -10,7 +10,7 @@ use quire_engine::{Precondition, Scope, verify};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use support::fixture::{Fixture, json, number_of};
-use support::hooked::{Call, Calls, Hooked};
+use support::hooked_storage::{Call, Calls, HookedStorage};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -125,7 +125,7 @@ fn prefix(container: &quire_engine::Container) -> [u8; 4] {
 
 fn hooked(members: &str) -> (Fixture, Arc<Calls>, MemoryStorage) {
     let memory = MemoryStorage::new();
-    let storage = Hooked::new(Arc::new(memory.reopen()));
+    let storage = HookedStorage::new(Arc::new(memory.reopen()));
     let calls = storage.calls();
     (Fixture::on(Arc::new(storage), HASH, members, 1), calls, memory)
 }

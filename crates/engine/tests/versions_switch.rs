@@ -13,12 +13,12 @@ use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 use support::fixture::{FakeClock, Fixture, json, options};
-use support::hooked::{Call, Calls, Hooked};
+use support::hooked_storage::{Call, Calls, HookedStorage};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 fn hooked() -> (Fixture, Arc<Calls>) {
-    let hooked = Hooked::new(Arc::new(MemoryStorage::new()));
+    let hooked = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = hooked.calls();
     (Fixture::on(Arc::new(hooked), HASH, "", 1), calls)
 }

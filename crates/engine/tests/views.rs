@@ -17,7 +17,7 @@ use quire_storage::memory::MemoryStorage;
 use quire_storage::{Op, Space};
 use quire_value::{Limits, Object, Value, text};
 use support::fixture::{Fixture, Random, json, pk, request, text_of};
-use support::hooked::{Call, Hooked};
+use support::hooked_storage::{Call, HookedStorage};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -580,7 +580,7 @@ fn partitions_are_split() {
 #[test]
 fn a_view_that_is_too_far_behind_is_filled_again() {
     let storage = MemoryStorage::new();
-    let hooked = Hooked::new(Arc::new(storage.reopen()));
+    let hooked = HookedStorage::new(Arc::new(storage.reopen()));
     let calls = hooked.calls();
     let fixture = Fixture::on(Arc::new(hooked), HASH, "", 1);
     let view = create_view(&fixture.engine, "v", "/n", "SELECT * FROM c").expect("a view");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quire_engine::{Precondition, WorkerState, WorkerStatus};
 use quire_storage::memory::MemoryStorage;
 use support::fixture::{Fixture, json};
-use support::hooked::{Call, Hooked};
+use support::hooked_storage::{Call, HookedStorage};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const ITEMS: u8 = 1;
@@ -36,7 +36,7 @@ fn prefix(container: &quire_engine::Container) -> [u8; 4] {
 
 /// Breaks scans of one container's items by the worker with this name, for as long as it is told to.
 fn break_scans(
-    calls: &support::hooked::Calls,
+    calls: &support::hooked_storage::Calls,
     container: [u8; 4],
     thread: &'static str,
     is_broken: Arc<AtomicBool>,
@@ -56,7 +56,7 @@ fn break_scans(
 
 #[test]
 fn an_index_build_that_panics_is_tried_again_and_holds_up_no_other() {
-    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let storage = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let calls = storage.calls();
     let fixture = Fixture::on(
         Arc::new(storage),

@@ -6,7 +6,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use quire_script::*;
-use quire_testkit::hostile::{self, CORPUS, Expected, NEXT, UNHARMED};
+use quire_testkit::hostile::{self, CORPUS, ExpectedEnd, NEXT, UNHARMED};
 use support::*;
 
 const LIMITS: Limits = Limits {
@@ -28,12 +28,12 @@ const TIME: &str = "The requested operation exceeded maximum alloted time.";
 const OUT_OF_MEMORY: &str = "null (or the script needed more than";
 const MEMORY: &str = "the script exceeded its memory limit";
 
-fn fits(expected: Expected, shown: &str) -> bool {
+fn fits(expected: ExpectedEnd, shown: &str) -> bool {
     match expected {
-        Expected::Time => shown.starts_with(TIME),
-        Expected::Memory => shown.starts_with(MEMORY) || shown.starts_with(OUT_OF_MEMORY),
-        Expected::Error(text) | Expected::Value(text) => shown.starts_with(text),
-        Expected::OneOf(all) => all.iter().any(|expected| fits(*expected, shown)),
+        ExpectedEnd::Time => shown.starts_with(TIME),
+        ExpectedEnd::Memory => shown.starts_with(MEMORY) || shown.starts_with(OUT_OF_MEMORY),
+        ExpectedEnd::Error(text) | ExpectedEnd::Value(text) => shown.starts_with(text),
+        ExpectedEnd::OneOf(all) => all.iter().any(|expected| fits(*expected, shown)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quire_script::*;
-use quire_testkit::hostile::{CORPUS, Expected, NEXT, UNHARMED};
+use quire_testkit::hostile::{CORPUS, ExpectedEnd, NEXT, UNHARMED};
 use support::*;
 
 /// Open files that this process inherited: every descendant has them, too.
@@ -328,7 +328,7 @@ fn functions_leave_nothing_in_their_worker() {
 
 fn procedures_leave_nothing_in_their_worker() {
     let scripts = scripts(Limits::default());
-    for hostile in CORPUS.iter().filter(|hostile| hostile.expected == Expected::Value("1")) {
+    for hostile in CORPUS.iter().filter(|hostile| hostile.expected == ExpectedEnd::Value("1")) {
         let text = hostile.procedure();
         assert_eq!(show(scripts.run(&procedure(&text, "[]"), &mut MemoryHost::default())), "1", "{text}");
         check(&scripts, NEXT, UNHARMED);

@@ -2,8 +2,8 @@
 //! served by the pool and by threads, over TLS and over HTTP/2.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../engine/tests/support/hooked.rs"]
-mod hooked;
+#[path = "../../engine/tests/support/hooked_storage.rs"]
+mod hooked_storage;
 mod support;
 
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use rustls::pki_types::ServerName;
 use support::http2::{self, Http2};
 use support::{TestServer, certificate, signed, start_engine};
 
-use crate::hooked::{Call, Hooked};
+use crate::hooked_storage::{Call, HookedStorage};
 
 const CONTAINER: &str = "/dbs/d/colls/c";
 const DOCS: &str = "/dbs/d/colls/c/docs";
@@ -65,7 +65,7 @@ struct Bench {
 impl Bench {
     /// One request of each kind may run at a time.
     fn new() -> Bench {
-        let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+        let storage = HookedStorage::new(Arc::new(MemoryStorage::new()));
         let (read_ms, reads) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (sleep, count) = (read_ms.clone(), reads.clone());
         storage.calls().set_hook(move |call| {

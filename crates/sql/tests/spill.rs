@@ -9,7 +9,7 @@ use quire_sql::{
     SqlError, TempSpace,
 };
 use quire_testkit::interpreter::{Interpreter, Json, agrees};
-use quire_testkit::random::{Expected, PARAMETERS, Random};
+use quire_testkit::random::{ExpectedRows, PARAMETERS, Random};
 use quire_value::{Limits, Value, text};
 
 const SEED_DEFAULT: u64 = 20_261_117;
@@ -120,7 +120,7 @@ fn random_queries_with_little_memory_have_the_rows_of_those_with_enough() {
                 let query = random.query();
                 (query.text, query.answer)
             } else {
-                (heavy(&mut random), Expected::Ordered)
+                (heavy(&mut random), ExpectedRows::Ordered)
             };
             let enough = rows(&text, &items, Allowance::default());
             let bytes_max = 4096 << random.below(6);
@@ -148,7 +148,7 @@ fn random_queries_with_little_memory_have_the_rows_of_those_with_enough() {
             }
             let (Ok(found), Ok(expected)) = (little, interpreter.rows(&text)) else { continue };
             compared += 1;
-            if answer == Expected::Ordered {
+            if answer == ExpectedRows::Ordered {
                 let found: Vec<Json> = found.iter().filter_map(|row| Json::of(&parse(row))).collect();
                 let is_same = found.len() == expected.len()
                     && expected.iter().zip(&found).all(|(left, right)| agrees(left, right, 1e-9));

@@ -10,7 +10,7 @@ use quire_storage::{
     Storage, Token,
 };
 use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
-use quire_testkit::crash::trace::{Recording, Rest, record};
+use quire_testkit::crash::trace::{FileRecording, UnsyncedChanges, record};
 use quire_testkit::crash::{Kill, kill_count, run_and_kill};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -257,9 +257,9 @@ fn power_cut_at_every_sync(form: IndexRows) -> Result<()> {
     results.into_iter().collect()
 }
 
-fn check_cuts(recording: &Recording, form: IndexRows, point: usize, seed: u64) -> Result<()> {
+fn check_cuts(recording: &FileRecording, form: IndexRows, point: usize, seed: u64) -> Result<()> {
     let acknowledged = recording.said_before(point).filter_map(parse_number).count() as u64;
-    for rest in [Rest::Dropped, Rest::Cut, Rest::Garbled(seed)] {
+    for rest in [UnsyncedChanges::Dropped, UnsyncedChanges::Cut, UnsyncedChanges::Garbled(seed)] {
         check_cut(recording, form, point, rest, acknowledged).with_context(|| {
             format!("cut before event {point} with {acknowledged} acknowledged, {rest:?}")
         })?;
@@ -313,10 +313,10 @@ fn traced_commit(number: u64) -> Commit {
 
 /// After the cut, the folder contains exactly the first commits, at least the acknowledged ones.
 fn check_cut(
-    recording: &Recording,
+    recording: &FileRecording,
     form: IndexRows,
     point: usize,
-    rest: Rest,
+    rest: UnsyncedChanges,
     acknowledged: u64,
 ) -> Result<()> {
     let folder = scratch()?;

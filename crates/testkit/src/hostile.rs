@@ -3,9 +3,9 @@
 
 /// The body of a stored procedure; see [`Hostile::procedure`].
 #[derive(Clone, Copy, Debug)]
-pub struct Hostile {
+pub struct HostileScript {
     body: &'static str,
-    pub expected: Expected,
+    pub expected: ExpectedEnd,
     /// Whether the engine may outlast its deadline in it, so that only a process around it can be ended in time: it does
     /// not look at the clock inside of some built-ins, and an interruption that finds no memory for its error becomes a
     /// `null` that a script can catch.
@@ -13,7 +13,7 @@ pub struct Hostile {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedEnd {
     /// It is interrupted: 408.
     Time,
     /// It needs more memory than it may have: 400.
@@ -23,26 +23,26 @@ pub enum Expected {
     /// It succeeds. What the body begins with.
     Value(&'static str),
     /// Which one depends on how fast the machine is, or on who runs it: a host in a test has no limits of its own.
-    OneOf(&'static [Expected]),
+    OneOf(&'static [ExpectedEnd]),
 }
 
-use Expected::{Error, Memory, OneOf, Time, Value};
+use ExpectedEnd::{Error, Memory, OneOf, Time, Value};
 
 /// It must not get through: one limit or the other ends it.
-const LIMIT: Expected = OneOf(&[Time, Memory]);
+const LIMIT: ExpectedEnd = OneOf(&[Time, Memory]);
 
-impl Expected {
+impl ExpectedEnd {
     /// Whether it may have to be interrupted, for which nobody wants to wait long.
     pub fn may_time_out(&self) -> bool {
         match self {
             Time => true,
-            OneOf(all) => all.iter().any(Expected::may_time_out),
+            OneOf(all) => all.iter().any(ExpectedEnd::may_time_out),
             Memory | Error(_) | Value(_) => false,
         }
     }
 }
 
-impl Hostile {
+impl HostileScript {
     /// With `c` the collection, `link` to it, `doc(id)` a link to an item and `set` for the response body.
     pub fn procedure(&self) -> String {
         procedure(self.body)
@@ -65,12 +65,12 @@ pub const UNHARMED: &str = r#"[1,1,1,"undefined","undefined"]"#;
 #[derive(Clone, Copy, Debug)]
 pub struct HostileFunction {
     pub body: &'static str,
-    pub expected: Expected,
+    pub expected: ExpectedEnd,
     /// See [`Hostile::needs_a_process`].
     pub needs_a_process: bool,
 }
 
-const fn function(body: &'static str, expected: Expected) -> HostileFunction {
+const fn function(body: &'static str, expected: ExpectedEnd) -> HostileFunction {
     HostileFunction { body, expected, needs_a_process: false }
 }
 
@@ -113,16 +113,16 @@ pub const FUNCTION_CORPUS: &[HostileFunction] = &[
     stuck_function("x => JSON.stringify([1], new Array(4294967295))"),
 ];
 
-const fn here(body: &'static str, expected: Expected) -> Hostile {
-    Hostile { body, expected, needs_a_process: false }
+const fn here(body: &'static str, expected: ExpectedEnd) -> HostileScript {
+    HostileScript { body, expected, needs_a_process: false }
 }
 
-const fn elsewhere(body: &'static str) -> Hostile {
-    Hostile { body, expected: LIMIT, needs_a_process: true }
+const fn elsewhere(body: &'static str) -> HostileScript {
+    HostileScript { body, expected: LIMIT, needs_a_process: true }
 }
 
 #[rustfmt::skip]
-pub const CORPUS: &[Hostile] = &[
+pub const CORPUS: &[HostileScript] = &[
     // Endless.
     here("for (;;);", Time),
     here("while (true) { try { for (;;); } catch (e) {} finally { for (;;); } }", Time),

@@ -23,7 +23,7 @@ pub struct Signer {
 }
 
 /// What is signed: the resource type and the link.
-pub type Signed<'a> = (&'a str, &'a str);
+pub type SignedResource<'a> = (&'a str, &'a str);
 
 impl Signer {
     #[expect(clippy::disallowed_methods, reason = "the server under test checks the real time")]
@@ -34,7 +34,14 @@ impl Signer {
     }
 
     /// The bytes of one request. `headers` are whole lines, each with its `\r\n`.
-    pub fn request(&self, verb: &str, path: &str, signed: Signed<'_>, headers: &str, body: &[u8]) -> Vec<u8> {
+    pub fn request(
+        &self,
+        verb: &str,
+        path: &str,
+        signed: SignedResource<'_>,
+        headers: &str,
+        body: &[u8],
+    ) -> Vec<u8> {
         let text = string_to_sign(verb, signed, &self.date);
         let signature = STANDARD.encode(hmac::sign(&self.key, text.as_bytes()));
         let token: String = format!("type=master&ver=1.0&sig={signature}").bytes().map(escaped).collect();
@@ -48,7 +55,7 @@ impl Signer {
     }
 }
 
-pub fn string_to_sign(verb: &str, (resource_type, link): Signed<'_>, date: &str) -> String {
+pub fn string_to_sign(verb: &str, (resource_type, link): SignedResource<'_>, date: &str) -> String {
     format!("{}\n{resource_type}\n{link}\n{}\n\n", verb.to_lowercase(), date.to_lowercase())
 }
 
@@ -87,13 +94,13 @@ pub struct Connection {
 }
 
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         header_of(&self.head, name)
     }
@@ -109,11 +116,11 @@ impl Connection {
         Ok(Connection { address, stream, closing: false, buffer: vec![0; 64 * 1024] })
     }
 
-    pub fn exchange(&mut self, request: &[u8]) -> Result<Answer> {
+    pub fn exchange(&mut self, request: &[u8]) -> Result<Response> {
         let frame = self.frame(request)?;
         let head = std::str::from_utf8(&self.buffer[..frame.head])?.to_owned();
         let body = self.buffer[frame.head + 4..frame.end].to_vec();
-        Ok(Answer { status: frame.status, head, body })
+        Ok(Response { status: frame.status, head, body })
     }
 
     /// Without a look at the answer.
@@ -127,7 +134,7 @@ impl Connection {
     }
 
     /// Sends one request and reads its whole answer into the buffer.
-    fn frame(&mut self, request: &[u8]) -> Result<Frame> {
+    fn frame(&mut self, request: &[u8]) -> Result<ResponseFrame> {
         if self.closing {
             self.stream = connect(&self.address)?;
         }
@@ -142,7 +149,7 @@ impl Connection {
                 bail!("the server closed the connection");
             }
             filled += read;
-            if let Some(frame) = Frame::find(&self.buffer[..filled])? {
+            if let Some(frame) = ResponseFrame::find(&self.buffer[..filled])? {
                 self.closing = frame.closing;
                 return Ok(frame);
             }
@@ -157,16 +164,16 @@ fn connect(address: &Address) -> Result<TcpStream> {
     Ok(stream)
 }
 
-struct Frame {
+struct ResponseFrame {
     status: u16,
     closing: bool,
     head: usize,
     end: usize,
 }
 
-impl Frame {
+impl ResponseFrame {
     /// `None` until head and body are complete.
-    fn find(answer: &[u8]) -> Result<Option<Frame>> {
+    fn find(answer: &[u8]) -> Result<Option<ResponseFrame>> {
         let Some(head) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
         let text = std::str::from_utf8(&answer[..head])?;
         let status: u16 = text.get(9..12).context("no status")?.parse()?;
@@ -174,7 +181,7 @@ impl Frame {
         let length = if bodiless { 0 } else { content_length(text).context("no content-length")? };
         let end = head + 4 + length;
         let closing = text.lines().any(|line| line.eq_ignore_ascii_case("connection: close"));
-        Ok((answer.len() >= end).then_some(Frame { status, closing, head, end }))
+        Ok((answer.len() >= end).then_some(ResponseFrame { status, closing, head, end }))
     }
 }
 

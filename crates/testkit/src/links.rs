@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quire_sql::{FollowCall, Item, LinkDirection, LinkShape, LinkStep, Links, SqlError};
 use quire_value::{Number, Object, Value};
 
-use crate::qt::Setup;
+use crate::qt::QuerySetup;
 
 /// The links of a `.qt` file. Targets are found by their key alone: keys are unique in these files.
 pub struct ItemLinks {
@@ -27,7 +27,7 @@ struct Link {
 pub const OWN_CONTAINER: &str = "items";
 
 impl ItemLinks {
-    pub fn of(setup: &Setup) -> ItemLinks {
+    pub fn of(setup: &QuerySetup) -> ItemLinks {
         let shared = |items: &[Value]| items.iter().cloned().map(Arc::new).collect();
         let mut containers: BTreeMap<String, Vec<Arc<Value>>> =
             setup.others.iter().map(|(name, items)| (name.clone(), shared(items))).collect();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-pub struct Live {
+pub struct LiveServer {
     pub child: Child,
     /// The server, where the child is its tracer.
     traced: Option<u32>,
@@ -15,14 +15,14 @@ pub struct Live {
     pub ready_after: Duration,
 }
 
-impl Live {
+impl LiveServer {
     /// Starts a program that prints a line ending in `:PORT/` when it answers.
-    pub fn start(program: &Path, arguments: &[&str]) -> Result<Live> {
-        Live::run(Command::new(program).args(arguments))
+    pub fn start(program: &Path, arguments: &[&str]) -> Result<LiveServer> {
+        LiveServer::run(Command::new(program).args(arguments))
     }
 
     /// The same, with whatever else the command says.
-    pub fn run(command: &mut Command) -> Result<Live> {
+    pub fn run(command: &mut Command) -> Result<LiveServer> {
         let started = Instant::now();
         let mut child = command.stdout(Stdio::piped()).spawn().context("starting a server")?;
         let mut line = String::new();
@@ -31,14 +31,14 @@ impl Live {
         let port =
             line.trim_end().trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok());
         match port {
-            Some(port) => Ok(Live { child, traced: None, port, ready_after }),
+            Some(port) => Ok(LiveServer { child, traced: None, port, ready_after }),
             None => bail!("the server did not get ready, it said {line:?}"),
         }
     }
 
     /// `quire serve` on a directory.
-    pub fn quire(program: &Path, data: &Path, more: &[&str]) -> Result<Live> {
-        Live::start(program, &arguments(data, "warn", more)?)
+    pub fn quire(program: &Path, data: &Path, more: &[&str]) -> Result<LiveServer> {
+        LiveServer::start(program, &arguments(data, "warn", more)?)
     }
 
     /// The same on a disk that fails: the sync of that number of every thread is an error.
@@ -47,12 +47,12 @@ impl Live {
         data: &Path,
         more: &[&str],
         failing: usize,
-    ) -> Result<Live> {
+    ) -> Result<LiveServer> {
         let mut command = Command::new("strace");
         command.args(["-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fdatasync"]);
         command.arg("-e").arg(format!("inject=fdatasync:error=EIO:when={failing}"));
         command.arg(program).args(arguments(data, "off", more)?);
-        let mut live = Live::run(&mut command)?;
+        let mut live = LiveServer::run(&mut command)?;
         live.traced = Some(child_of(live.child.id()).context("strace has no child")?);
         Ok(live)
     }
@@ -96,7 +96,7 @@ fn child_of(parent: u32) -> Option<u32> {
     })
 }
 
-impl Drop for Live {
+impl Drop for LiveServer {
     fn drop(&mut self) {
         // It may have ended already, and that is as good.
         if let Ok(None) = self.child.try_wait() {

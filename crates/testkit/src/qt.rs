@@ -26,17 +26,17 @@ use quire_value::{Limits, Value, text};
 /// What runs the queries of a file.
 pub trait Runner {
     /// Rows, or the error as `error` blocks print it: one line per diagnostic.
-    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String>;
+    fn query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, String>;
 
     /// The query plan in its wire form. `None`: this runner has none, and `plan` blocks are skipped.
-    fn plan(&self, _setup: &Setup, _text: &str) -> Option<Result<String, String>> {
+    fn plan(&self, _setup: &QuerySetup, _text: &str) -> Option<Result<String, String>> {
         None
     }
 }
 
 /// What is in force where a query stands.
 #[derive(Clone, Debug, Default)]
-pub struct Setup {
+pub struct QuerySetup {
     pub items: Vec<Value>,
     pub parameters: Vec<(String, Value)>,
     pub computed: Vec<(String, String)>,
@@ -81,16 +81,16 @@ pub fn run(path: &Path, runner: &dyn Runner) -> Result<()> {
     Ok(())
 }
 
-struct Outcome {
+struct FileOutcome {
     /// Empty when all is as written.
     differences: String,
     /// The file with what came out in place of what was expected.
     updated: String,
 }
 
-fn check(source: &str, runner: &dyn Runner) -> Result<Outcome> {
-    let mut setup = Setup::default();
-    let mut outcome = Outcome { differences: String::new(), updated: String::new() };
+fn check(source: &str, runner: &dyn Runner) -> Result<FileOutcome> {
+    let mut setup = QuerySetup::default();
+    let mut outcome = FileOutcome { differences: String::new(), updated: String::new() };
     let mut lines = source.lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         outcome.updated.push_str(line);
@@ -98,7 +98,7 @@ fn check(source: &str, runner: &dyn Runner) -> Result<Outcome> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let mut block = Block { line: number + 1, kind: line, body: Vec::new(), expected: None };
+        let mut block = QtBlock { line: number + 1, kind: line, body: Vec::new(), expected: None };
         while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty()) {
             match (&mut block.expected, line) {
                 (None, "----") => block.expected = Some(Vec::new()),
@@ -113,15 +113,15 @@ fn check(source: &str, runner: &dyn Runner) -> Result<Outcome> {
     Ok(outcome)
 }
 
-struct Block<'s> {
+struct QtBlock<'s> {
     line: usize,
     kind: &'s str,
     body: Vec<&'s str>,
     expected: Option<Vec<&'s str>>,
 }
 
-impl Block<'_> {
-    fn run(&self, setup: &mut Setup, runner: &dyn Runner, outcome: &mut Outcome) -> Result<()> {
+impl QtBlock<'_> {
+    fn run(&self, setup: &mut QuerySetup, runner: &dyn Runner, outcome: &mut FileOutcome) -> Result<()> {
         match self.kind {
             "items" => setup.items = self.values()?,
             "parameters" => setup.parameters = members(self.value()?)?,
@@ -148,7 +148,7 @@ impl Block<'_> {
         parse(&self.body.join("\n"))
     }
 
-    fn compare(&self, setup: &Setup, runner: &dyn Runner, outcome: &mut Outcome) -> Result<()> {
+    fn compare(&self, setup: &QuerySetup, runner: &dyn Runner, outcome: &mut FileOutcome) -> Result<()> {
         let query = self.body.join("\n");
         let expected = self.expected.clone().unwrap_or_default().join("\n");
         let actual = match self.kind {
@@ -212,7 +212,7 @@ mod tests {
     struct Echo;
 
     impl Runner for Echo {
-        fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+        fn query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, String> {
             if text == "bad" { Err("it is bad".to_owned()) } else { Ok(setup.items.clone()) }
         }
     }

@@ -19,13 +19,13 @@ pub struct Random(u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RandomQuery {
     pub text: String,
-    pub answer: Expected,
+    pub answer: ExpectedRows,
     /// Without TOP or OFFSET LIMIT, for [`Expected::Part`].
     pub whole: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedRows {
     /// The same rows in any order.
     Rows,
     /// The same rows in the same order: ties come in the order of the items.
@@ -142,7 +142,10 @@ impl Random {
                 let (path, test) = self.pick(&[("n", "$ >= 0"), ("s", "IS_STRING($)"), ("o.x", "$ < 3")]);
                 let path = step("c", path);
                 let (test, order) = (test.replace('$', &path), self.pick(&["", " DESC"]));
-                (format!("SELECT VALUE {path} FROM c WHERE {test} ORDER BY {path}{order}"), Expected::Ordered)
+                (
+                    format!("SELECT VALUE {path} FROM c WHERE {test} ORDER BY {path}{order}"),
+                    ExpectedRows::Ordered,
+                )
             }
             // By kinds of values, whose ranges have no bound of their own.
             13 | 14 => {
@@ -157,32 +160,32 @@ impl Random {
                 ]);
                 let count = self.pick(&["COUNT(1)", "COUNT($)", "MAX($)", "MIN($)"]).replace('$', &path);
                 let test = test.replace('$', &path);
-                (format!("SELECT VALUE {count} FROM c WHERE {test}"), Expected::Rows)
+                (format!("SELECT VALUE {count} FROM c WHERE {test}"), ExpectedRows::Rows)
             }
-            0 => (format!("SELECT VALUE COUNT(1) FROM c{filter}"), Expected::Rows),
-            1 => (format!("SELECT VALUE COUNT({path}) FROM c{filter}"), Expected::Rows),
-            2 => (format!("SELECT VALUE MIN({path}) FROM c{filter}"), Expected::Rows),
-            3 => (format!("SELECT VALUE MAX({path}) FROM c{filter}"), Expected::Rows),
+            0 => (format!("SELECT VALUE COUNT(1) FROM c{filter}"), ExpectedRows::Rows),
+            1 => (format!("SELECT VALUE COUNT({path}) FROM c{filter}"), ExpectedRows::Rows),
+            2 => (format!("SELECT VALUE MIN({path}) FROM c{filter}"), ExpectedRows::Rows),
+            3 => (format!("SELECT VALUE MAX({path}) FROM c{filter}"), ExpectedRows::Rows),
             4 => (
                 format!(
                     "SELECT COUNT(1) AS n, COUNT({path}) AS m, MIN({path}) AS low, MAX({path}) AS high FROM c{filter}"
                 ),
-                Expected::Rows,
+                ExpectedRows::Rows,
             ),
-            5 => (format!("SELECT VALUE COUNTIF({}) FROM c", self.test_of(&path, 2)), Expected::Rows),
-            6 => (format!("SELECT DISTINCT VALUE {path} FROM c{filter}"), Expected::Rows),
-            7 => (format!("SELECT DISTINCT {path} AS one FROM c{filter}"), Expected::Rows),
+            5 => (format!("SELECT VALUE COUNTIF({}) FROM c", self.test_of(&path, 2)), ExpectedRows::Rows),
+            6 => (format!("SELECT DISTINCT VALUE {path} FROM c{filter}"), ExpectedRows::Rows),
+            7 => (format!("SELECT DISTINCT {path} AS one FROM c{filter}"), ExpectedRows::Rows),
             8 => (
                 format!("SELECT {path} AS one, COUNT(1) AS n FROM c{filter} GROUP BY {path}"),
-                Expected::Rows,
+                ExpectedRows::Rows,
             ),
             10 => {
                 let filter = self.pick(&["", " WHERE c.pk = \"key1\""]);
-                (format!("SELECT VALUE COUNT(1) FROM c{filter}"), Expected::Rows)
+                (format!("SELECT VALUE COUNT(1) FROM c{filter}"), ExpectedRows::Rows)
             }
             9 => (
                 format!("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE {path} FROM c{filter})"),
-                Expected::Rows,
+                ExpectedRows::Rows,
             ),
             _ => {
                 let path = step("c", self.pick(ORDERED_PATHS));
@@ -192,34 +195,34 @@ impl Random {
                     format!(" WHERE {}", self.test_of(&path, 2))
                 };
                 let order = self.pick(&["", " ASC", " DESC"]);
-                (format!("SELECT VALUE {path} FROM c{filter} ORDER BY {path}{order}"), Expected::Ordered)
+                (format!("SELECT VALUE {path} FROM c{filter} ORDER BY {path}{order}"), ExpectedRows::Ordered)
             }
         };
         RandomQuery { whole: text.clone(), text, answer }
     }
 
     fn ranked(&mut self) -> RandomQuery {
-        let from = From { text: "FROM c".to_owned(), names: vec!["c"] };
+        let from = FromClause { text: "FROM c".to_owned(), names: vec!["c"] };
         if self.once_in(6) {
             let text = self.text_statistics();
-            return RandomQuery { whole: text.clone(), text, answer: Expected::Rows };
+            return RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows };
         }
         let (filter, ranking) = (self.filter(&from), self.ranking());
         let top = self.pick(&["", "TOP 3 ", "TOP 9 "]);
         let text = format!("SELECT {top}VALUE c.id FROM c{filter} ORDER BY {ranking}");
-        RandomQuery { whole: text.clone(), text, answer: Expected::Ordered }
+        RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Ordered }
     }
 
     /// Subqueries in FROM that need all items, and aggregates over what they give.
     fn nested(&mut self) -> RandomQuery {
-        let from = From { text: "FROM c".to_owned(), names: vec!["c"] };
+        let from = FromClause { text: "FROM c".to_owned(), names: vec!["c"] };
         let (path, filter) = (self.operand_path(&from), self.filter(&from));
         if self.once_in(3) {
             let inner = self.pick(&["*", "VALUE c", "c.id, c.n, c.s AS n2", "VALUE {id: c.id, n: c.n}"]);
             let order = self.pick(&["n", "id", "n DESC"]);
             let text =
                 format!("SELECT VALUE s.id FROM (SELECT {inner} FROM c{filter}) AS s ORDER BY s.{order}");
-            return RandomQuery { whole: text.clone(), text, answer: Expected::Ordered };
+            return RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Ordered };
         }
         let text = match self.below(7) {
             0 => format!("SELECT VALUE s FROM (SELECT DISTINCT VALUE {path} FROM c{filter}) AS s"),
@@ -239,7 +242,7 @@ impl Random {
                 "SELECT c.id, (SELECT VALUE SUM((SELECT VALUE MAX(t) FROM t IN c.t)) FROM l IN c.l) AS deep FROM c{filter}"
             ),
         };
-        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+        RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows }
     }
 
     /// A condition on one path alone.
@@ -270,7 +273,7 @@ impl Random {
     fn plain(&mut self) -> RandomQuery {
         let from = self.from();
         let text = format!("SELECT {} {}{}", self.projection(&from), from.text, self.filter(&from));
-        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+        RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows }
     }
 
     fn limited(&mut self) -> RandomQuery {
@@ -287,11 +290,11 @@ impl Random {
             )
         };
         let whole = format!("SELECT {projection} {}{filter}", from.text);
-        RandomQuery { text, answer: Expected::Part, whole }
+        RandomQuery { text, answer: ExpectedRows::Part, whole }
     }
 
     fn ordered(&mut self) -> RandomQuery {
-        let from = From { text: "FROM c".to_owned(), names: vec!["c"] };
+        let from = FromClause { text: "FROM c".to_owned(), names: vec!["c"] };
         let key = if self.once_in(3) {
             let reversed = self.once_in(2);
             let keys = self.pick(COMPOSITES).map(|(path, order)| {
@@ -309,7 +312,7 @@ impl Random {
             _ => String::new(),
         };
         let text = format!("SELECT {top}{projection} {}{filter} ORDER BY {key}{window}", from.text);
-        RandomQuery { whole: text.clone(), text, answer: Expected::Ordered }
+        RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Ordered }
     }
 
     fn distinct(&mut self) -> RandomQuery {
@@ -317,7 +320,7 @@ impl Random {
         let value = self.operand(&from);
         let what = if self.once_in(2) { format!("VALUE {value}") } else { format!("{value} AS one") };
         let text = format!("SELECT DISTINCT {what} {}{}", from.text, self.filter(&from));
-        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+        RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows }
     }
 
     fn aggregates(&mut self) -> RandomQuery {
@@ -325,7 +328,7 @@ impl Random {
         let aggregate = self.aggregate(&from);
         let what = if self.once_in(2) { format!("VALUE {aggregate}") } else { format!("{aggregate} AS one") };
         let text = format!("SELECT {what} {}{}", from.text, self.filter(&from));
-        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+        RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows }
     }
 
     fn groups(&mut self) -> RandomQuery {
@@ -337,11 +340,11 @@ impl Random {
             from.text,
             self.filter(&from)
         );
-        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+        RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows }
     }
 
     /// Sums only over what adds up the same in any order.
-    fn aggregate(&mut self, from: &From) -> String {
+    fn aggregate(&mut self, from: &FromClause) -> String {
         let path = self.operand_path(from);
         match self.below(10) {
             7 => format!("COUNTIF({path} > 1)"),
@@ -357,22 +360,25 @@ impl Random {
         }
     }
 
-    fn from(&mut self) -> From {
+    fn from(&mut self) -> FromClause {
         match self.below(12) {
-            0 => From { text: "FROM c JOIN t IN c.t".to_owned(), names: vec!["c", "t"] },
-            1 => From { text: "FROM c JOIN l IN c.l".to_owned(), names: vec!["c", "l"] },
-            2 => From { text: "FROM c JOIN t IN c.t JOIN l IN c.l".to_owned(), names: vec!["c", "t", "l"] },
-            3 => From { text: "FROM l IN c.l".to_owned(), names: vec!["l"] },
-            4 => From { text: "FROM c.o AS o".to_owned(), names: vec!["o"] },
-            5 => From {
+            0 => FromClause { text: "FROM c JOIN t IN c.t".to_owned(), names: vec!["c", "t"] },
+            1 => FromClause { text: "FROM c JOIN l IN c.l".to_owned(), names: vec!["c", "l"] },
+            2 => FromClause {
+                text: "FROM c JOIN t IN c.t JOIN l IN c.l".to_owned(),
+                names: vec!["c", "t", "l"],
+            },
+            3 => FromClause { text: "FROM l IN c.l".to_owned(), names: vec!["l"] },
+            4 => FromClause { text: "FROM c.o AS o".to_owned(), names: vec!["o"] },
+            5 => FromClause {
                 text: "FROM c JOIN (SELECT VALUE x FROM x IN c.t WHERE x > 0) AS t".to_owned(),
                 names: vec!["c", "t"],
             },
-            _ => From { text: "FROM c".to_owned(), names: vec!["c"] },
+            _ => FromClause { text: "FROM c".to_owned(), names: vec!["c"] },
         }
     }
 
-    fn projection(&mut self, from: &From) -> String {
+    fn projection(&mut self, from: &FromClause) -> String {
         match self.below(8) {
             6 | 7 => format!("VALUE [{}, {}]", self.call(from), self.call(from)),
             0 if from.names.len() == 1 => "*".to_owned(),
@@ -390,7 +396,7 @@ impl Random {
         }
     }
 
-    fn filter(&mut self, from: &From) -> String {
+    fn filter(&mut self, from: &FromClause) -> String {
         if self.once_in(3) {
             return String::new();
         }
@@ -398,7 +404,7 @@ impl Random {
         format!(" WHERE {}", self.predicate(from, depth))
     }
 
-    fn predicate(&mut self, from: &From, depth: u64) -> String {
+    fn predicate(&mut self, from: &FromClause, depth: u64) -> String {
         let name = self.pick(&from.names);
         self.predicate_on(name, depth)
     }
@@ -485,7 +491,7 @@ impl Random {
         out
     }
 
-    fn operand(&mut self, from: &From) -> String {
+    fn operand(&mut self, from: &FromClause) -> String {
         match self.below(9) {
             6..=8 => self.call(from),
             0 => format!("({} + {})", self.operand_path(from), self.number()),
@@ -496,7 +502,7 @@ impl Random {
         }
     }
 
-    fn operand_path(&mut self, from: &From) -> String {
+    fn operand_path(&mut self, from: &FromClause) -> String {
         let name = self.pick(&from.names);
         self.path_of(name)
     }
@@ -513,7 +519,7 @@ impl Random {
     }
 }
 
-struct From {
+struct FromClause {
     text: String,
     /// Names in scope.
     names: Vec<&'static str>,

@@ -4,15 +4,15 @@
 //! Times are those of a clock: run it on a machine that does nothing else. Each figure is the median of [`ROUNDS`], with the
 //! worst beside it.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
 use super::{Packed, check};
 use crate::command::target_dir;
+use crate::live::LiveServer;
 
 const ROUNDS: usize = 20;
 const SERVERS: usize = 50;
@@ -77,7 +77,7 @@ fn emulator(program: &Path, scratch: &Path) -> Result<()> {
             }
             command.env("XDG_STATE_HOME", &home);
             for times in [&mut first, &mut later] {
-                let server = Server::start(&mut command)?;
+                let server = LiveServer::run(&mut command)?;
                 times.push(milliseconds(server.ready_after));
                 server.stop()?;
             }
@@ -110,52 +110,21 @@ fn fifty(program: &Path, scratch: &Path) -> Result<()> {
     let start = || {
         let mut command = Command::new(program);
         command.args(["emulator", "--listen", "127.0.0.1:0", "--log", "error", "--ephemeral"]);
-        Server::start(command.env("XDG_STATE_HOME", scratch))
+        LiveServer::run(command.env("XDG_STATE_HOME", scratch))
     };
     let begin = Instant::now();
-    let servers: Vec<Server> = std::thread::scope(|scope| {
+    let servers: Vec<LiveServer> = std::thread::scope(|scope| {
         let starting: Vec<_> = (0..SERVERS).map(|_| scope.spawn(start)).collect();
         let joined = starting.into_iter().map(|thread| thread.join().expect("a start does not panic"));
         joined.collect::<Result<_>>()
     })?;
     let ready = milliseconds(begin.elapsed());
-    let kilobytes: u64 = servers.iter().map(|server| memory_kb(server.child.id())).sum::<Result<_>>()?;
+    let kilobytes: u64 = servers.iter().map(|server| memory_kb(server.process())).sum::<Result<_>>()?;
     let megabytes = kilobytes as f64 / 1000.0;
     let met = if megabytes < 1000.0 { "yes" } else { "**no**" };
     println!("| {SERVERS} servers: memory of all | {megabytes:.0} MB | | 1000 MB | {met} |");
     println!("| {SERVERS} servers at once: all ready | {ready:.0} ms | | | |");
-    servers.into_iter().try_for_each(Server::stop)
-}
-
-struct Server {
-    child: Child,
-    ready_after: Duration,
-}
-
-impl Server {
-    fn start(command: &mut Command) -> Result<Server> {
-        let begin = Instant::now();
-        let mut child = command.stdout(Stdio::piped()).spawn().context("starting a server")?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
-        let ready_after = begin.elapsed();
-        ensure!(line.starts_with("quire is ready on "), "the server did not get ready, it said {line:?}");
-        Ok(Server { child, ready_after })
-    }
-
-    fn stop(mut self) -> Result<()> {
-        crate::command::check(Command::new("kill").arg(self.child.id().to_string()))?;
-        self.child.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // One that has ended cannot be killed, and that is as good.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
+    servers.into_iter().try_for_each(LiveServer::stop)
 }
 
 /// The process's part of the memory that it uses.

@@ -1,9 +1,9 @@
 //! What callers see of the engine besides [`Engine`](crate::engine::Engine): requests, answers, errors, charges.
 
 mod advice; // profiles, and what evaluates rules
-mod cancel; // ending work that nobody waits for
-pub(crate) mod charge; // what requests cost
-mod error; // everything that can go wrong
+mod cancel; // cancellation
+pub(crate) mod charge; // charges
+mod error; // errors
 mod feed; // reading the change feed
 mod follow; // chains of links to follow
 mod items; // single items

@@ -27,10 +27,10 @@ pub(crate) struct WhatIfs {
     catalog: Weak<Catalog>,
     profiles: Weak<Profiles>,
     refactorings: Weak<Refactorings>,
-    under_way: Mutex<HashMap<JobId, UnderWay>>,
+    running: Mutex<HashMap<JobId, RunningWhatIf>>,
 }
 
-struct UnderWay {
+struct RunningWhatIf {
     run: WhatIfRun,
     shown: Instant,
 }
@@ -47,7 +47,7 @@ impl WhatIfs {
             catalog: Arc::downgrade(catalog),
             profiles: Arc::downgrade(profiles),
             refactorings: Arc::downgrade(refactorings),
-            under_way: Mutex::default(),
+            running: Mutex::default(),
         }
     }
 
@@ -61,17 +61,17 @@ impl WhatIfs {
         })
     }
 
-    fn begin(&self, claim: &JobClaim<'_>, around: &Surroundings) -> Result<UnderWay, EngineError> {
+    fn begin(&self, claim: &JobClaim<'_>, around: &Surroundings) -> Result<RunningWhatIf, EngineError> {
         let order = WhatIfOrder::decode(&claim.body.payload)?;
         let database = claim.body.database.as_ref().ok_or_else(|| corrupt("a job without a database"))?;
         let scratch = Scratch::of(claim.id);
         scratch.remove(&around.catalog)?;
         let run = WhatIfRun::start(around, database.number, order, scratch)?;
-        Ok(UnderWay { run, shown: Instant::now() })
+        Ok(RunningWhatIf { run, shown: Instant::now() })
     }
 
     fn run(&self, claim: &mut JobClaim<'_>, around: &Surroundings) -> Result<JobStep, EngineError> {
-        let under_way = self.under_way.lock().remove(&claim.id);
+        let under_way = self.running.lock().remove(&claim.id);
         let mut under_way = match under_way {
             Some(under_way) => under_way,
             None => self.begin(claim, around)?,
@@ -87,7 +87,7 @@ impl WhatIfs {
                 JobStep::More
             }
         };
-        self.under_way.lock().insert(claim.id, under_way);
+        self.running.lock().insert(claim.id, under_way);
         Ok(step)
     }
 
@@ -141,6 +141,6 @@ impl JobKind for WhatIfs {
     }
 
     fn release(&self, job: JobId) {
-        self.under_way.lock().remove(&job);
+        self.running.lock().remove(&job);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Work is done in rounds. A round that fails or panics is counted, logged and done again after a wait that doubles up to
 //! [`BACK_OFF_MAX`]; what the work remembers in memory is made anew after a panic. A round divides its work into parts, such
-//! as containers ([`Turn::part`]): a part that fails waits by itself and the others go on.
+//! as containers ([`WorkerRound::part`]): a part that fails waits by itself and the others go on.
 //!
 //! Invariants:
 //! 1. the thread ends only when the worker is stopped or the storage is closed;

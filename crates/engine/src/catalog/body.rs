@@ -1,4 +1,4 @@
-//! What a client may send as the body of a resource.
+//! The checks of the body of a resource.
 
 use quire_resource::check_name;
 use quire_value::{Object, Value};

@@ -1,7 +1,7 @@
 //! One change of the catalog: rows and the next state are built, committed together, then published.
 //!
-//! A commit whose outcome the storage cannot tell is kept and sent again, with the same token, before the next change:
-//! it either happened or happens then, so its state is the right one to go on from.
+//! If the storage cannot report the outcome of a commit, the commit is kept and sent again, with the same token, before
+//! the next change: then it has happened exactly once, and its state is the current one.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_ke
 use crate::store::{CommitOutcome, PartitionLayout, guarded_commit, send};
 use crate::sync::MutexGuard;
 
-/// What the one change at a time knows beside the state.
+/// What the writer has besides the state. There is one change at a time.
 pub(super) struct CatalogWriter {
     pub position: Position,
     pub counters: Counters,
@@ -39,7 +39,7 @@ pub(super) struct UnresolvedChange {
     next: NextCatalog,
 }
 
-/// What is true once the commit is durable.
+/// The state after the commit.
 struct NextCatalog {
     state: CatalogState,
     counters: Counters,
@@ -69,7 +69,7 @@ struct IndexSwitch {
     keeps_versions: bool,
 }
 
-/// A change under construction. Nothing happens until [`Change::commit`].
+/// A change under construction. Nothing happens until [`CatalogChange::commit`].
 pub(super) struct CatalogChange<'a> {
     pub(super) catalog: &'a Catalog,
     writer: MutexGuard<'a, CatalogWriter>,

@@ -1,4 +1,4 @@
-//! Client encryption keys: kept for clients, never interpreted.
+//! Client encryption keys: stored for clients, never interpreted.
 
 use std::sync::Arc;
 

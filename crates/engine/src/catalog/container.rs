@@ -1,4 +1,4 @@
-//! An open container: what the catalog says about it, and the partitions that hold its items.
+//! An open container: its catalog entry and its partitions.
 
 use std::sync::{Arc, OnceLock, Weak};
 

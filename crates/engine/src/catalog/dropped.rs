@@ -1,4 +1,4 @@
-//! What was dropped had a name, which its rows do not say any more.
+//! The names of dropped databases and containers, which their rows no longer have.
 
 use super::Catalog;
 use super::state::{CatalogState, DropJob};

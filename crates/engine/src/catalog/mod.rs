@@ -1,13 +1,13 @@
 //! What the account contains: databases, containers, scripts, users, permissions, client encryption keys, offers.
 //!
-//! Every resource is one durable row; the whole catalog is also in memory as one immutable [`State`], so that reads
+//! Every resource is one durable row; the whole catalog is also in memory as one immutable [`CatalogState`], so that reads
 //! take no lock and touch no storage. Invariants:
 //! 1. a state is published only after the commit that makes it true is durable;
 //! 2. changes are made one at a time, each one storage commit of the catalog's own sequence with the next LSN;
 //! 3. numbers come from durable counters and are never given out twice, so a recreated resource has a new rid;
 //! 4. a deleted thing leaves the catalog in one commit, and a job row in that same commit names what is left to do.
 
-mod body; // what a client may send
+mod body; // checks of bodies
 mod change; // one change: rows and next state, committed and published
 mod client_encryption_keys;
 mod container; // an open container: definition and partitions
@@ -16,13 +16,13 @@ pub(crate) mod databases;
 mod dropped; // names of what was dropped
 pub(crate) mod keys; // the catalog's keys
 mod load; // from rows to the state in memory
-pub(crate) mod model_row; // how models look
+pub(crate) mod model_row; // the row of a model
 pub(crate) mod models; // links, copies, mirrors, rollups and windows of databases
 mod offers;
 mod permissions;
-pub(crate) mod rekey; // containers that take the place of others under another key
+pub(crate) mod rekey; // containers that replace others under another key
 mod routed_key; // a partition key and its partition
-pub(crate) mod row; // how rows look
+pub(crate) mod row; // formats of catalog rows
 mod scripts; // stored procedures, triggers, user-defined functions
 pub(crate) mod state; // the catalog in memory
 mod users;

@@ -1,4 +1,4 @@
-//! How the model of a database looks in the storage.
+//! The row of a database's model.
 //!
 //! Sealed as every row of the catalog: ts (8), etag text, revision (8), the model as `quire-model` stores it as text, and for
 //! each declaration, links, copies, mirrors, rollups, windows, each list behind its count (4): number (4), state (1) and what

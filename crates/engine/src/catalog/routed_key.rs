@@ -1,4 +1,4 @@
-//! Where an item lives: its partition key, that key's hash, the partition of the hash.
+//! Routing: the partition key of an item, its hash, and the partition of the hash.
 
 use quire_resource::{Component, EffectivePartitionKey, PartitionKey, PartitionKeyDefinition};
 

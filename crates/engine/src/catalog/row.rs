@@ -1,4 +1,4 @@
-//! How catalog rows look in the storage.
+//! The formats of catalog rows.
 //!
 //! Every row is sealed (`store::sealed`); `text` is a 4-byte length and that many bytes.
 //!

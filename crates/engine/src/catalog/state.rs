@@ -52,7 +52,7 @@ pub(crate) struct OfferOwner {
     pub container: u32,
 }
 
-/// What is left to do after a delete. The target's numbers are never reused, so a job is its own identity.
+/// A drop that is not complete. The numbers of its target are never reused, so they identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum DropJob {
     /// The rows of a container's items.
@@ -65,7 +65,7 @@ pub(crate) enum DropJob {
     Declaration { container: u32, declaration: u32 },
 }
 
-/// What stands in a [`Children`] map.
+/// An entry of a [`Children`] map.
 pub(crate) trait ChildResource {
     fn resource(&self) -> &Resource;
 }

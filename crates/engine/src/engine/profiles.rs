@@ -171,9 +171,9 @@ mod tests {
     use super::*;
     use crate::api::{Clock, Options, Precondition};
 
-    struct Still;
+    struct StoppedClock;
 
-    impl Clock for Still {
+    impl Clock for StoppedClock {
         fn now_ms(&self) -> i64 {
             1_700_000_000_000
         }
@@ -184,7 +184,7 @@ mod tests {
     fn nothing_is_decided_about_a_database_that_is_gone() {
         let storage = MemoryStorage::new();
         let options = Options {
-            clock: Arc::new(Still),
+            clock: Arc::new(StoppedClock),
             partitions: 1,
             cache_bytes: 1 << 20,
             scripts: Default::default(),

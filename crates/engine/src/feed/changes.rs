@@ -1,10 +1,10 @@
 //! The change feed: every visible item once, at the place of its last write; or every version and delete.
 //!
-//! A position is an LSN per partition, and everything up to it has been told. All writes of a transaction have one LSN
-//! and come on one page, so a page may be longer than asked for. As an ETag a position is the bare number where the
-//! scope lies in one partition, and `partition:number,…` where it lies in several. A number without a partition holds for all
-//! of the scope, and a partition that a position does not know takes the number of the one it was split from. What was written
-//! before a split is still under the parent: a partition is read through its history, in which LSNs go on.
+//! A position is an LSN per partition; all changes up to it have been returned. All writes of a transaction have one
+//! LSN and are in one page, so a page may be longer than requested. As an ETag, a position is a single number where the
+//! scope is in one partition, and `partition:number,…` where it is in several. A number without a partition applies to
+//! the whole scope, and a partition that is not in the position takes the number of the one it was split from. Changes
+//! before a split are still under the parent: a partition is read through its history, in which LSNs continue.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ fn too_early() -> EngineError {
     EngineError::BadRequest { message: message.to_owned() }
 }
 
-/// A position as its ETag says it.
+/// A position in the feed, as its ETag encodes it.
 enum FeedPosition {
     Everywhere(u64),
     ByPartition(Vec<(u32, u64)>),

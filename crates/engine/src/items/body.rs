@@ -1,4 +1,4 @@
-//! What a client sends as an item, and what it gets back.
+//! The body of an item, as clients send and receive it.
 
 use quire_resource::{ChildKind, ItemTtl, ResourceId, check_item_id};
 use quire_sql::SystemProperties;

@@ -1,4 +1,4 @@
-//! One partition key of a container: where its items are, and what a write may find there.
+//! One logical partition of a container: where its items are, and the checks of a write.
 
 use quire_resource::PartitionKey;
 use quire_storage::Snapshot;

@@ -1,15 +1,15 @@
 //! Single items: create, read, replace, upsert, patch, delete.
 
-pub(crate) mod body; // what a client sends, and what it gets back
+pub(crate) mod body; // bodies of items
 pub(crate) mod by_rid; // items named by their rid
 pub(crate) mod key_delete; // all items of a partition key
-pub(crate) mod logical_partition; // one partition key: what a write finds there
+pub(crate) mod logical_partition; // one partition key, checks of a write
 pub(crate) mod patch; // a part of an item changed in place
-pub(crate) mod prepare; // rows of a write as they come together
+pub(crate) mod prepare; // the rows of a write
 pub(crate) mod read;
-pub(crate) mod remove; // items that nobody sees any more
+pub(crate) mod remove; // items that are no longer visible
 pub(crate) mod unique; // unique keys
-pub(crate) mod visibility; // what is visible at a moment
+pub(crate) mod visibility; // which items are visible
 pub(crate) mod write;
 
 /// `If-Match` and `If-None-Match`: exact, `*` for any, quotes may be missing.

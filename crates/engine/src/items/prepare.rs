@@ -1,7 +1,7 @@
-//! Rows of a write as they come together: what goes with the old version of an item, what comes with the new one.
+//! Builds the rows of a write: removes those of an item's old version, adds those of the new one.
 //!
-//! Single writes and transactions make theirs here. A key is written at most once: an item is told of once, as it was
-//! stored and as it is to be.
+//! Single writes and transactions use it. A key is written at most once: each item is added once, with its stored
+//! version and its new one.
 
 use std::sync::Arc;
 

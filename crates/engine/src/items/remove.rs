@@ -1,4 +1,4 @@
-//! Removing items that nobody can see any more: those that expired, and those whose partition key was deleted.
+//! Removes items that are no longer visible: those that expired, and those whose partition key was deleted.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Unique keys: within a logical partition no two live items have the same values at a constraint's paths.
 //!
-//! A missing value counts as null. The rows of `keys::unique_prefix` name who may hold a tuple; the items themselves
-//! decide: same partition key, same values, not expired.
+//! A missing value counts as null. The rows of `keys::unique_prefix` list the items that may have a tuple; the items
+//! themselves decide: same partition key, same values, not expired.
 
 use quire_resource::{EffectivePartitionKey, UniqueKey};
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};

@@ -1,4 +1,4 @@
-//! The right to run a job for a while.
+//! A claim: the exclusive right to run a job for a while.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ impl<'a> JobClaim<'a> {
         Ok(self.jobs.storage.snapshot()?.get(space, key)?)
     }
 
-    /// Rows that end the job, to be part of its last commit; [`Claim::finished`] and [`Step::Committed`] follow. Only of kinds
+    /// Rows that end the job, to be part of its last commit; [`JobClaim::finished`] and [`JobStep::Committed`] follow. Only of kinds
     /// that clients cannot stop: a client that pauses the job would write its row again.
     pub fn finish_ops(&self, outcome: &JobOutcome) -> Vec<Op> {
         self.jobs.end_ops(self.id, outcome, Some(&self.checkpoint))

@@ -1,4 +1,4 @@
-//! Rows of jobs that no partition commits, and the numbers of jobs.
+//! Commits of job rows outside of partitions, and the numbers of jobs.
 
 use quire_storage::{Op, Storage};
 

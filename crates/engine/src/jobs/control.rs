@@ -5,7 +5,7 @@ use super::registry::Jobs;
 use super::row::{self, JobHold, JobOutcome};
 use crate::api::EngineError;
 
-/// What a client wants of a job.
+/// A request of a client to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobControl {
     Pause,

@@ -1,4 +1,4 @@
-//! `j-17`.
+//! Ids of jobs, such as `j-17`.
 
 use std::fmt;
 use std::str::FromStr;

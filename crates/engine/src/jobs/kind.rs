@@ -1,4 +1,4 @@
-//! What a job does.
+//! Kinds of jobs.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(crate) trait JobKind: Send + Sync {
     }
 }
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum JobStep {
     /// There is more to do.
@@ -69,6 +69,6 @@ pub(crate) enum JobStep {
     },
     /// What it was for is not there any more.
     Cancelled,
-    /// It ended in a commit of its own: see [`Claim::finish_ops`].
+    /// It ended in a commit of its own: see [`JobClaim::finish_ops`].
     Committed,
 }

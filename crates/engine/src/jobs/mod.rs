@@ -10,13 +10,13 @@
 //! 3. at most one thread runs a job, and none runs one that is paused, blocked or finished;
 //! 4. pausing and cancelling take effect between two commits of the job.
 
-mod claim; // the right to run a job for a while
-mod commit; // rows of jobs that no partition commits
+mod claim; // the exclusive right to run a job
+mod commit; // commits of job rows, numbers of jobs
 mod control; // pause, resume, cancel, undo
 mod id;
-mod kind; // what a job does
-mod registry; // all jobs, and whose turn it is
-mod row; // how jobs look in the storage
+mod kind; // kinds of jobs
+mod registry; // all jobs, and which one runs next
+mod row; // formats of job rows
 mod status; // jobs as clients see them
 
 pub(crate) use claim::{CheckpointAdvance, JobClaim};

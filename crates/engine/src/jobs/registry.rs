@@ -1,4 +1,4 @@
-//! All jobs, and whose turn it is.
+//! All jobs, and which one runs next.
 //!
 //! Jobs of one container, or of a database as a whole, form a queue; queues take turns, and one job of a queue runs at a time.
 //! So a container with ten thousand jobs delays another one by one slice.
@@ -45,7 +45,7 @@ pub(crate) struct Jobs {
     ended: Mutex<BTreeMap<(String, JobState), u64>>,
 }
 
-/// What the jobs of this version do, and how those who do it are told of something to do.
+/// The kinds of jobs of this version, and how their runner is woken.
 struct JobKinds {
     kinds: Vec<Arc<dyn JobKind>>,
     wake: Box<dyn Fn() + Send + Sync>,

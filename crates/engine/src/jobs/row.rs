@@ -1,4 +1,4 @@
-//! How jobs look in the storage.
+//! The formats of job rows.
 //!
 //! Rows are sealed as those of the catalog are (`store::sealed`): integers little-endian, `text` a 4-byte length and that
 //! many bytes, an absent number `u64::MAX`, an absent time `i64::MIN`.
@@ -24,7 +24,7 @@ use crate::store::sealed::{FieldReader, open, seal, write_text};
 const JSON_LIMITS: Limits = Limits { depth_max: 256 };
 const NONE: i64 = i64::MIN;
 
-/// A job that is to be.
+/// A job to create.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewJob {
     pub kind: &'static str,
@@ -55,7 +55,7 @@ pub(crate) struct JobOwner {
     pub name: String,
 }
 
-/// Why an unfinished job is not run, or only to be ended.
+/// Why an unfinished job does not run, or only to be cancelled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum JobHold {
     #[default]
@@ -68,7 +68,7 @@ pub(super) enum JobHold {
     Cancelling,
 }
 
-/// How far a job is.
+/// The durable progress of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Checkpoint {
     pub started_ms: Option<i64>,

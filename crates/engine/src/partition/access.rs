@@ -1,9 +1,10 @@
-//! Who may write to a container: everybody, nobody for a moment, or a refactoring alone.
+//! Whether a container takes writes: from all clients, from nobody for a moment, or from a refactoring alone.
 //!
-//! A refactoring that exchanges two containers holds the writers of one meanwhile, and closes the one that it fills and the
-//! one that it leaves behind. A writer that meets a hold or a closed container is told what one is told that meets a split:
-//! nothing was done, look up the container again. The state is read by whoever leads a partition, so after a barrier
-//! ([`PartitionSet::pass_barrier`](super::PartitionSet::pass_barrier)) nothing is committed that it forbids.
+//! A refactoring that exchanges two containers holds the writers of one meanwhile. It closes the container that it
+//! fills and the one that it replaces. A write to a held or closed container fails like one that meets a split: nothing
+//! was done, and the caller looks up the container again. The leader of a partition checks the state, so after a
+//! barrier ([`PartitionSet::pass_barrier`](super::PartitionSet::pass_barrier)) no write is committed that the state
+//! forbids.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! Where new items' counters come from: a container's own, reserved in durable blocks.
+//! Counters of new child ids: each container reserves them in durable blocks.
 //!
-//! The end of the last reserved block is in the storage before any number of the block is used, so no number is
-//! given twice, also after a crash; what was left of a block then is lost.
+//! The end of a block is stored before any number of the block is used, so no number is used twice, also after a crash.
+//! A crash loses the rest of the block.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A container's partitions: ranges of effective partition keys, where they stand, what they hold.
+//! A container's partitions: ranges of effective partition keys with their LSNs and counts.
 //!
 //! A split makes a new [`PartitionSet`] in which two children have the place of their parent; everything else is shared by
 //! all sets of a container. Feed rows of the parent stay where they are, so a partition's history is that of its

@@ -1,7 +1,7 @@
-//! When something of a container is to be removed, as its writers know it.
+//! When items or versions of a container will have to be removed, as its writers report it.
 //!
-//! Writers note what they wrote once it can be seen; the sweep takes the notes before its snapshot. So whatever a snapshot
-//! does not show yet is noted for the next look.
+//! Writers report a time after their commit is visible; the sweep takes the times before its snapshot. So what a
+//! snapshot does not show yet is reported for the next round.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,7 +1,7 @@
 //! Waiting for changes without a thread.
 //!
-//! A [`ChangeWatch`] is a future: whoever polls it is woken by the next commit in one of its partitions. It reads nothing,
-//! so it may end for a change outside of what the reader asked for; the reader then reads again and waits again.
+//! A [`ChangeWatch`] is a future: the next commit in one of its partitions wakes its task. It reads nothing, so it may
+//! end for a change outside of the reader's scope; the reader then reads again and waits again.
 
 use std::pin::Pin;
 use std::sync::Arc;

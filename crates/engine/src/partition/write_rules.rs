@@ -1,5 +1,5 @@
-//! What a write depends on and what may change while a container is written to: its indexing policy, its change feed policy,
-//! the model of its database.
+//! The definitions that a write depends on and that may change while a container is written to: its indexing policy,
+//! its change feed policy, the model of its database.
 //!
 //! All of it is one immutable value, switched in one way ([`PartitionSet::switch`](super::set::PartitionSet::switch)). A
 //! writer notes the generation of its partition, then loads the rules. A switch stores the new rules and then raises the

@@ -29,7 +29,7 @@ pub(crate) struct ProfileFollow {
     retained: RetainedScans,
     touched: Vec<TouchedItem>,
     next: usize,
-    /// For the next refresh, by container: see [`RetainedSource`](super::retained::RetainedSource).
+    /// For the next refresh, by container: see [`RetainedScan`](super::retained::RetainedScan).
     reached: Vec<HashMap<u32, u64>>,
     taken: Vec<HashMap<u64, u64>>,
     now_ms: u64,

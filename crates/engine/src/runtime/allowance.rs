@@ -1,4 +1,4 @@
-//! What a page may use: its part of the memory for queries, its time, and a client that waits for it.
+//! The limits of a page: its share of the memory for queries, its time, and its client's connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::api::{Cancel, EngineError};
 use crate::runtime::Shared;
 use crate::store::random_token;
 
-/// From the first look at its text to the last row of a page, whatever it does meanwhile.
+/// From compiling the query to the last row of a page.
 pub(crate) const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// The allowance of one page. All that works for it is spent from here, so that all of it ends when the client leaves.
+/// The allowance of one page. All work for the page is checked against it, so that it ends when the client disconnects.
 pub(crate) fn of_page(shared: &Shared, cancel: &Cancel) -> Allowance {
     let allowance = watched(Allowance::new(shared.query_memory.query()), cancel);
     match &shared.options.query_temp {

@@ -1,4 +1,4 @@
-//! An engine that does what it must not: for the tests of what has to find that out. There is none of it outside of tests.
+//! Rules that an engine breaks on purpose, for tests of the checks that have to detect it. Only in test builds.
 
 use parking_lot::Mutex;
 

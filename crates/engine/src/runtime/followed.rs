@@ -1,11 +1,11 @@
-//! Containers whose log of versions somebody follows, so that it is kept.
+//! Containers whose version log has a follower, so that versions are retained.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// Who reads the log of versions of a container behind its writers.
+/// A reader of the version log of a container, behind its writers.
 pub(crate) trait Follower: Send + Sync {
     /// Versions of a partition up to this LSN are not needed; `None`: none is needed.
     fn needs_beyond(&self, partition: u32) -> Option<u64>;
@@ -14,7 +14,7 @@ pub(crate) trait Follower: Send + Sync {
 /// Followers by the number of the container that they follow.
 type BySource = HashMap<u32, Vec<Arc<dyn Follower>>>;
 
-/// By the kind of follower. Part of [`Shared`](super::Shared), for writers ask it.
+/// By the kind of follower. Part of [`Shared`](super::Shared), because writers read it.
 #[derive(Default)]
 pub(crate) struct FollowedContainers(ArcSwap<Vec<(&'static str, Arc<BySource>)>>);
 
@@ -24,7 +24,7 @@ impl FollowedContainers {
         self.0.load().iter().any(|(_, followers)| followers.contains_key(&container))
     }
 
-    /// From now on these are the followers of a kind, and no others.
+    /// Replaces the followers of a kind.
     pub fn set(&self, kind: &'static str, followers: BySource) {
         let followers = Arc::new(followers);
         self.0.rcu(|kinds| {
@@ -33,8 +33,8 @@ impl FollowedContainers {
         });
     }
 
-    /// The LSN up to which no follower needs the versions of a partition; `None` when none is needed. To be asked after the
-    /// snapshot that shows the versions was taken.
+    /// The LSN up to which no follower needs the versions of a partition; `None`: none is needed. Call it after taking
+    /// the snapshot that shows the versions.
     pub fn needed_beyond(&self, container: u32, partition: u32) -> Option<u64> {
         let kinds = self.0.load();
         let followers = kinds.iter().filter_map(|(_, followers)| followers.get(&container)).flatten();

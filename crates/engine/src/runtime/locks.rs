@@ -1,15 +1,15 @@
-//! Who may write what at the same time.
+//! Locks of writers.
 //!
 //! A write holds its logical partition shared, and its item and its new unique tuples exclusively, until its commit
 //! is durable. So different items of one logical partition share a sync, one item's writers come one after the
 //! other, and no write is prepared on state that a crash could take back. A transaction holds the logical partition
 //! exclusively.
 //!
-//! Keys are 64-bit hashes: a collision makes two writes wait for each other, nothing worse.
+//! Keys are 64-bit hashes: after a collision two writes wait for each other, and nothing else happens.
 //!
 //! Invariants: a lock set is taken in key order, so writers cannot wait in a circle; waiters are served first come,
 //! first served (shared neighbours together); an entry is in the table only while someone holds or waits for it;
-//! dropping [`Held`] releases, also when the holder panics.
+//! dropping [`HeldLocks`] releases, also when the holder panics.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -25,9 +25,9 @@ use crate::sync::races::{Race, is_put_back};
 use crate::sync::{Condvar, Mutex, MutexGuard, RandomState, shards};
 
 const SHARDS: usize = shards(64);
-/// More than this many waiting for one key is not worth queueing: the client retries.
+/// A lock with more waiters than this is refused: the client retries.
 const WAITERS_MAX: usize = 1024;
-/// Locks of a set that are moved aside for another one: a build locks thousands together.
+/// A set with more locks than this is kept in a map: a build locks thousands together.
 const FEW: usize = 32;
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -72,7 +72,7 @@ impl LockSet {
         self.few.is_empty() && self.many.is_empty()
     }
 
-    /// Whether who holds this set holds the other one.
+    /// Whether the holder of this set holds all of the other set.
     pub fn covers(&self, other: &LockSet) -> bool {
         other.iter().all(|(key, mode)| self.mode_of(key).is_some_and(|own| own >= mode))
     }
@@ -82,8 +82,7 @@ impl LockSet {
         other.iter().for_each(|(key, mode)| self.insert(key, mode));
     }
 
-    /// What is left of this set for one who holds the other one. `None`: something is held, but not in the mode that is asked
-    /// for.
+    /// The locks of this set that the other set does not have. `None`: the other set has one of them in a weaker mode.
     #[allow(dead_code, reason = "transactions of modelled containers use it")]
     pub fn beyond(&self, held: &LockSet) -> Option<LockSet> {
         let is_more = |key: u64, mode: LockMode| held.mode_of(key).is_some_and(|own| own < mode);
@@ -139,7 +138,7 @@ struct Lock {
     queue: VecDeque<(LockMode, Arc<LockWaiter>)>,
 }
 
-/// One thread's place in a queue.
+/// One thread's entry in the queue of a lock.
 #[derive(Default)]
 struct LockWaiter {
     granted: Mutex<bool>,
@@ -162,12 +161,12 @@ impl LockTable {
         set.insert(self.key(container, what), mode);
     }
 
-    /// What a lock is called.
+    /// The key of a lock.
     pub fn key(&self, container: u32, what: LockKind<'_>) -> u64 {
         self.hasher.hash_one((container, what))
     }
 
-    /// Takes all locks of the set, waiting for each; `Contended` when the wait is hopeless.
+    /// Takes all locks of the set and waits for each; `Contended` when too many wait or it takes too long.
     pub fn take(&self, set: &LockSet) -> Result<HeldLocks<'_>, EngineError> {
         let mut held = HeldLocks { table: self, keys: SmallVec::new() };
         for (key, mode) in set.iter() {
@@ -177,7 +176,7 @@ impl LockTable {
         Ok(held)
     }
 
-    /// Takes all locks of the set if nobody holds or waits for one of them.
+    /// Takes all locks of the set if all of them are free and have no waiters.
     pub fn try_take(&self, set: &LockSet) -> Option<HeldLocks<'_>> {
         let mut held = HeldLocks { table: self, keys: SmallVec::new() };
         for (key, mode) in set.iter() {
@@ -192,7 +191,7 @@ impl LockTable {
         Some(held)
     }
 
-    /// Waits since start, and requests turned away.
+    /// Waits and refusals since start.
     pub fn statistics(&self) -> (u64, u64) {
         (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
@@ -230,7 +229,7 @@ impl LockTable {
         Err(EngineError::Contended)
     }
 
-    /// Leaves the queue after a timeout. True when the lock was granted in the meantime after all.
+    /// Leaves the queue after a timeout. True: the lock was granted meanwhile.
     fn withdraw(&self, key: u64, waiter: &Arc<LockWaiter>) -> bool {
         let mut shard = self.shard(key);
         #[cfg(feature = "schedules")]
@@ -271,7 +270,7 @@ impl Drop for HeldLocks<'_> {
 }
 
 impl Lock {
-    /// Whether a newcomer gets it at once.
+    /// Whether the lock is free for a new request in this mode.
     fn grants(&self, mode: LockMode) -> bool {
         self.queue.is_empty() && self.fits(mode)
     }
@@ -290,7 +289,7 @@ impl Lock {
         }
     }
 
-    /// Hands the lock to those at the front of the queue that fit.
+    /// Grants the lock to the first waiters that are compatible.
     fn serve(&mut self) {
         while let Some((mode, _)) = self.queue.front() {
             if !self.fits(*mode) {

@@ -1,4 +1,4 @@
-//! What every part of an open engine needs: storage, clock, locks, cache, secret.
+//! What all parts of an open engine share: storage, clock, locks, caches, secret.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use crate::runtime::signals::CatalogWorkers;
 use crate::store::Sequence;
 use crate::store::keys::ADVICE_SEQUENCE;
 
-/// A clock that moves this far from the machine's monotonic one was set by someone.
+/// If the clock differs this much from the machine's monotonic clock, it was set.
 const CLOCK_JUMP_MS: i64 = 60_000;
 
 pub(crate) struct Shared {
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub item_cache: ItemCache,
     pub row_spans: RowSpans,
-    /// Of both caches.
+    /// The clock of `item_cache` and `row_spans`.
     pub write_clock: Arc<WriteClock>,
     pub locks: LockTable,
     pub jobs: Arc<Jobs>,
@@ -128,7 +128,7 @@ impl Shared {
         self.clock.now_ms().div_euclid(1000)
     }
 
-    /// The same, and says so in the log when the clock has jumped.
+    /// The same, and logs when the clock has jumped.
     pub fn now_checked(&self) -> i64 {
         let now = self.clock.now_ms();
         let mut watch = self.watch.lock();
@@ -145,7 +145,7 @@ impl Shared {
         &self.continuation_key
     }
 
-    /// What all caches of the engine hold.
+    /// Bytes of all caches of the engine.
     fn cache_bytes(&self) -> usize {
         let [_, _, answers, _] = self.item_cache.statistics();
         answers as usize + self.row_spans.bytes() + self.changes_kept.bytes() + self.path_memory.bytes()

@@ -1,11 +1,11 @@
-//! How the threads of background work are woken, paused and stopped.
+//! Signals that wake, pause and stop the threads of background work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Tells a worker's thread that there is something to do, or that it is to pause or stop.
+/// Wakes the thread of a worker, or asks it to pause or stop.
 #[derive(Default)]
 pub(crate) struct Signal {
     requested: Mutex<Requested>,
@@ -20,7 +20,7 @@ struct Requested {
 }
 
 impl Signal {
-    /// There is something to do.
+    /// Reports new work.
     pub fn wake(&self) {
         self.requested.lock().work = true;
         self.changed.notify_all();
@@ -44,7 +44,7 @@ impl Signal {
         requested.stopping || requested.pausing
     }
 
-    /// Waits for a time; false as soon as the worker is to stop or to pause.
+    /// Waits for a time; false: the worker has to stop or pause.
     pub fn sleep(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         let mut requested = self.requested.lock();
@@ -72,10 +72,10 @@ impl Signal {
     }
 }
 
-/// The workers that act on what the catalog says.
+/// The workers that act on changes of the catalog.
 #[derive(Clone, Default)]
 pub(crate) struct CatalogWorkers {
-    /// Makes jobs of what the catalog leaves to do.
+    /// Creates jobs for the marks in the catalog.
     pub catalog: Arc<Signal>,
     pub vector_indexes: Arc<Signal>,
     /// Only when there is a new view.

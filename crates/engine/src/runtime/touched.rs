@@ -1,13 +1,12 @@
-//! Items that writers touch, noted in memory for those who asked: a profile brings itself up to date by them.
+//! Items that writers touch, recorded in memory for profiles, which refresh themselves by them.
 //!
-//! A note is made when a write is prepared, so notes name at least the items that change; whoever takes them first lets all that
-//! was prepared until then be committed or prepared again (`PartitionSet::settle_prepared`), and looks at the items as they are.
+//! An item is recorded when its write is prepared, so a log has at least the items that change. A reader of the log
+//! first waits until all writes prepared so far are committed or prepared again (`PartitionSet::settle_prepared`), and
+//! then reads the items.
 //!
-//! Invariants:
-//! 1. while notes are complete, every item that was changed by a write prepared after [`TouchedItems::begin`] is in them, or was
-//!    when they were taken;
-//! 2. notes have a bound: beyond it they are not complete, and nothing more is noted;
-//! 3. nothing is noted for a container that nobody asked about.
+//! Invariants: 1. while a log is complete, every item that was changed by a write prepared after
+//! [`TouchedItems::begin`] is in it, or was when it was taken; 2. a log is bounded: beyond the bound it is not
+//! complete, and records nothing more; 3. nothing is recorded for a container without a log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,14 +14,14 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-/// By number of the container. Part of [`Shared`](super::Shared), for writers ask it.
+/// By number of the container. Part of [`Shared`](super::Shared), because writers read it.
 #[derive(Default)]
 pub(crate) struct TouchedItems(ArcSwap<HashMap<u32, Vec<Weak<TouchedLog>>>>);
 
-/// What was touched in a container since somebody asked. Dropped, nothing more is noted.
+/// Items that were touched in a container. When it is dropped, recording stops.
 pub(crate) struct TouchedLog {
     items_max: usize,
-    /// `None`: not complete any more.
+    /// `None`: no longer complete.
     items: Mutex<Option<TouchedRids>>,
 }
 
@@ -30,7 +29,7 @@ pub(crate) struct TouchedLog {
 pub(crate) type TouchedRids = HashMap<u64, bool>;
 
 impl TouchedItems {
-    /// Notes items of a container from now on, up to so many of them.
+    /// Records items of a container from now on, up to this number.
     pub fn begin(&self, container: u32, items_max: usize) -> Arc<TouchedLog> {
         let notes = Arc::new(TouchedLog { items_max, items: Mutex::new(Some(TouchedRids::new())) });
         self.0.rcu(|known| {
@@ -49,7 +48,7 @@ impl TouchedItems {
         }
     }
 
-    /// The items of a container have another form now: its notes are not complete any more.
+    /// The items of a container have another form now: its log is no longer complete.
     pub fn invalidate(&self, container: u32) {
         let known = self.0.load();
         for notes in known.get(&container).into_iter().flatten().filter_map(Weak::upgrade) {
@@ -68,7 +67,7 @@ impl TouchedLog {
         }
     }
 
-    /// What was noted since the last time; `None` where something may be missing.
+    /// The items that were recorded since the last call; `None`: some may be missing.
     pub fn take(&self) -> Option<TouchedRids> {
         self.items.lock().as_mut().map(std::mem::take)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use super::sequencer::{Bench, Outcome, prepared};
+use super::sequencer::{Bench, WriteOutcome, prepared};
 use super::{Program, together};
 use crate::api::EngineError;
 use crate::partition::sequencer::{AtomicWrites, CommitQueue, CommittedWrite, WriteRefused};
@@ -59,8 +59,8 @@ impl Across {
         let outcomes = outcomes(self.queue.submit(&self.bench.world.shared, work).map(|done| done.written));
         rids.into_iter().zip(outcomes).for_each(|(rid, outcome)| self.bench.end(rid, outcome));
         match outcomes[0] {
-            Outcome::Done { .. } => self.note_settled(&unknown),
-            Outcome::Unknown => self.unknown.lock().expect("no thread panicked").push(rids[0]),
+            WriteOutcome::Done { .. } => self.note_settled(&unknown),
+            WriteOutcome::Unknown => self.unknown.lock().expect("no thread panicked").push(rids[0]),
             _ => {}
         }
     }
@@ -75,7 +75,7 @@ impl Across {
     fn write_alone(&self, partition: usize) {
         let (rid, sequencer) = (self.bench.begin(), &self.bench.sequencers[partition]);
         let write = prepared(sequencer.generation(), partition as u32, rid, 0, 0);
-        self.bench.end(rid, Outcome::of(sequencer.submit(write)));
+        self.bench.end(rid, WriteOutcome::of(sequencer.submit(write)));
     }
 
     fn check_whole(&self) {
@@ -95,11 +95,11 @@ impl Across {
     }
 }
 
-fn outcomes(answer: Result<Vec<CommittedWrite>, WriteRefused>) -> [Outcome; 2] {
+fn outcomes(answer: Result<Vec<CommittedWrite>, WriteRefused>) -> [WriteOutcome; 2] {
     match answer {
-        Ok(written) => [0, 1].map(|at| Outcome::Done { lsn: written[at].lsn }),
-        Err(WriteRefused::Stale) => [Outcome::Refused; 2],
-        Err(WriteRefused::Failed(EngineError::Overloaded)) => [Outcome::Unknown; 2],
+        Ok(written) => [0, 1].map(|at| WriteOutcome::Done { lsn: written[at].lsn }),
+        Err(WriteRefused::Stale) => [WriteOutcome::Refused; 2],
+        Err(WriteRefused::Failed(EngineError::Overloaded)) => [WriteOutcome::Unknown; 2],
         Err(WriteRefused::Failed(error)) => panic!("{error}"),
     }
 }

@@ -60,12 +60,12 @@ pub(super) struct Bench {
     pub world: World,
     pub sequencers: Vec<Arc<Sequencer>>,
     /// By child id, from 1 on.
-    attempts: Mutex<Vec<Outcome>>,
+    attempts: Mutex<Vec<WriteOutcome>>,
     definitions: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Outcome {
+pub(super) enum WriteOutcome {
     Open,
     Done {
         lsn: u64,
@@ -138,11 +138,11 @@ impl Bench {
     /// A new attempt: its child id.
     pub fn begin(&self) -> u64 {
         let mut attempts = self.attempts.lock().expect("no thread panicked");
-        attempts.push(Outcome::Open);
+        attempts.push(WriteOutcome::Open);
         attempts.len() as u64
     }
 
-    pub fn end(&self, rid: u64, outcome: Outcome) {
+    pub fn end(&self, rid: u64, outcome: WriteOutcome) {
         self.attempts.lock().expect("no thread panicked")[rid as usize - 1] = outcome;
     }
 
@@ -156,9 +156,9 @@ impl Bench {
             let snapshot = self.world.shared.storage.snapshot().expect("it is open");
             let value = counter(&*snapshot) + 1;
             let prepared = prepared(generation, 0, rid, value, definitions);
-            let outcome = Outcome::of(sequencer.submit(prepared));
+            let outcome = WriteOutcome::of(sequencer.submit(prepared));
             self.end(rid, outcome);
-            if outcome != Outcome::Refused {
+            if outcome != WriteOutcome::Refused {
                 return;
             }
         }
@@ -184,16 +184,16 @@ impl Bench {
         for _ in 0..LOOKS {
             let (rid, generation) = (self.begin(), sequencer.generation());
             let (Ok(lsn), definitions) = (sequencer.lsn(), self.definitions.load(Ordering::Relaxed)) else {
-                return self.end(rid, Outcome::Refused);
+                return self.end(rid, WriteOutcome::Refused);
             };
             let value = counter(&*self.world.shared.storage.snapshot().expect("it is open")) + 1;
             yield_now();
             let held = self.world.shared.locks.take(&self.lock(LockMode::Exclusive));
             let outcome = match (held, sequencer.changed_since(NAME, lsn)) {
                 (Ok(_held), Ok(false)) => {
-                    Outcome::of(sequencer.submit(prepared(generation, 0, rid, value, definitions)))
+                    WriteOutcome::of(sequencer.submit(prepared(generation, 0, rid, value, definitions)))
                 }
-                _ => Outcome::Refused,
+                _ => WriteOutcome::Refused,
             };
             self.end(rid, outcome);
         }
@@ -290,10 +290,12 @@ impl Bench {
         for (rid, outcome) in (1..).zip(attempts.iter()) {
             let stored = lsns.get(&rid).copied();
             match outcome {
-                Outcome::Done { lsn } => assert_eq!(stored, Some(*lsn), "an acknowledged write is not there"),
-                Outcome::Refused => assert_eq!(stored, None, "a refused write is there"),
-                Outcome::Unknown => {}
-                Outcome::Open => panic!("a write was not answered"),
+                WriteOutcome::Done { lsn } => {
+                    assert_eq!(stored, Some(*lsn), "an acknowledged write is not there")
+                }
+                WriteOutcome::Refused => assert_eq!(stored, None, "a refused write is there"),
+                WriteOutcome::Unknown => {}
+                WriteOutcome::Open => panic!("a write was not answered"),
             }
         }
     }
@@ -310,14 +312,14 @@ impl Bench {
     }
 }
 
-impl Outcome {
-    pub fn of(answer: Result<CommittedWrite, WriteRefused>) -> Outcome {
+impl WriteOutcome {
+    pub fn of(answer: Result<CommittedWrite, WriteRefused>) -> WriteOutcome {
         match answer {
-            Ok(written) => Outcome::Done { lsn: written.lsn },
+            Ok(written) => WriteOutcome::Done { lsn: written.lsn },
             Err(WriteRefused::Stale | WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
-                Outcome::Refused
+                WriteOutcome::Refused
             }
-            Err(WriteRefused::Failed(EngineError::Overloaded)) => Outcome::Unknown,
+            Err(WriteRefused::Failed(EngineError::Overloaded)) => WriteOutcome::Unknown,
             Err(WriteRefused::Failed(error)) => panic!("{error}"),
         }
     }

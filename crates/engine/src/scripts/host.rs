@@ -11,7 +11,7 @@ use quire_value::{Limits, Value, text};
 
 use super::ScriptAllowance;
 use crate::api::{EngineError, IndexingDirective, Page, ScriptError, corrupt};
-use crate::transactions::{Change, ChangeItem, Transaction, TransactionRead};
+use crate::transactions::{ChangeItem, Transaction, TransactionChange, TransactionRead};
 
 const NOT_FOUND: &str = "Entity with the specified id does not exist in the system.";
 const ALREADY_EXISTS: &str = "Entity with the specified id already exists in the system.";
@@ -51,18 +51,20 @@ impl<'t, 'a> ItemHost<'t, 'a> {
                 let parameters = parameters_of(parameters.as_deref())?;
                 page(self.transaction.query(&text, &parameters, page_size, continuation.as_deref())?)
             }
-            Request::Create { body, index_action } => self.write(Change::Create, body, None, index_action),
+            Request::Create { body, index_action } => {
+                self.write(TransactionChange::Create, body, None, index_action)
+            }
             Request::Upsert { body, if_match, index_action } => {
-                self.write(Change::Upsert, body, if_match, index_action)
+                self.write(TransactionChange::Upsert, body, if_match, index_action)
             }
             Request::Replace { item, body, if_match, index_action } => {
                 let id = self.id_of(item)?;
-                self.write(Change::Replace { id }, body, if_match, index_action)
+                self.write(TransactionChange::Replace { id }, body, if_match, index_action)
             }
             Request::Delete { item, if_match, partition_key } => {
                 self.check_key(partition_key.as_deref())?;
                 let id = self.id_of(item)?;
-                self.write(Change::Delete { id }, String::new(), if_match, IndexAction::Default)
+                self.write(TransactionChange::Delete { id }, String::new(), if_match, IndexAction::Default)
             }
         }
     }
@@ -77,7 +79,7 @@ impl<'t, 'a> ItemHost<'t, 'a> {
 
     fn write(
         &mut self,
-        change: Change,
+        change: TransactionChange,
         body: String,
         if_match: Option<String>,
         index_action: IndexAction,
@@ -87,7 +89,7 @@ impl<'t, 'a> ItemHost<'t, 'a> {
             IndexAction::Include => IndexingDirective::Include,
             IndexAction::Exclude => IndexingDirective::Exclude,
         };
-        let is_delete = matches!(change, Change::Delete { .. });
+        let is_delete = matches!(change, TransactionChange::Delete { .. });
         let (body, if_none_match) = (Bytes::from(body), None);
         let change = ChangeItem { change, body, if_match, if_none_match, indexing };
         let changed = self.transaction.write(change)?;

@@ -17,7 +17,7 @@ use crate::api::{Answer, EngineError, ItemWritten, Resource, WriteItem, WriteKin
 use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
 use crate::runtime::scripting::ScriptSource;
-use crate::transactions::{Change, ChangeItem, ChangedItem, Transaction};
+use crate::transactions::{ChangeItem, ChangedItem, Transaction, TransactionChange};
 
 pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
     let mut charge = charge::REFUSED;
@@ -181,13 +181,13 @@ impl TriggerRun<'_> {
     fn change(&self) -> ChangeItem {
         let mut if_none_match = None;
         let change = match &self.write.kind {
-            WriteKind::Create => Change::Create,
-            WriteKind::Upsert => Change::Upsert,
-            WriteKind::Replace { id } => Change::Replace { id: id.clone() },
-            WriteKind::Delete { id } => Change::Delete { id: id.clone() },
+            WriteKind::Create => TransactionChange::Create,
+            WriteKind::Upsert => TransactionChange::Upsert,
+            WriteKind::Replace { id } => TransactionChange::Replace { id: id.clone() },
+            WriteKind::Delete { id } => TransactionChange::Delete { id: id.clone() },
             WriteKind::Patch { id, if_none_match: condition } => {
                 if_none_match.clone_from(condition);
-                Change::Patch { id: id.clone() }
+                TransactionChange::Patch { id: id.clone() }
             }
         };
         ChangeItem {

@@ -1,4 +1,4 @@
-//! Guarded commits that no partition's sequencer makes: the catalog's, those of vector indexes, of a restore.
+//! Guarded commits without a sequencer: those of the catalog, of vector indexes and of a restore.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::random::random_token;
 use crate::api::{EngineError, corrupt};
 use crate::sync::sleep;
 
-/// Waits between attempts to learn what became of a commit, or to get past a busy storage.
+/// Waits between attempts to find out the outcome of a commit, or to commit to a busy storage.
 const RETRY_WAITS_MS: [u64; 6] = [1, 5, 20, 50, 100, 200];
 
-/// What became of a commit that was sent.
+/// The outcome of a commit that was sent.
 pub(crate) enum CommitOutcome {
     Done,
     /// Nothing happened.
@@ -30,7 +30,7 @@ pub(crate) fn guarded_commit(
     Ok(Commit { guards: vec![guard], token: random_token()?, ops })
 }
 
-/// Sends a commit until its outcome is known or patience ends.
+/// Sends a commit until its outcome is known or all attempts are used.
 pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> CommitOutcome {
     let mut unknown = false;
     let mut last = CommitError::Busy;
@@ -39,7 +39,7 @@ pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> CommitOutcome {
             Ok(_) => return CommitOutcome::Done,
             Err(CommitError::Unknown { .. }) => unknown = true,
             Err(error @ (CommitError::Busy | CommitError::Conflict { .. })) => last = error,
-            // A refusal says nothing about an attempt before it that may have gone through.
+            // A refusal does not show the outcome of an earlier attempt, which may have succeeded.
             Err(_) if unknown => return CommitOutcome::Unknown,
             Err(error) => return CommitOutcome::Failed(refusal(error)),
         }

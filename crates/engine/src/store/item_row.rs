@@ -19,7 +19,7 @@
 //! |    |       | partition key (`PartitionKey::encode`), then the item (`quire_value::Item`)   |
 //!
 //! `_ts` never falls in a partition, so after a clock that ran ahead was set back it is later than the clock says. Items expire
-//! by the clock: see [`Row::written`]. Numbers are big-endian. LSN, ordinal, `_ts` and CRC are slots that the sequencer fills ([`stamp`]).
+//! by the clock: see [`ItemRow::written`]. Numbers are big-endian. LSN, ordinal, `_ts` and CRC are slots that the sequencer fills ([`stamp`]).
 //! The ETag is made of the stamp (incarnation, partition, LSN, ordinal, `_ts`), so it is new with every write, also
 //! after a restore, and is not stored. Scripts show ETags before the commit decides the stamp: what they write has one
 //! of its own (engine format 3), 16 random bytes but for the bit that no ordinal has set. So has a version with a client's version:
@@ -48,10 +48,10 @@ pub(crate) const EPOCH_NONE: u8 = 0;
 const FIXED_BYTES: usize = 42;
 const ETAG_BYTES: usize = 16;
 const CLIENT_BYTES: usize = 24;
-/// In the place of the ordinal of an ETag made of a stamp, which has at most 10,000.
+/// A bit of the ordinal in an ETag that is set in no ETag of a stamp: ordinals are at most 10,000.
 const OWN_ETAG_MARK: u128 = 1 << 63;
 
-/// What the sequencer decides about a write, and what an ETag is made of.
+/// The values that the sequencer assigns to a write. The ETag is computed from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub incarnation: u32,
@@ -59,28 +59,28 @@ pub(crate) struct Stamp {
     pub lsn: u64,
     pub ordinal: u16,
     pub ts: i64,
-    /// Instead of the one made of the other fields.
+    /// The ETag, if it is not computed from the other fields.
     pub own_etag: Option<u128>,
 }
 
-/// The last version of an item that a client wrote, where others came after it.
+/// The last version of an item that a client wrote, if maintenance wrote later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientVersion {
     pub etag: u128,
     pub lsn: u64,
 }
 
-/// What an item's row says about its index rows.
+/// What an item's row stores about its index rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Indexing {
     pub has_rows: bool,
     /// As the client asked.
     pub directive: IndexingDirective,
-    /// Under which policy its rows were made: see `indexes`.
+    /// The epoch of the policy that its index rows were made under: see `indexes`.
     pub epoch: u8,
 }
 
-/// A row about to be written.
+/// A row to be encoded.
 pub(crate) struct NewItemRow<'a> {
     pub incarnation: u32,
     pub partition: u32,
@@ -94,7 +94,7 @@ pub(crate) struct NewItemRow<'a> {
     pub item: &'a [u8],
 }
 
-/// A row as it was read; its checksum held.
+/// A row that was read. Its checksum was verified.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ItemRow<'a> {
     pub stamp: Stamp,
@@ -110,8 +110,8 @@ pub(crate) struct ItemRow<'a> {
 }
 
 impl ClientVersion {
-    /// The ETag of a version that maintenance writes after this one: it names this one, so that a client who has read any of them
-    /// is known, and no version of another item has it.
+    /// The ETag of a version that maintenance writes after this one. It contains a hash of this version's ETag, so that
+    /// an `If-Match` with any of them is recognised, and no version of another item has it.
     pub fn next_etag(&self) -> Result<u128, EngineError> {
         Ok(self.name() << 64 | random_etag()? & u128::from(u64::MAX))
     }
@@ -166,7 +166,7 @@ pub(crate) fn stamp(row: &mut Vec<u8>, lsn: u64, ordinal: u16, ts: i64, written:
     row[2..6].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Says of a complete row under which policy its index rows are from now on.
+/// Sets the epoch of the index rows in a complete row.
 pub(crate) fn set_indexing(row: &mut [u8], indexing: Indexing) {
     row[1] = indexing.flags() | row[1] & OWN_ETAG;
     let sum = checksum(row);
@@ -208,7 +208,7 @@ impl<'a> ItemRow<'a> {
         }
     }
 
-    /// When it was written, by the clock: what expiry is counted from.
+    /// The time of the write by the clock. Expiry is counted from it.
     pub fn written(&self) -> i64 {
         self.written
     }
@@ -221,7 +221,7 @@ impl<'a> ItemRow<'a> {
         Ok(row)
     }
 
-    /// The same of bytes whose checksum held before.
+    /// The same for bytes whose checksum was verified before.
     pub fn trusted(bytes: &'a [u8]) -> Result<ItemRow<'a>, EngineError> {
         if bytes.len() < FIXED_BYTES || !(FORMAT..=FORMAT_CLIENT_WRITTEN).contains(&bytes[0]) {
             return Err(corrupt("item row of an unknown format"));
@@ -313,7 +313,7 @@ impl<'a> ItemRow<'a> {
         Ok(key)
     }
 
-    /// Whether the item really belongs to this key: hashes collide, and can be made to. `encoded` is `key` encoded.
+    /// Whether the item belongs to this partition key, not only to its hash. `encoded` is `key` encoded.
     pub fn has_partition_key(&self, key: &PartitionKey, encoded: &[u8]) -> Result<bool, EngineError> {
         Ok(self.partition_key == encoded || self.partition_key()? == *key)
     }
@@ -336,7 +336,7 @@ impl Stamp {
     }
 }
 
-/// An ETag that no other write has and none made of a stamp is equal to.
+/// A random ETag. No ETag of a stamp is equal to it.
 pub(crate) fn random_etag() -> Result<u128, EngineError> {
     let Token(random) = random_token()?;
     Ok(random | OWN_ETAG_MARK)

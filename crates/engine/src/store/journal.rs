@@ -1,4 +1,4 @@
-//! Journals of refactorings: what an item had, as JSON, in a row of its container.
+//! Journals of refactorings: the previous state of an item, as JSON, in a row of its container.
 
 use quire_storage::{Op, Snapshot};
 use quire_value::{Limits, Value, text};

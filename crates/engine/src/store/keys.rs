@@ -1,4 +1,4 @@
-//! Every key and value form in the storage: the only place that decides them.
+//! All forms of keys and small values in the storage. No other file defines one.
 //!
 //! Numbers are big-endian, so that bytes sort like numbers. `rid` is the 60-bit child id of an item, in 8 bytes;
 //! `epk` the effective partition key behind its length in 2 bytes (an id follows it, and not all kinds of key are
@@ -49,8 +49,8 @@
 //! | feeds   | container 4, `02`, expiry second 8, rid                  | nothing (items with a `ttl` of their own) |
 //! | feeds   | container 4, `03`, partition 4, LSN 8, ordinal 2         | a version (see `items::versions`)     |
 //!
-//! A unique row names its holder in the key, so a write only ever touches its own rows and two tuples with one hash
-//! live side by side; who holds a tuple is decided by the items themselves.
+//! A unique row has its item in the key, so a write changes only its own rows, and two tuples with the same hash have
+//! two rows. The items themselves decide which of them has the tuple.
 //!
 //! Invariants, each a property test: a logical partition's items are adjacent up to its 24-bit rid prefix; feed
 //! rows sort by LSN, then ordinal; expiry rows by time; no two (epk, id) pairs share an id row.
@@ -109,7 +109,7 @@ const VECTOR_NODE: u8 = 0x01;
 const VECTOR_LEAF: u8 = 0x02;
 const VECTOR_PLACE: u8 = 0x03;
 const VECTOR_APART: u8 = 0x04;
-/// In a leaf: what has changed comes before the leaf's row, so that a reader knows it when it reads the row.
+/// In a leaf: changes sort before the leaf's row, so that a reader has them when it reads the row.
 const LEAF_CHANGE: u8 = 0x01;
 const LEAF_ROW: u8 = 0x02;
 const LATEST: u8 = 0x01;
@@ -348,7 +348,7 @@ pub(crate) fn vectors_prefix(container: u32) -> Vec<u8> {
     join(&[&container.to_be_bytes(), &[VECTOR]])
 }
 
-/// The rows of one vector index, which nobody but [`VectorKeys`] makes.
+/// The rows of one vector index. Only [`VectorKeys`] makes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VectorKeys {
     pub container: u32,

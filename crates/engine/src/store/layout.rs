@@ -1,4 +1,4 @@
-//! Which partitions a container has, as its catalog row keeps it.
+//! The partitions of a container, as its catalog row stores them.
 
 use std::collections::BTreeSet;
 

@@ -14,7 +14,7 @@ mod sequence; // guarded commits of one writer at a time
 mod system_properties; // properties of items that the engine sets
 pub(crate) mod version_row; // the value of a row in the log of all versions
 pub(crate) mod watched; // a storage that records which items are written
-mod watchers; // who is woken by the next change
+mod watchers; // wakers for the next change
 
 pub(crate) use commit::{CommitOutcome, guarded_commit, send};
 pub(crate) use definition::stored_definition;

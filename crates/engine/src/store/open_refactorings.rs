@@ -1,4 +1,4 @@
-//! Containers that are being refactored: what the catalog asks of the rows of refactorings.
+//! Containers with an open refactoring, as the catalog reads them from the rows of refactorings.
 
 use quire_storage::Snapshot;
 use quire_value::{Limits, Value, text};

@@ -1,4 +1,4 @@
-//! Rows with a checksum: those of the catalog, and others that are seldom written.
+//! Rows with a checksum: those of the catalog, and others that are written rarely.
 //!
 //! Format (1 byte, now 1), CRC-32 of key and rest (4 bytes), rest. Integers in the rest are little-endian, a list or text has
 //! its length (4 bytes) before it.

@@ -1,7 +1,7 @@
 //! Guarded commits of one writer at a time, for rows that neither a partition nor the catalog commits.
 //!
-//! A commit whose outcome the storage cannot tell is kept and sent again, with the same token, before the next one: it either
-//! happened or happens then.
+//! If the storage cannot report the outcome of a commit, the commit is kept and sent again, with the same token, before
+//! the next one: then it has happened exactly once.
 
 use quire_storage::{Commit, Op, PartitionId, Position, Storage};
 

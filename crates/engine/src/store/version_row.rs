@@ -1,4 +1,4 @@
-//! The log of all versions and deletes, kept for as long as the container's change feed policy says.
+//! Rows of the version log: all versions and deletes, for the retention time of the container's change feed policy.
 //!
 //! One row per item and write, in the partition's order of LSNs. Value: format 1 (a byte), kind (a byte), child id 8, `_ts` of
 //! the change 8, LSN of the version before 8 (0 if there was none), length of the new item row 4, the new item row, the item row

@@ -1,11 +1,11 @@
-//! A storage that remembers which items were deleted while a backup runs, and which changed while a partition is split.
+//! A storage that records which items are deleted while a backup runs, and which change while a partition is split.
 //!
-//! The feed says what was written but not what was deleted. An item's key is remembered before the commit that deletes
-//! it is sent, so whoever takes a snapshot that shows the delete finds the key here. A commit that fails leaves a key
-//! too many: a key here is a suspicion, to be checked against a snapshot.
+//! The feed lists writes but not deletes. The key of a deleted item is recorded before its commit is sent, so a reader
+//! whose snapshot shows the delete finds the key here. A commit that fails leaves a key too many: the reader checks
+//! every key against a snapshot.
 //!
-//! A [`TouchLog`] names every item of a container whose row was put or deleted, also by upkeep, which has no LSN. Items of
-//! a commit that is under way, or whose outcome is unknown, are named again and again.
+//! A [`TouchLog`] lists every item of a container whose row was put or deleted, also by index maintenance, which has no
+//! LSN. Items of a commit in progress, or with an unknown outcome, stay in the list.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

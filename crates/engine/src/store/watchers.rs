@@ -1,11 +1,11 @@
-//! Who is woken by the next change, without a thread that waits.
+//! Wakers for the next change of a partition, so that no thread has to wait.
 
 use std::collections::HashMap;
 use std::task::Waker;
 
 use crate::sync::Mutex;
 
-/// Who is woken by the next change of a partition. A registration serves once.
+/// The wakers for the next change of a partition. A registration is used once.
 #[derive(Default)]
 pub(crate) struct Watchers(Mutex<HashMap<u64, Waker>>);
 

@@ -13,7 +13,7 @@ use quire_resource::PartitionKey;
 
 use super::commit::{CommitFailure, CommittedTransaction, PendingCommit, committed};
 use super::maintained::{TransactionPart, commit_holding};
-use super::{Change, ChangeItem, Transaction, TransactionRead};
+use super::{ChangeItem, Transaction, TransactionChange, TransactionRead};
 use crate::api::{Cancel, EngineError, IndexingDirective, SessionPosition};
 use crate::catalog::Container;
 use crate::items::body::Body;
@@ -372,13 +372,13 @@ fn step(
     let change = match &operation.verb {
         TransactionVerb::Read { id } => return read(transaction, target, operation, id),
         TransactionVerb::Check { id } => return check(transaction, operation, id),
-        TransactionVerb::Create => Change::Create,
-        TransactionVerb::Upsert => Change::Upsert,
-        TransactionVerb::Replace { id } => Change::Replace { id: id.clone() },
-        TransactionVerb::Patch { id } => Change::Patch { id: id.clone() },
-        TransactionVerb::Delete { id } => Change::Delete { id: id.clone() },
+        TransactionVerb::Create => TransactionChange::Create,
+        TransactionVerb::Upsert => TransactionChange::Upsert,
+        TransactionVerb::Replace { id } => TransactionChange::Replace { id: id.clone() },
+        TransactionVerb::Patch { id } => TransactionChange::Patch { id: id.clone() },
+        TransactionVerb::Delete { id } => TransactionChange::Delete { id: id.clone() },
     };
-    let is_delete = matches!(change, Change::Delete { .. });
+    let is_delete = matches!(change, TransactionChange::Delete { .. });
     let changed = transaction.write(ChangeItem {
         change,
         body: operation.body.clone(),

@@ -1,8 +1,8 @@
 //! Commits of transactions in modelled containers: what was written becomes one unit.
 //!
-//! A transaction that holds nothing takes all locks of the unit at once, with those that it needs to look whether what it has
-//! seen is still so. One that holds something already may not wait for more: what is free it takes, else it says what it needs
-//! ([`CommitFailed::Locks`]) and is run again holding all of it.
+//! A transaction without locks takes all locks of the unit at once, including those that it needs to validate its read
+//! set. A transaction that already has locks may not wait for more: it takes those that are free, or returns the locks
+//! that it needs ([`CommitFailure::Locks`]) and runs again with all of them.
 
 use std::collections::HashMap;
 

@@ -1,30 +1,30 @@
 //! Several reads and writes of one logical partition that happen as a whole or not at all.
 //!
-//! A [`Transaction`] sees the state of one [`View`] and its own writes on top of it: point reads and lists show both,
-//! queries only what was committed. Nothing of it exists outside until [`Transaction::commit`], which is **one** storage
-//! commit with one LSN; the ordinals of its items are in the order in which they were first written.
+//! A [`Transaction`] reads one [`ReadSnapshot`] and its own writes on top of it: point reads and lists show both,
+//! queries only what was committed. Nothing of it is visible outside until [`Transaction::commit`], which is **one**
+//! storage commit with one LSN; the ordinals of its items are in the order of their first write.
 //!
 //! What makes it serialisable, by how it was begun:
 //!
 //! | begun by                         | holds meanwhile             | what the commit checks                           |
 //! |----------------------------------|-----------------------------|--------------------------------------------------|
-//! | [`Transaction::begin`]           | nothing                     | nothing that it saw has changed since: see [`seen`] |
+//! | [`Transaction::begin`]           | nothing                     | nothing that it saw has changed since: see [`read_set`] |
 //! | [`Transaction::begin_locked`]    | the logical partition       | nothing: nobody else could write                 |
 //! | [`Transaction::begin_holding`]   | locks that the caller named | nothing: it touches what is locked, and says so when it cannot |
 //!
-//! Invariants: a call that fails leaves the transaction as it was; an item is written at most once by the commit,
-//! whatever happened to it meanwhile; what is stored of an item is read once and is what the commit takes away.
+//! Invariants: a call that fails leaves the transaction as it was; the commit writes an item at most once, however
+//! often it was changed; the stored version of an item is read once, and the commit removes exactly that version.
 
 pub(crate) mod across; // several partition keys and containers
-pub(crate) mod batch;
+pub(crate) mod batch; // several operations in one request
 mod commit; // from own writes to rows, and the commit
 mod feed; // lists, own writes among them
 mod maintained; // commits of modelled containers
-mod own; // what a transaction has written
-mod read_set; // what a transaction has read, and whether that is still so
+mod own; // the write set
+mod read_set; // what a transaction has read, and its validation
 #[cfg(test)]
-mod tests; // several operations in one request
-mod write; // one change on top of the view and the changes before
+mod tests;
+mod write; // one change on top of the snapshot and earlier changes
 
 pub use across::{
     TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
@@ -63,7 +63,7 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 const READ_KEPT: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum TransactionChange {
     Create,
     Upsert,
     Replace { id: String },
@@ -74,7 +74,7 @@ pub(crate) enum Change {
 /// One change as a client asks for it.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeItem {
-    pub change: Change,
+    pub change: TransactionChange,
     /// JSON: the item, or the operations of a patch; empty for a delete.
     pub body: Bytes,
     pub if_match: Option<String>,
@@ -123,7 +123,7 @@ enum Holds<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// Without a lock: [`Transaction::commit`] answers [`CommitFailed::Conflict`] when others were faster, and then the
+    /// Without a lock: [`Transaction::commit`] answers [`CommitFailure::Conflict`] when others were faster, and then the
     /// whole transaction is to be run again. `own_etags`: what it writes gets ETags (and `_ts`) that are final before
     /// the commit, as scripts show them.
     pub fn begin(
@@ -137,7 +137,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Holding the logical partition: its other writers wait until the transaction is dropped or committed. The commit
-    /// can still answer [`CommitFailed::Conflict`], though not because of them: after a fault of the storage, or
+    /// can still answer [`CommitFailure::Conflict`], though not because of them: after a fault of the storage, or
     /// while the indexing policy changes. `further` are locks that a commit asked for.
     pub fn begin_locked(
         shared: &'a Shared,
@@ -306,7 +306,7 @@ impl<'a> Transaction<'a> {
         self.cancel = cancel;
     }
 
-    /// Child id and user's properties of an item that this transaction wrote; see [`Committed::complete`].
+    /// Child id and user's properties of an item that this transaction wrote; see [`CommittedTransaction::complete`].
     pub fn user_json(&self, id: &str) -> Option<(u64, Vec<u8>)> {
         let version = self.own.get(&self.home.id_key(id))?.now.as_ref()?;
         let mut json = Vec::with_capacity(version.body.json_bytes as usize + 256);

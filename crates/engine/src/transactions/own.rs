@@ -1,4 +1,4 @@
-//! What a transaction has written so far, by item.
+//! The write set of a transaction, by item.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,7 +37,7 @@ pub(crate) struct ChangedItem {
     pub created: bool,
     pub id: String,
     pub rid: u64,
-    /// With its quotes. Empty for a delete, and where the commit decides it: then see [`super::Committed`].
+    /// With its quotes. Empty for a delete, and where the commit decides it: then see [`super::CommittedTransaction`].
     pub etag: String,
     /// What this change costs.
     pub charge: f64,

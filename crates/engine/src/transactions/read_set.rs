@@ -1,12 +1,12 @@
-//! What a transaction has read, and whether that is still so when it commits.
+//! The read set of a transaction, and its validation at the commit.
 //!
-//! Of one that only read and wrote single items the commit locks these, as single writes and batches do, and looks whether they
-//! are still what they were: others of the same logical partition may come and go, and share its sync. Lists and queries
-//! have seen which items there are, and unique keys are about items nobody named: then nothing at all may have
-//! changed in the logical partition, and the commit locks it whole.
+//! If the transaction only read and wrote single items, the commit locks these, as single writes and batches do, and
+//! checks that they are unchanged: other items of the logical partition may change, and share the sync. Lists, queries
+//! and unique keys depend on items that were not named: then nothing in the logical partition may have changed, and the
+//! commit locks the whole logical partition.
 //!
-//! An item cannot change while it is locked, and its last write was noted by the sequencer before its lock was given back. So when
-//! nothing changed in the logical partition there is nothing to look at.
+//! An item cannot change while it is locked, and the sequencer records its last write before the lock is released. So
+//! if the logical partition has not changed, no item has to be checked.
 
 use std::collections::HashMap;
 

@@ -134,7 +134,7 @@ fn key(value: &str) -> PartitionKey {
     PartitionKey::from_header(&format!(r#"["{value}"]"#)).unwrap()
 }
 
-fn change(change: Change, body: &str) -> ChangeItem {
+fn change(change: TransactionChange, body: &str) -> ChangeItem {
     ChangeItem {
         change,
         body: body.to_owned().into(),
@@ -153,15 +153,15 @@ fn with_email(id: &str, email: &str) -> String {
 }
 
 fn create(transaction: &mut Transaction<'_>, body: &str) -> Result<ChangedItem, EngineError> {
-    transaction.write(change(Change::Create, body))
+    transaction.write(change(TransactionChange::Create, body))
 }
 
 fn upsert(transaction: &mut Transaction<'_>, body: &str) -> Result<ChangedItem, EngineError> {
-    transaction.write(change(Change::Upsert, body))
+    transaction.write(change(TransactionChange::Upsert, body))
 }
 
 fn delete(transaction: &mut Transaction<'_>, id: &str) -> Result<ChangedItem, EngineError> {
-    transaction.write(change(Change::Delete { id: id.to_owned() }, ""))
+    transaction.write(change(TransactionChange::Delete { id: id.to_owned() }, ""))
 }
 
 fn found(transaction: &mut Transaction<'_>, id: &str) -> Option<Value> {
@@ -415,29 +415,32 @@ fn a_refused_change_leaves_the_transaction_as_it_was() {
     let etag = bench.upsert(&item("a", 2));
     let mut transaction = bench.begin();
     assert!(matches!(create(&mut transaction, &item("a", 3)), Err(EngineError::ItemExists { .. })));
-    let stale = ChangeItem { if_match: Some("\"x\"".into()), ..change(Change::Upsert, &item("a", 3)) };
+    let stale =
+        ChangeItem { if_match: Some("\"x\"".into()), ..change(TransactionChange::Upsert, &item("a", 3)) };
     assert!(matches!(transaction.check(&stale), Err(EngineError::PreconditionFailed)));
     assert!(matches!(transaction.write(stale), Err(EngineError::PreconditionFailed)));
     let other_key = r#"{"id":"z","pk":"other"}"#;
     assert!(matches!(create(&mut transaction, other_key), Err(EngineError::PartitionKeyMismatch)));
     assert!(matches!(create(&mut transaction, "[1]"), Err(EngineError::BadRequest { .. })));
-    let missing = change(Change::Replace { id: "m".into() }, &item("m", 1));
+    let missing = change(TransactionChange::Replace { id: "m".into() }, &item("m", 1));
     assert!(matches!(transaction.check(&missing), Err(EngineError::ItemNotFound { .. })));
     assert!(matches!(transaction.write(missing), Err(EngineError::ItemNotFound { .. })));
     let renamed = r#"{"id":"b","pk":"other"}"#;
-    let renamed = change(Change::Replace { id: "a".into() }, renamed);
+    let renamed = change(TransactionChange::Replace { id: "a".into() }, renamed);
     assert!(matches!(transaction.write(renamed), Err(EngineError::PartitionKeyMismatch)));
     assert!(!transaction.has_changes());
-    let fresh = ChangeItem { if_match: Some(etag), ..change(Change::Upsert, &item("a", 4)) };
+    let fresh = ChangeItem { if_match: Some(etag), ..change(TransactionChange::Upsert, &item("a", 4)) };
     let changed = transaction.write(fresh).unwrap();
     // The ETag of an own write counts at once.
-    let stale =
-        ChangeItem { if_match: Some("\"x\"".into()), ..change(Change::Delete { id: "a".into() }, "") };
+    let stale = ChangeItem {
+        if_match: Some("\"x\"".into()),
+        ..change(TransactionChange::Delete { id: "a".into() }, "")
+    };
     assert!(matches!(transaction.write(stale), Err(EngineError::PreconditionFailed)));
     let fresh = ChangeItem {
         if_match: Some(changed.etag),
         ..change(
-            Change::Patch { id: "a".into() },
+            TransactionChange::Patch { id: "a".into() },
             r#"{"operations":[{"op":"incr","path":"/value","value":5}]}"#,
         )
     };
@@ -454,14 +457,16 @@ fn a_patch_sees_the_stored_item_and_own_writes() {
     let mut transaction = bench.begin();
     let patch = || {
         change(
-            Change::Patch { id: "a".into() },
+            TransactionChange::Patch { id: "a".into() },
             r#"{"operations":[{"op":"incr","path":"/value","value":1}]}"#,
         )
     };
     transaction.write(patch()).unwrap();
     transaction.write(patch()).unwrap();
-    let missing =
-        change(Change::Patch { id: "m".into() }, r#"{"operations":[{"op":"set","path":"/x","value":1}]}"#);
+    let missing = change(
+        TransactionChange::Patch { id: "m".into() },
+        r#"{"operations":[{"op":"set","path":"/x","value":1}]}"#,
+    );
     assert!(matches!(transaction.write(missing), Err(EngineError::ItemNotFound { .. })));
     transaction.commit().unwrap();
     assert_eq!(value(&bench.read("a").unwrap()), 3);
@@ -723,13 +728,13 @@ fn random_transactions(seed: u64, definition: &str, partitions: u32) {
                 0 => create(&mut transaction, &item(&id, number)).map(|_| Some(number)),
                 1 => upsert(&mut transaction, &item(&id, number)).map(|_| Some(number)),
                 2 => transaction
-                    .write(change(Change::Replace { id: id.clone() }, &item(&id, number)))
+                    .write(change(TransactionChange::Replace { id: id.clone() }, &item(&id, number)))
                     .map(|_| Some(number)),
                 3 => delete(&mut transaction, &id).map(|_| None),
                 4 => {
                     let body = r#"{"operations":[{"op":"incr","path":"/value","value":1}]}"#;
                     let sum = next.get(&id).map(|value| value + 1);
-                    transaction.write(change(Change::Patch { id: id.clone() }, body)).map(|_| sum)
+                    transaction.write(change(TransactionChange::Patch { id: id.clone() }, body)).map(|_| sum)
                 }
                 _ => {
                     assert_eq!(found(&mut transaction, &id).as_ref().map(value), next.get(&id).copied());
@@ -1001,7 +1006,8 @@ fn own_etags_survive_a_restore() {
     restored.assert_sound();
     let etag = before[3].get("_etag").unwrap().as_str().unwrap().to_owned();
     let mut transaction = restored.begin();
-    let fresh = ChangeItem { if_match: Some(etag.clone()), ..change(Change::Upsert, &item("i3", 33)) };
+    let fresh =
+        ChangeItem { if_match: Some(etag.clone()), ..change(TransactionChange::Upsert, &item("i3", 33)) };
     assert_ne!(transaction.write(fresh).unwrap().etag, etag);
     transaction.commit().unwrap();
     restored.assert_sound();

@@ -1,9 +1,9 @@
-//! One change on top of the view and the changes before it. All checks come first, so a refused change leaves nothing.
+//! One change on top of the snapshot and the earlier changes. All checks come first, so a refused change has no effect.
 
 use quire_model::IfMatch;
 
 use super::own::{ChangedItem, UncommittedVersion};
-use super::{BYTES_MAX, CHANGES_MAX, Change, ChangeItem, Holds, Transaction};
+use super::{BYTES_MAX, CHANGES_MAX, ChangeItem, Holds, Transaction, TransactionChange};
 use crate::api::{EngineError, charge};
 use crate::items::body::{Body, SelfLinks};
 use crate::items::logical_partition::{StoredRow, WriteVerb, check_precondition, id_of};
@@ -25,14 +25,14 @@ impl Transaction<'_> {
     /// A create is not asked for its id: what comes before it may still change that.
     pub fn check(&mut self, change: &ChangeItem) -> Result<(), EngineError> {
         let (verb, id) = match &change.change {
-            Change::Create => return Ok(()),
-            Change::Upsert => {
+            TransactionChange::Create => return Ok(()),
+            TransactionChange::Upsert => {
                 let Some(_) = &change.if_match else { return Ok(()) };
                 (WriteVerb::Upsert, Body::parse(&change.body, false)?.id)
             }
-            Change::Replace { id } => (WriteVerb::Replace, id.clone()),
-            Change::Patch { id } => (WriteVerb::Patch, id.clone()),
-            Change::Delete { id } => (WriteVerb::Delete, id.clone()),
+            TransactionChange::Replace { id } => (WriteVerb::Replace, id.clone()),
+            TransactionChange::Patch { id } => (WriteVerb::Patch, id.clone()),
+            TransactionChange::Delete { id } => (WriteVerb::Delete, id.clone()),
         };
         let id_key = self.home.id_key(&id);
         let found = self.find(verb, &id, &id_key)?;
@@ -53,11 +53,11 @@ impl Transaction<'_> {
             return Err(EngineError::TransactionTooLarge { limit: "10,000 changes" });
         }
         match &change.change {
-            Change::Create => self.put(&change, WriteVerb::Create, None),
-            Change::Upsert => self.put(&change, WriteVerb::Upsert, None),
-            Change::Replace { id } => self.put(&change, WriteVerb::Replace, Some(id.clone())),
-            Change::Delete { id } => self.delete(&change, id),
-            Change::Patch { id } => self.patch(&change, id),
+            TransactionChange::Create => self.put(&change, WriteVerb::Create, None),
+            TransactionChange::Upsert => self.put(&change, WriteVerb::Upsert, None),
+            TransactionChange::Replace { id } => self.put(&change, WriteVerb::Replace, Some(id.clone())),
+            TransactionChange::Delete { id } => self.delete(&change, id),
+            TransactionChange::Patch { id } => self.patch(&change, id),
         }
     }
 
@@ -115,10 +115,10 @@ impl Transaction<'_> {
 
     /// A patch as the replace that it amounts to: what a trigger of it is shown. Its conditions have been checked.
     pub fn patch_as_replace(&mut self, change: ChangeItem) -> Result<ChangeItem, EngineError> {
-        let Change::Patch { id } = &change.change else { return Ok(change) };
+        let TransactionChange::Patch { id } = &change.change else { return Ok(change) };
         let mut json = Vec::new();
         self.patched(&Patch::parse(&change.body)?, id)?.item.root().write_json(&mut json);
-        let replace = Change::Replace { id: id.clone() };
+        let replace = TransactionChange::Replace { id: id.clone() };
         Ok(ChangeItem { change: replace, body: json.into(), if_match: None, if_none_match: None, ..change })
     }
 
@@ -259,7 +259,7 @@ impl Transaction<'_> {
         found: Option<&ItemToChange>,
     ) -> Result<(), EngineError> {
         let Some(found) = found else { return Ok(()) };
-        let is_patch = matches!(change.change, Change::Patch { .. });
+        let is_patch = matches!(change.change, TransactionChange::Patch { .. });
         let if_none_match = change.if_none_match.as_deref().filter(|_| is_patch);
         let mut if_match = change.if_match.as_deref();
         if if_match.is_some_and(|etag| etag != found.etag) && self.is_since_client(id_key, if_match)? {

@@ -1,11 +1,11 @@
 //! What tests of the engine share: a small account here, one container and a clock in [`fixture`], storages that call back or
-//! misbehave in [`hooked`] and [`moody`].
+//! misbehave in [`hooked_storage`] and [`faulty_storage`].
 #![allow(dead_code, unused_imports, reason = "every test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+pub mod faulty_storage; // a storage that loses answers when it is told to
 pub mod fixture; // an engine in memory with one container
-pub mod hooked; // a storage that shows every call to the test
-pub mod moody; // a storage that loses answers when it is told to
+pub mod hooked_storage; // a storage that shows every call to the test
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use quire_model::{Database, Model, ModelRules};
 use quire_resource::ContainerDefinition;
 use quire_testkit::interpreter::Json;
-use quire_testkit::model::Oracle;
+use quire_testkit::model::ModelOracle;
 use quire_testkit::model::random::{Chance, KEYS, random_item, random_model, with_window};
 use quire_value::Value;
 
@@ -25,7 +25,7 @@ struct Run {
     seed: u64,
     chance: Chance,
     model: String,
-    oracle: Oracle,
+    oracle: ModelOracle,
     store: Store,
     has_window: bool,
     /// Writes that were accepted, and that were refused.
@@ -41,7 +41,7 @@ impl Run {
         let (model, _) = Model::parse(&body, &database).expect("built to be valid");
         let rules = ModelRules::new(&model, &database).expect("valid");
         let has_window = !model.windows.is_empty();
-        let oracle = Oracle::new(&body.to_json(), KEYS);
+        let oracle = ModelOracle::new(&body.to_json(), KEYS);
         let store = Store::new(rules, &containers);
         Run { seed, chance, model: body.to_json(), oracle, store, has_window, counts: (0, BTreeSet::new()) }
     }

@@ -33,7 +33,7 @@ pub(crate) enum Access {
 
 /// Kinds of principals that the table distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holder {
+enum PrincipalKind {
     Key,
     ReadOnlyKey,
     /// A bearer token with the role that writes.
@@ -48,8 +48,8 @@ enum Holder {
 }
 
 /// The principals that have an access. There is no `_` arm: a new access must choose.
-const fn holders(access: Access) -> &'static [Holder] {
-    use Holder::*;
+const fn holders(access: Access) -> &'static [PrincipalKind] {
+    use PrincipalKind::*;
     match access {
         Access::Open | Access::ReadAccount | Access::Describe => {
             &[Key, ReadOnlyKey, Writer, Reader, AllToken, ReadToken, AllTokenOfKey, ReadTokenOfKey]
@@ -66,32 +66,34 @@ const fn holders(access: Access) -> &'static [Holder] {
 }
 
 pub(super) fn check(principal: &Principal, access: Access) -> Result<(), AuthError> {
-    let holder = Holder::of(principal);
+    let holder = PrincipalKind::of(principal);
     if holders(access).contains(&holder) { Ok(()) } else { Err(refusal(holder, access)) }
 }
 
-impl Holder {
-    fn of(principal: &Principal) -> Holder {
+impl PrincipalKind {
+    fn of(principal: &Principal) -> PrincipalKind {
         match principal {
-            Principal::Master { read_only: false } => Holder::Key,
-            Principal::Master { read_only: true } => Holder::ReadOnlyKey,
-            Principal::Oidc { role: Role::ReadWrite } => Holder::Writer,
-            Principal::Oidc { role: Role::Read } => Holder::Reader,
+            Principal::Master { read_only: false } => PrincipalKind::Key,
+            Principal::Master { read_only: true } => PrincipalKind::ReadOnlyKey,
+            Principal::Oidc { role: Role::ReadWrite } => PrincipalKind::Writer,
+            Principal::Oidc { role: Role::Read } => PrincipalKind::Reader,
             Principal::ResourceToken(grant) => match (grant.may_write(), grant.partition_key.is_some()) {
-                (true, false) => Holder::AllToken,
-                (false, false) => Holder::ReadToken,
-                (true, true) => Holder::AllTokenOfKey,
-                (false, true) => Holder::ReadTokenOfKey,
+                (true, false) => PrincipalKind::AllToken,
+                (false, false) => PrincipalKind::ReadToken,
+                (true, true) => PrincipalKind::AllTokenOfKey,
+                (false, true) => PrincipalKind::ReadTokenOfKey,
             },
         }
     }
 }
 
-fn refusal(holder: Holder, access: Access) -> AuthError {
+fn refusal(holder: PrincipalKind, access: Access) -> AuthError {
     match holder {
-        Holder::ReadOnlyKey => AuthError::ReadOnlyKey { access },
+        PrincipalKind::ReadOnlyKey => AuthError::ReadOnlyKey { access },
         // What an account consists of is changed with a key, as in the service.
-        Holder::Writer | Holder::Reader if !matches!(access, Access::WriteItems | Access::Execute) => {
+        PrincipalKind::Writer | PrincipalKind::Reader
+            if !matches!(access, Access::WriteItems | Access::Execute) =>
+        {
             AuthError::ControlPlane
         }
         _ => AuthError::NotPermitted,

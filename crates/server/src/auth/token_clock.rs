@@ -15,10 +15,10 @@ const JUMP_MS: i64 = 5000;
 
 pub(crate) struct TokenClock {
     clock: Arc<dyn Clock>,
-    seen: Mutex<Seen>,
+    last_reading: Mutex<ClockReading>,
 }
 
-struct Seen {
+struct ClockReading {
     clock_ms: i64,
     latest_ms: i64,
     at: Instant,
@@ -32,8 +32,8 @@ impl TokenClock {
             let behind_ms = latest_ms - clock_ms;
             tracing::warn!(behind_ms, "the clock is behind the time of what is stored");
         }
-        let seen = Seen { clock_ms, latest_ms: latest_ms.max(clock_ms), at: Instant::now() };
-        TokenClock { clock, seen: Mutex::new(seen) }
+        let seen = ClockReading { clock_ms, latest_ms: latest_ms.max(clock_ms), at: Instant::now() };
+        TokenClock { clock, last_reading: Mutex::new(seen) }
     }
 
     pub fn now_seconds(&self) -> i64 {
@@ -41,7 +41,7 @@ impl TokenClock {
     }
 
     fn now_ms(&self) -> i64 {
-        let mut seen = self.seen.lock();
+        let mut seen = self.last_reading.lock();
         let now = Instant::now();
         let passed = now.saturating_duration_since(seen.at);
         let (next, jump_ms) = seen.next(self.clock.now_ms(), passed, now);
@@ -53,14 +53,14 @@ impl TokenClock {
     }
 }
 
-impl Seen {
-    fn next(&self, clock_ms: i64, passed: Duration, at: Instant) -> (Seen, Option<i64>) {
+impl ClockReading {
+    fn next(&self, clock_ms: i64, passed: Duration, at: Instant) -> (ClockReading, Option<i64>) {
         let passed_ms = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
         let jump_ms = clock_ms.saturating_sub(self.clock_ms).saturating_sub(passed_ms);
         let latest_ms = self.latest_ms.saturating_add(passed_ms).max(clock_ms);
         // Less than a millisecond is not lost: it is counted from the same moment again.
         let at = if passed_ms == 0 { self.at } else { at };
-        (Seen { clock_ms, latest_ms, at }, Some(jump_ms).filter(|jump_ms| jump_ms.abs() > JUMP_MS))
+        (ClockReading { clock_ms, latest_ms, at }, Some(jump_ms).filter(|jump_ms| jump_ms.abs() > JUMP_MS))
     }
 }
 
@@ -86,14 +86,14 @@ pub(crate) fn latest_stored_ms(engine: &Engine) -> i64 {
 mod tests {
     use super::*;
 
-    fn step(seen: &Seen, clock_ms: i64, passed_ms: u64) -> (Seen, Option<i64>) {
+    fn step(seen: &ClockReading, clock_ms: i64, passed_ms: u64) -> (ClockReading, Option<i64>) {
         let passed = Duration::from_millis(passed_ms);
         seen.next(clock_ms, passed, seen.at + passed)
     }
 
     #[test]
     fn the_latest_time_advances_and_never_goes_back() {
-        let seen = Seen { clock_ms: 1_000_000, latest_ms: 1_000_000, at: Instant::now() };
+        let seen = ClockReading { clock_ms: 1_000_000, latest_ms: 1_000_000, at: Instant::now() };
         let (seen, jump) = step(&seen, 1_000_100, 100);
         assert_eq!((seen.latest_ms, jump), (1_000_100, None));
         let (seen, jump) = step(&seen, 100_000, 10);

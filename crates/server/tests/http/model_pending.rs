@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
 
-#[path = "../../../engine/tests/support/hooked.rs"]
-mod hooked;
+#[path = "../../../engine/tests/support/hooked_storage.rs"]
+mod hooked_storage;
 
-use hooked::{Call, Hooked};
+use hooked_storage::{Call, HookedStorage};
 
 const BOOKS: usize = 7;
 const PENDING: &str = "x-quire-model-pending";
@@ -57,7 +57,7 @@ impl Gate {
 
 /// An author with some books, under a model that leaves them to jobs.
 fn library(gate: &Arc<Gate>, on_delete: &str) -> Client {
-    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let storage = HookedStorage::new(Arc::new(MemoryStorage::new()));
     let own = Arc::clone(gate);
     storage.calls().set_hook(move |call| own.pass(call));
     let client = Client::start_on(Arc::new(storage), 2, |_| ());

@@ -2,12 +2,12 @@
 
 use quire_sql::ast::Direction;
 use quire_sql::{HybridSearch, SqlError};
-use quire_testkit::qt::Setup;
+use quire_testkit::qt::QuerySetup;
 use quire_value::Value;
 
 use crate::{all_at_once, compile};
 
-pub fn run(hybrid: &HybridSearch, setup: &Setup) -> Result<Vec<Value>, SqlError> {
+pub fn run(hybrid: &HybridSearch, setup: &QuerySetup) -> Result<Vec<Value>, SqlError> {
     let items: Vec<Value> = setup.items.iter().enumerate().map(|(at, item)| with_rid(item, at)).collect();
     let (left, right) = items.split_at(items.len() / 2);
     let partitions = [left, &[], right];

@@ -12,9 +12,9 @@ use quire_sql::{
     Environment, Externals, HybridSearch, Item, Parameters, Query, QueryPlan, QueryShape, Schema, SqlError,
     functions,
 };
-use quire_testkit::interpreter::{Failure, Interpreter, Json, agrees, plain_name};
+use quire_testkit::interpreter::{Interpreter, Json, QueryFailure, agrees, plain_name};
 use quire_testkit::links::ItemLinks;
-use quire_testkit::qt::{self, Runner, Setup};
+use quire_testkit::qt::{self, QuerySetup, Runner};
 use quire_value::Value;
 
 /// 2026-01-31T10:00:00.1234567Z
@@ -40,7 +40,7 @@ struct Second {
 
 impl Second {
     /// The executor's rows are in the file; the second interpreter must agree.
-    fn compare(&self, setup: &Setup, text: &str, rows: &Result<Vec<Value>, SqlError>) {
+    fn compare(&self, setup: &QuerySetup, text: &str, rows: &Result<Vec<Value>, SqlError>) {
         // Compile errors are checked by the executor alone.
         if matches!(rows, Err(SqlError::Compile(_))) {
             return;
@@ -54,10 +54,10 @@ impl Second {
         self.called.borrow_mut().extend(second.called());
         let expected = match (&answer, rows) {
             (Ok(expected), Ok(_)) => expected,
-            (Err(Failure::Cardinality), Err(SqlError::Refused(_))) => return,
+            (Err(QueryFailure::Cardinality), Err(SqlError::Refused(_))) => return,
             (Ok(_), Err(SqlError::Refused(reason))) if reason.ends_with("is not supported") => return,
             (Ok(_), Err(SqlError::Refused(reason))) if reason.ends_with("is not supported.") => return,
-            (Err(Failure::NotRepresentable), Err(SqlError::NotRepresentable)) => return,
+            (Err(QueryFailure::NotRepresentable), Err(SqlError::NotRepresentable)) => return,
             (answer, rows) => return self.differ(text, format!("{answer:?} and not {rows:?}")),
         };
         *self.judged.borrow_mut() += 1;
@@ -78,7 +78,7 @@ impl Second {
 }
 
 impl Runner for Second {
-    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+    fn query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, String> {
         let rows = compile(setup, text).and_then(|query| all_at_once(setup, &query, &setup.items));
         self.compare(setup, text, &rows);
         rows.map_err(|error| print(&error))
@@ -86,7 +86,7 @@ impl Runner for Second {
 }
 
 impl Runner for Language {
-    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+    fn query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, String> {
         let query = compile(setup, text).map_err(|error| print(&error))?;
         let rows = all_at_once(setup, &query, &setup.items);
         if let QueryShape::Streaming { offset, limit } = query.shape() {
@@ -102,14 +102,14 @@ impl Runner for Language {
         rows.map_err(|error| print(&error))
     }
 
-    fn plan(&self, setup: &Setup, text: &str) -> Option<Result<String, String>> {
+    fn plan(&self, setup: &QuerySetup, text: &str) -> Option<Result<String, String>> {
         let plan = compile(setup, text).and_then(|query| query.plan());
         Some(Ok(plan.map_or_else(|error| print(&error), |plan| print_plan(&plan))))
     }
 }
 
 impl Runner for Client {
-    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+    fn query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, String> {
         let query = compile(setup, text).map_err(|error| print(&error))?;
         let plan = match query.plan() {
             Ok(plan) if query.shape() != QueryShape::Constant => plan,
@@ -133,19 +133,19 @@ impl Runner for Client {
     }
 }
 
-fn compile(setup: &Setup, text: &str) -> Result<Query, SqlError> {
+fn compile(setup: &QuerySetup, text: &str) -> Result<Query, SqlError> {
     let links = ItemLinks::of(setup);
     let schema = Schema { computed: &setup.computed, ..Schema::default() }.with_links(&links);
     let query = Query::compile_for(text, &Parameters(setup.parameters.clone()), schema)?;
     Ok(query.with_environment(Environment { now_ticks: Some(NOW_TICKS), ..Environment::default() }))
 }
 
-fn all_at_once(setup: &Setup, query: &Query, items: &[Value]) -> Result<Vec<Value>, SqlError> {
+fn all_at_once(setup: &QuerySetup, query: &Query, items: &[Value]) -> Result<Vec<Value>, SqlError> {
     query.rows_with(Externals::links(&ItemLinks::of(setup)), items)
 }
 
 fn item_by_item(
-    setup: &Setup,
+    setup: &QuerySetup,
     query: &Query,
     offset: u64,
     limit: Option<u64>,

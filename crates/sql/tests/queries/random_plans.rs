@@ -5,8 +5,8 @@
 
 use quire_sql::SqlError;
 use quire_testkit::interpreter::{Interpreter, Json, agrees};
-use quire_testkit::qt::{Runner, Setup};
-use quire_testkit::random::{COMPUTED, Expected, PARAMETERS, Random, RandomQuery};
+use quire_testkit::qt::{QuerySetup, Runner};
+use quire_testkit::random::{COMPUTED, ExpectedRows, PARAMETERS, Random, RandomQuery};
 use quire_value::{Limits, text};
 
 use super::{Client, NOW_TICKS, compile};
@@ -45,26 +45,26 @@ fn merged_rows_of_random_queries_are_those_of_all_items() {
     assert!(compared * 2 > queries, "{compared} of {queries} queries compared");
 }
 
-fn setup(random: &mut Random) -> Setup {
+fn setup(random: &mut Random) -> QuerySetup {
     let parse = |json: &str| text::parse(json.as_bytes(), Limits::default()).expect("JSON");
     let computed = if random.once_in(2) { COMPUTED } else { &[] };
-    Setup {
+    QuerySetup {
         items: (0..ITEMS).map(|id| parse(&random.item(id))).collect(),
         parameters: PARAMETERS.iter().map(|(name, json)| ((*name).to_owned(), parse(json))).collect(),
         computed: computed.iter().map(|(name, query)| ((*name).to_owned(), (*query).to_owned())).collect(),
-        ..Setup::default()
+        ..QuerySetup::default()
     }
 }
 
 /// Whether there was something to compare.
-fn compare(setup: &Setup, second: &Interpreter, query: &RandomQuery) -> Result<bool, String> {
+fn compare(setup: &QuerySetup, second: &Interpreter, query: &RandomQuery) -> Result<bool, String> {
     let text = query.text.as_str();
     // Fused ranks have ties of their own. Which tied rows a window keeps depends on the ranges.
     let is_windowed = text.contains("TOP ") || text.contains(" LIMIT ");
     if text.contains("RANK ") || text.contains("Score(") || text.contains("ORDER BY VectorDistance") {
         return Ok(false);
     }
-    if query.answer == Expected::Part || (is_windowed && text.contains(" DESC")) {
+    if query.answer == ExpectedRows::Part || (is_windowed && text.contains(" DESC")) {
         return Ok(false);
     }
     // Sums of partitions add up in another order.
@@ -87,7 +87,7 @@ fn compare(setup: &Setup, second: &Interpreter, query: &RandomQuery) -> Result<b
     let tolerance = if text.contains("ST_") { 0.01 } else { 1e-9 };
     let is_same = match query.answer {
         // Tied rows come from the first range to the last, in each from the last item to the first.
-        Expected::Ordered if !text.contains(" DESC") => {
+        ExpectedRows::Ordered if !text.contains(" DESC") => {
             expected.len() == found.len()
                 && expected.iter().zip(&found).all(|(left, right)| agrees(left, right, tolerance))
         }

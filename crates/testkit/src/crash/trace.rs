@@ -20,7 +20,7 @@ pub type FileId = usize;
 
 /// One thing the child did, in the order it was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum FileEvent {
     Create {
         path: PathBuf,
         file: FileId,
@@ -65,7 +65,7 @@ pub enum Event {
 
 /// What happens to changes no sync covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum UnsyncedChanges {
     /// None survives.
     Dropped,
     /// All survive, as when only the process dies.
@@ -76,13 +76,13 @@ pub enum Rest {
     Garbled(u64),
 }
 
-pub struct Recording {
-    pub events: Vec<Event>,
+pub struct FileRecording {
+    pub events: Vec<FileEvent>,
     root: PathBuf,
 }
 
 /// Runs a command under `strace` and records what it does below `root`.
-pub fn record(command: &Command, root: &Path) -> Result<Recording> {
+pub fn record(command: &Command, root: &Path) -> Result<FileRecording> {
     let output = tempfile::NamedTempFile::new().context("a file for the trace")?;
     let mut traced = Command::new("strace");
     traced.args(["-f", "-y", "-xx", "-s", "16777216", "-e"]).arg(format!("trace={}", parse::CALLS.join(",")));
@@ -99,33 +99,33 @@ pub fn record(command: &Command, root: &Path) -> Result<Recording> {
     let text = fs::read_to_string(output.path()).context("reading the trace")?;
     let root = root.canonicalize().context("the recorded folder")?;
     let events = parse::events(&text, &root)?;
-    Ok(Recording { events, root })
+    Ok(FileRecording { events, root })
 }
 
 /// A file system in the making.
 #[derive(Clone, Default)]
-struct Image {
-    names: BTreeMap<PathBuf, Node>,
-    contents: BTreeMap<FileId, Content>,
+struct FileSystemImage {
+    names: BTreeMap<PathBuf, FileNode>,
+    contents: BTreeMap<FileId, FileContent>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Node {
+enum FileNode {
     Folder,
     File(FileId),
 }
 
 /// Bytes up to the last one written, and the length beyond.
 #[derive(Clone, Default)]
-struct Content {
+struct FileContent {
     bytes: Vec<u8>,
     length: u64,
 }
 
-impl Recording {
+impl FileRecording {
     /// The positions of all syncs, and the end.
     pub fn sync_points(&self) -> Vec<usize> {
-        let is_sync = |event: &Event| event.is_sync();
+        let is_sync = |event: &FileEvent| event.is_sync();
         let points = (0..self.events.len()).filter(|&index| is_sync(&self.events[index]));
         points.chain([self.events.len()]).collect()
     }
@@ -133,20 +133,20 @@ impl Recording {
     /// Lines said before a point.
     pub fn said_before(&self, point: usize) -> impl Iterator<Item = &str> {
         self.events[..point].iter().filter_map(|event| match event {
-            Event::Said { line } => Some(line.as_str()),
+            FileEvent::Said { line } => Some(line.as_str()),
             _ => None,
         })
     }
 
     /// Writes to `target` what the recorded folder would hold after a power cut just before event `point`.
-    pub fn cut_at(&self, point: usize, rest: Rest, target: &Path) -> Result<()> {
-        let mut image = Image::default();
-        image.names.insert(self.root.clone(), Node::Folder);
-        let mut pending: Vec<(usize, &Event)> = Vec::new();
+    pub fn cut_at(&self, point: usize, rest: UnsyncedChanges, target: &Path) -> Result<()> {
+        let mut image = FileSystemImage::default();
+        image.names.insert(self.root.clone(), FileNode::Folder);
+        let mut pending: Vec<(usize, &FileEvent)> = Vec::new();
         for (index, event) in self.events[..point].iter().enumerate() {
             match event {
                 event if event.is_sync() => image.sync(event, &mut pending),
-                Event::Said { .. } => {}
+                FileEvent::Said { .. } => {}
                 event => pending.push((index, event)),
             }
         }
@@ -155,13 +155,13 @@ impl Recording {
     }
 }
 
-impl Image {
-    fn sync(&mut self, sync: &Event, pending: &mut Vec<(usize, &Event)>) {
+impl FileSystemImage {
+    fn sync(&mut self, sync: &FileEvent, pending: &mut Vec<(usize, &FileEvent)>) {
         pending.retain(|(index, event)| {
             let covered = match sync {
-                Event::SyncFile { file, since } => index < since && event.file_bytes() == Some(*file),
-                Event::SyncFolder { path, since } => index < since && event.folder() == Some(path),
-                Event::SyncAll { since } => index < since,
+                FileEvent::SyncFile { file, since } => index < since && event.file_bytes() == Some(*file),
+                FileEvent::SyncFolder { path, since } => index < since && event.folder() == Some(path),
+                FileEvent::SyncAll { since } => index < since,
                 _ => false,
             };
             if covered {
@@ -171,67 +171,67 @@ impl Image {
         });
     }
 
-    fn apply(&mut self, event: &Event) {
+    fn apply(&mut self, event: &FileEvent) {
         match event {
-            Event::Create { path, file } => {
-                self.names.insert(path.clone(), Node::File(*file));
+            FileEvent::Create { path, file } => {
+                self.names.insert(path.clone(), FileNode::File(*file));
                 self.contents.entry(*file).or_default();
             }
-            Event::MakeFolder { path } => drop(self.names.insert(path.clone(), Node::Folder)),
-            Event::Rename { from, to } => {
+            FileEvent::MakeFolder { path } => drop(self.names.insert(path.clone(), FileNode::Folder)),
+            FileEvent::Rename { from, to } => {
                 if let Some(node) = self.names.remove(from) {
                     self.names.insert(to.clone(), node);
                 }
             }
-            Event::Remove { path } => drop(self.names.remove(path)),
-            Event::Write { file, offset, bytes } => {
+            FileEvent::Remove { path } => drop(self.names.remove(path)),
+            FileEvent::Write { file, offset, bytes } => {
                 self.contents.entry(*file).or_default().write(*offset, bytes)
             }
-            Event::Resize { file, length } => self.contents.entry(*file).or_default().resize(*length),
-            Event::SyncFile { .. }
-            | Event::SyncFolder { .. }
-            | Event::SyncAll { .. }
-            | Event::Said { .. } => {}
+            FileEvent::Resize { file, length } => self.contents.entry(*file).or_default().resize(*length),
+            FileEvent::SyncFile { .. }
+            | FileEvent::SyncFolder { .. }
+            | FileEvent::SyncAll { .. }
+            | FileEvent::Said { .. } => {}
         }
     }
 
-    fn survive(&mut self, pending: &[(usize, &Event)], rest: Rest) {
+    fn survive(&mut self, pending: &[(usize, &FileEvent)], rest: UnsyncedChanges) {
         match rest {
-            Rest::Dropped => {}
-            Rest::Kept => pending.iter().for_each(|(_, event)| self.apply(event)),
-            Rest::Cut => self.survive_cut(pending),
-            Rest::Garbled(seed) => self.survive_garbled(pending, &mut Random(seed)),
+            UnsyncedChanges::Dropped => {}
+            UnsyncedChanges::Kept => pending.iter().for_each(|(_, event)| self.apply(event)),
+            UnsyncedChanges::Cut => self.survive_cut(pending),
+            UnsyncedChanges::Garbled(seed) => self.survive_garbled(pending, &mut Random(seed)),
         }
     }
 
-    fn survive_cut(&mut self, pending: &[(usize, &Event)]) {
+    fn survive_cut(&mut self, pending: &[(usize, &FileEvent)]) {
         for (position, (_, event)) in pending.iter().enumerate() {
             let later_write =
                 |file| pending[position + 1..].iter().any(|(_, later)| later.file_bytes() == Some(file));
             match event {
-                Event::Write { file, offset, bytes } if !later_write(*file) => {
+                FileEvent::Write { file, offset, bytes } if !later_write(*file) => {
                     let half = bytes[..bytes.len() / 2].to_vec();
-                    self.apply(&Event::Write { file: *file, offset: *offset, bytes: half });
+                    self.apply(&FileEvent::Write { file: *file, offset: *offset, bytes: half });
                 }
                 event => self.apply(event),
             }
         }
     }
 
-    fn survive_garbled(&mut self, pending: &[(usize, &Event)], random: &mut Random) {
+    fn survive_garbled(&mut self, pending: &[(usize, &FileEvent)], random: &mut Random) {
         let names = pending.iter().filter(|(_, event)| event.folder().is_some()).count();
         let mut names_left = random.below(names as u64 + 1);
         for (_, event) in pending {
             match event {
-                Event::Write { file, offset, bytes } => match random.below(3) {
+                FileEvent::Write { file, offset, bytes } => match random.below(3) {
                     0 => {}
                     1 => self.apply(event),
                     _ => {
                         let bytes = bytes.iter().map(|byte| byte ^ random.draw() as u8).collect();
-                        self.apply(&Event::Write { file: *file, offset: *offset, bytes });
+                        self.apply(&FileEvent::Write { file: *file, offset: *offset, bytes });
                     }
                 },
-                Event::Resize { .. } => self.apply(event),
+                FileEvent::Resize { .. } => self.apply(event),
                 event if names_left > 0 => {
                     names_left -= 1;
                     self.apply(event);
@@ -245,20 +245,22 @@ impl Image {
         for (path, node) in &self.names {
             let reachable =
                 path.ancestors().skip(1).take_while(|folder| *folder != root.parent().unwrap_or(root));
-            if !reachable.into_iter().all(|folder| self.names.get(folder) == Some(&Node::Folder)) {
+            if !reachable.into_iter().all(|folder| self.names.get(folder) == Some(&FileNode::Folder)) {
                 continue; // its folder did not survive
             }
             let place = target.join(path.strip_prefix(root).context("a path outside the folder")?);
             match node {
-                Node::Folder => fs::create_dir_all(&place).context("rebuilding a folder")?,
-                Node::File(file) => self.contents.get(file).cloned().unwrap_or_default().write_to(&place)?,
+                FileNode::Folder => fs::create_dir_all(&place).context("rebuilding a folder")?,
+                FileNode::File(file) => {
+                    self.contents.get(file).cloned().unwrap_or_default().write_to(&place)?
+                }
             }
         }
         Ok(())
     }
 }
 
-impl Content {
+impl FileContent {
     fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         if self.bytes.len() < end {
@@ -280,15 +282,15 @@ impl Content {
     }
 }
 
-impl Event {
+impl FileEvent {
     fn is_sync(&self) -> bool {
-        matches!(self, Event::SyncFile { .. } | Event::SyncFolder { .. } | Event::SyncAll { .. })
+        matches!(self, FileEvent::SyncFile { .. } | FileEvent::SyncFolder { .. } | FileEvent::SyncAll { .. })
     }
 
     /// The file whose bytes this changes.
     fn file_bytes(&self) -> Option<FileId> {
         match self {
-            Event::Write { file, .. } | Event::Resize { file, .. } => Some(*file),
+            FileEvent::Write { file, .. } | FileEvent::Resize { file, .. } => Some(*file),
             _ => None,
         }
     }
@@ -296,8 +298,10 @@ impl Event {
     /// The folder whose names this changes.
     fn folder(&self) -> Option<&Path> {
         match self {
-            Event::Create { path, .. } | Event::MakeFolder { path } | Event::Remove { path } => path.parent(),
-            Event::Rename { to, .. } => to.parent(),
+            FileEvent::Create { path, .. } | FileEvent::MakeFolder { path } | FileEvent::Remove { path } => {
+                path.parent()
+            }
+            FileEvent::Rename { to, .. } => to.parent(),
             _ => None,
         }
     }
@@ -307,23 +311,24 @@ impl Event {
 mod tests {
     use super::*;
 
-    fn recording() -> Recording {
+    fn recording() -> FileRecording {
         let (root, path) = (PathBuf::from("/r"), PathBuf::from("/r/a"));
-        let write = |offset, text: &str| Event::Write { file: 0, offset, bytes: text.as_bytes().to_vec() };
+        let write =
+            |offset, text: &str| FileEvent::Write { file: 0, offset, bytes: text.as_bytes().to_vec() };
         let events = vec![
-            Event::Create { path, file: 0 },
+            FileEvent::Create { path, file: 0 },
             write(0, "one "),
-            Event::SyncFile { file: 0, since: 2 },
-            Event::SyncFolder { path: root.clone(), since: 3 },
+            FileEvent::SyncFile { file: 0, since: 2 },
+            FileEvent::SyncFolder { path: root.clone(), since: 3 },
             write(4, "two "),
-            Event::Said { line: "two".into() },
+            FileEvent::Said { line: "two".into() },
             write(8, "three"),
-            Event::SyncFile { file: 0, since: 6 },
+            FileEvent::SyncFile { file: 0, since: 6 },
         ];
-        Recording { events, root }
+        FileRecording { events, root }
     }
 
-    fn content(point: usize, rest: Rest) -> Option<String> {
+    fn content(point: usize, rest: UnsyncedChanges) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         recording().cut_at(point, rest, folder.path()).unwrap();
         fs::read_to_string(folder.path().join("a")).ok()
@@ -331,16 +336,16 @@ mod tests {
 
     #[test]
     fn only_what_was_synced_is_certain() {
-        assert_eq!(content(3, Rest::Dropped), None, "the name was not synced");
-        assert_eq!(content(2, Rest::Kept).as_deref(), Some("one "));
-        assert_eq!(content(7, Rest::Dropped).as_deref(), Some("one "));
-        assert_eq!(content(7, Rest::Cut).as_deref(), Some("one two th"));
+        assert_eq!(content(3, UnsyncedChanges::Dropped), None, "the name was not synced");
+        assert_eq!(content(2, UnsyncedChanges::Kept).as_deref(), Some("one "));
+        assert_eq!(content(7, UnsyncedChanges::Dropped).as_deref(), Some("one "));
+        assert_eq!(content(7, UnsyncedChanges::Cut).as_deref(), Some("one two th"));
         assert_eq!(
-            content(8, Rest::Dropped).as_deref(),
+            content(8, UnsyncedChanges::Dropped).as_deref(),
             Some("one two "),
             "the sync began before the last write"
         );
-        assert_eq!(content(8, Rest::Kept).as_deref(), Some("one two three"));
+        assert_eq!(content(8, UnsyncedChanges::Kept).as_deref(), Some("one two three"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use quire_sql::ast::{Expr, ExprKind};
 
-use super::json::{Json, Maybe, total_order};
+use super::json::{Json, JsonOrUndefined, total_order};
 
 /// The name and the argument of an aggregate.
 pub fn call(expr: &Expr) -> Option<(&'static str, &Expr)> {
@@ -15,7 +15,7 @@ pub fn call(expr: &Expr) -> Option<(&'static str, &Expr)> {
     Some((name, arguments.first()?))
 }
 
-pub fn aggregate(name: &str, values: Vec<Json>) -> Maybe {
+pub fn aggregate(name: &str, values: Vec<Json>) -> JsonOrUndefined {
     let count = |count: usize| Some(Json::Integer(count as i128));
     match name {
         "COUNT" => count(values.len()),
@@ -43,11 +43,11 @@ fn sum(values: &[Json]) -> Option<f64> {
 }
 
 /// Undefined as soon as an array or object is among the values.
-pub fn extreme(values: &[Json], wanted: Ordering) -> Maybe {
+pub fn extreme(values: &[Json], wanted: Ordering) -> JsonOrUndefined {
     if !values.iter().all(Json::is_primitive) {
         return None;
     }
-    let mut best: Maybe = None;
+    let mut best: JsonOrUndefined = None;
     for value in values {
         let value = Some(value.clone());
         if best.is_none() || total_order(&value, &best) == wanted {

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 
 use super::aggregates;
-use super::json::{Json, Maybe, compare_numbers};
+use super::json::{Json, JsonOrUndefined, compare_numbers};
 
 /// `None`: no function of this family.
-pub fn call(name: &str, values: &[Json]) -> Option<Maybe> {
+pub fn call(name: &str, values: &[Json]) -> Option<JsonOrUndefined> {
     let array = |index: usize| values.get(index).and_then(Json::as_array);
     Some(match name {
         "ARRAYLENGTH" => array(0).map(|array| Json::Integer(array.len() as i128)),
@@ -61,7 +61,7 @@ fn sum(array: &[Json]) -> Option<f64> {
     array.iter().try_fold(0.0, |sum, value| Some(sum + value.as_f64()?))
 }
 
-fn median(array: &[Json]) -> Maybe {
+fn median(array: &[Json]) -> JsonOrUndefined {
     if array.is_empty() || !array.iter().all(Json::is_number) {
         return None;
     }
@@ -74,7 +74,7 @@ fn median(array: &[Json]) -> Maybe {
     Some(Json::number((sorted[middle - 1].as_f64()? + sorted[middle].as_f64()?) / 2.0))
 }
 
-fn slice(values: &[Json]) -> Maybe {
+fn slice(values: &[Json]) -> JsonOrUndefined {
     let array = values[0].as_array()?;
     let length = array.len() as i128;
     let start = i128::from(values[1].as_i64()?);
@@ -88,7 +88,7 @@ fn slice(values: &[Json]) -> Maybe {
 }
 
 /// One name is that of the key.
-fn object_to_array(values: &[Json]) -> Maybe {
+fn object_to_array(values: &[Json]) -> JsonOrUndefined {
     let name = |index: usize, default: &str| match values.get(index) {
         Some(name) => name.as_str().map(str::to_owned),
         None => Some(default.to_owned()),
@@ -103,14 +103,14 @@ fn object_to_array(values: &[Json]) -> Maybe {
     Some(Json::Array(members.collect()))
 }
 
-fn object_without(values: &[Json]) -> Maybe {
+fn object_without(values: &[Json]) -> JsonOrUndefined {
     let names: Vec<&str> = values[1..].iter().map(Json::as_str).collect::<Option<_>>()?;
     let members = values[0].as_object()?.iter().filter(|(name, _)| !names.contains(&name.as_str()));
     Some(Json::Object(members.cloned().collect()))
 }
 
 /// Partial: an object is found when an element has all its members.
-pub fn contains(values: &[Maybe]) -> Maybe {
+pub fn contains(values: &[JsonOrUndefined]) -> JsonOrUndefined {
     let array = values[0].as_ref()?.as_array()?;
     let wanted = values[1].as_ref()?;
     let partial = match values.get(2) {
@@ -127,7 +127,7 @@ pub fn contains(values: &[Maybe]) -> Maybe {
 }
 
 /// Three-valued OR or AND over the values.
-pub fn contains_several(name: &str, values: &[Maybe]) -> Maybe {
+pub fn contains_several(name: &str, values: &[JsonOrUndefined]) -> JsonOrUndefined {
     let array = values[0].as_ref()?.as_array()?;
     let found: Vec<Option<bool>> =
         values[1..].iter().map(|value| value.as_ref().map(|value| has(array, value))).collect();

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use regex::Regex;
 
-pub type Moment = i128;
+pub type Nanoseconds = i128;
 
 pub const DAY: i128 = 24 * HOUR;
 pub const HOUR: i128 = 60 * MINUTE;
@@ -40,7 +40,7 @@ fn month_place(year: i128, month: i128) -> Option<usize> {
 }
 
 /// The midnight at which a day of a month begins; `None` when the month has no such day.
-fn midnight(place: usize, day: i128) -> Option<Moment> {
+fn midnight(place: usize, day: i128) -> Option<Nanoseconds> {
     let starts = month_starts();
     let start = starts.get(place)?;
     let is_day = day >= 1 && start + day <= *starts.get(place + 1)?;
@@ -48,21 +48,21 @@ fn midnight(place: usize, day: i128) -> Option<Moment> {
 }
 
 /// The start of 1970.
-pub fn epoch() -> Moment {
+pub fn epoch() -> Nanoseconds {
     year_start(1970)
 }
 
-pub fn year_start(year: i128) -> Moment {
+pub fn year_start(year: i128) -> Nanoseconds {
     month_place(year, 1).and_then(|place| midnight(place, 1)).expect("a year of the calendar")
 }
 
-pub fn contains(moment: Moment) -> bool {
+pub fn contains(moment: Nanoseconds) -> bool {
     let starts = month_starts();
     (0..starts[starts.len() - 1] * DAY).contains(&moment)
 }
 
 /// The place of the moment's month in the list, the day of the month, and the time of the day.
-pub fn place_of(moment: Moment) -> (usize, i128, i128) {
+pub fn place_of(moment: Nanoseconds) -> (usize, i128, i128) {
     let starts = month_starts();
     let day = moment / DAY;
     let place = starts.partition_point(|start| *start <= day) - 1;
@@ -70,7 +70,7 @@ pub fn place_of(moment: Moment) -> (usize, i128, i128) {
 }
 
 /// So many months later, on the same day of the month, or on the last day of a month that is too short.
-pub fn months_later(moment: Moment, months: i128) -> Option<Moment> {
+pub fn months_later(moment: Nanoseconds, months: i128) -> Option<Nanoseconds> {
     let (place, day, time) = place_of(moment);
     let place = usize::try_from((place as i128).checked_add(months)?).ok()?;
     let midnight = (1..=day).rev().find_map(|day| midnight(place, day))?;
@@ -79,7 +79,7 @@ pub fn months_later(moment: Moment, months: i128) -> Option<Moment> {
 
 /// `YYYY-MM-DD`, then nothing or `Z`, or a time with up to seven digits of a second and nothing, `Z` or an offset.
 /// Nothing before 1601.
-pub fn parse(text: &str) -> Option<Moment> {
+pub fn parse(text: &str) -> Option<Nanoseconds> {
     static FORM: OnceLock<Regex> = OnceLock::new();
     let form = FORM.get_or_init(|| {
         let date = "([0-9]{4})-([0-9]{2})-([0-9]{2})";
@@ -106,7 +106,7 @@ pub fn parse(text: &str) -> Option<Moment> {
 }
 
 /// `YYYY-MM-DDThh:mm:ss.fffffffZ`; `None` outside of the calendar.
-pub fn print(moment: Moment) -> Option<String> {
+pub fn print(moment: Nanoseconds) -> Option<String> {
     if !contains(moment) {
         return None;
     }

@@ -4,61 +4,71 @@ use std::sync::OnceLock;
 
 use regex::Regex;
 
-use super::calendar::{self, DAY, HOUR, MINUTE, Moment, SECOND, TICK};
-use super::json::{Json, Maybe};
+use super::calendar::{self, DAY, HOUR, MINUTE, Nanoseconds, SECOND, TICK};
+use super::json::{Json, JsonOrUndefined};
 
 const MILLISECOND: i128 = SECOND / 1_000;
 const MICROSECOND: i128 = SECOND / 1_000_000;
 
 /// How long a part is, and where the printed form has it: `0001-01-01T00:00:00.0000000Z`.
 #[derive(Clone, Copy)]
-struct Part {
+struct DatePart {
     names: &'static [&'static str],
-    length: Length,
+    length: PartLength,
     digits: (usize, usize),
 }
 
 #[derive(Clone, Copy)]
-enum Length {
+enum PartLength {
     Months(i128),
     Nanoseconds(i128),
 }
 
-const YEAR: Part = Part { names: &["year", "yyyy", "yy"], length: Length::Months(12), digits: (0, 4) };
-const MONTH: Part = Part { names: &["month", "mm", "m"], length: Length::Months(1), digits: (5, 7) };
-const DAY_OF_MONTH: Part =
-    Part { names: &["day", "dd", "d"], length: Length::Nanoseconds(DAY), digits: (8, 10) };
+const YEAR: DatePart =
+    DatePart { names: &["year", "yyyy", "yy"], length: PartLength::Months(12), digits: (0, 4) };
+const MONTH: DatePart =
+    DatePart { names: &["month", "mm", "m"], length: PartLength::Months(1), digits: (5, 7) };
+const DAY_OF_MONTH: DatePart =
+    DatePart { names: &["day", "dd", "d"], length: PartLength::Nanoseconds(DAY), digits: (8, 10) };
 
-const PARTS: &[Part] = &[
+const PARTS: &[DatePart] = &[
     YEAR,
     MONTH,
     DAY_OF_MONTH,
-    Part { names: &["hour", "hh"], length: Length::Nanoseconds(HOUR), digits: (11, 13) },
-    Part { names: &["minute", "mi", "n"], length: Length::Nanoseconds(MINUTE), digits: (14, 16) },
-    Part { names: &["second", "ss", "s"], length: Length::Nanoseconds(SECOND), digits: (17, 19) },
+    DatePart { names: &["hour", "hh"], length: PartLength::Nanoseconds(HOUR), digits: (11, 13) },
+    DatePart { names: &["minute", "mi", "n"], length: PartLength::Nanoseconds(MINUTE), digits: (14, 16) },
+    DatePart { names: &["second", "ss", "s"], length: PartLength::Nanoseconds(SECOND), digits: (17, 19) },
     // Below a second: the whole fraction in that unit.
-    Part { names: &["millisecond", "ms"], length: Length::Nanoseconds(MILLISECOND), digits: (20, 23) },
-    Part { names: &["microsecond", "mcs"], length: Length::Nanoseconds(MICROSECOND), digits: (20, 26) },
-    Part { names: &["nanosecond", "ns"], length: Length::Nanoseconds(1), digits: (20, 27) },
+    DatePart {
+        names: &["millisecond", "ms"],
+        length: PartLength::Nanoseconds(MILLISECOND),
+        digits: (20, 23),
+    },
+    DatePart {
+        names: &["microsecond", "mcs"],
+        length: PartLength::Nanoseconds(MICROSECOND),
+        digits: (20, 26),
+    },
+    DatePart { names: &["nanosecond", "ns"], length: PartLength::Nanoseconds(1), digits: (20, 27) },
 ];
 
 pub use super::calendar::parse;
 
-fn part_of(name: &Json) -> Option<Part> {
+fn part_of(name: &Json) -> Option<DatePart> {
     let name = name.as_str()?.to_lowercase();
     PARTS.iter().find(|part| part.names.contains(&name.as_str())).copied()
 }
 
-fn moment_of(value: &Json) -> Option<Moment> {
+fn moment_of(value: &Json) -> Option<Nanoseconds> {
     parse(value.as_str()?)
 }
 
-fn print(moment: Moment) -> Maybe {
+fn print(moment: Nanoseconds) -> JsonOrUndefined {
     calendar::print(moment).map(Json::String)
 }
 
 /// `None`: no function of this family. The time is in units of 100 ns since 1970.
-pub fn call(name: &str, values: &[Json], now_ticks: i128) -> Option<Maybe> {
+pub fn call(name: &str, values: &[Json], now_ticks: i128) -> Option<JsonOrUndefined> {
     let now = calendar::epoch() + now_ticks * TICK;
     Some(match name {
         "GETCURRENTDATETIME" | "GETCURRENTDATETIMESTATIC" => print(now),
@@ -94,11 +104,11 @@ pub fn call(name: &str, values: &[Json], now_ticks: i128) -> Option<Maybe> {
     })
 }
 
-fn since_1970(moment: Moment, unit: i128) -> Json {
+fn since_1970(moment: Nanoseconds, unit: i128) -> Json {
     Json::Integer((moment - calendar::epoch()).div_euclid(unit))
 }
 
-fn value_of(part: Part, moment: Moment) -> Json {
+fn value_of(part: DatePart, moment: Nanoseconds) -> Json {
     let printed = calendar::print(moment).expect("a moment of the calendar");
     let digits: i128 = printed[part.digits.0..part.digits.1].parse().expect("digits");
     // The printed form has seven digits of a second, not nine.
@@ -106,27 +116,27 @@ fn value_of(part: Part, moment: Moment) -> Json {
 }
 
 /// What is shorter than a tick moves nothing, in either direction.
-fn moved(part: &Json, count: i64, moment: Moment) -> Maybe {
+fn moved(part: &Json, count: i64, moment: Nanoseconds) -> JsonOrUndefined {
     let count = i128::from(count);
     print(match part_of(part)?.length {
-        Length::Months(months) => calendar::months_later(moment, months * count)?,
-        Length::Nanoseconds(length) => moment + length * count / TICK * TICK,
+        PartLength::Months(months) => calendar::months_later(moment, months * count)?,
+        PartLength::Nanoseconds(length) => moment + length * count / TICK * TICK,
     })
 }
 
 /// Boundaries between the two, not the time: all parts begin with the year 1.
-fn difference(values: &[Json]) -> Maybe {
+fn difference(values: &[Json]) -> JsonOrUndefined {
     let (start, end) = (moment_of(&values[1])?, moment_of(&values[2])?);
-    let complete = |moment: Moment| match part_of(&values[0]).map(|part| part.length) {
-        Some(Length::Months(months)) => Some(calendar::place_of(moment).0 as i128 / months),
-        Some(Length::Nanoseconds(length)) => Some(moment / length),
+    let complete = |moment: Nanoseconds| match part_of(&values[0]).map(|part| part.length) {
+        Some(PartLength::Months(months)) => Some(calendar::place_of(moment).0 as i128 / months),
+        Some(PartLength::Nanoseconds(length)) => Some(moment / length),
         None => None,
     };
     let crossed = complete(end)? - complete(start)?;
     Some(i64::try_from(crossed).map_or(Json::number(crossed as f64), |crossed| Json::Integer(crossed.into())))
 }
 
-fn bin(values: &[Json]) -> Maybe {
+fn bin(values: &[Json]) -> JsonOrUndefined {
     let (moment, part) = (moment_of(&values[0])?, part_of(&values[1])?);
     let size = values.get(2).map_or(Some(1), Json::as_i64).filter(|size| *size > 0)?;
     let origin = values.get(3).map_or(Some(calendar::epoch()), moment_of)?;
@@ -134,8 +144,8 @@ fn bin(values: &[Json]) -> Maybe {
         return None;
     }
     match part.length {
-        Length::Months(months) => print(bin_of_months(moment, origin, months * i128::from(size))?),
-        Length::Nanoseconds(length) => {
+        PartLength::Months(months) => print(bin_of_months(moment, origin, months * i128::from(size))?),
+        PartLength::Nanoseconds(length) => {
             let start = moment - (moment - origin).rem_euclid(length * i128::from(size));
             print(start - start.rem_euclid(TICK))
         }
@@ -143,7 +153,7 @@ fn bin(values: &[Json]) -> Maybe {
 }
 
 /// Bin by bin from the origin, until the moment is not before the bin and before the next one.
-fn bin_of_months(moment: Moment, origin: Moment, months: i128) -> Option<Moment> {
+fn bin_of_months(moment: Nanoseconds, origin: Nanoseconds, months: i128) -> Option<Nanoseconds> {
     let start = |bin: i128| calendar::months_later(origin, months.checked_mul(bin)?);
     let mut bin = 0;
     while start(bin)? > moment {
@@ -155,7 +165,7 @@ fn bin_of_months(moment: Moment, origin: Moment, months: i128) -> Option<Moment>
     start(bin)
 }
 
-fn from_parts(values: &[Json]) -> Maybe {
+fn from_parts(values: &[Json]) -> JsonOrUndefined {
     let mut parts = values.iter().map(Json::as_i64).collect::<Option<Vec<i64>>>()?;
     parts.resize(7, 0);
     let [year, month, day, hour, minute, second, ticks] = parts[..] else { return None };
@@ -164,7 +174,7 @@ fn from_parts(values: &[Json]) -> Maybe {
     print(parse(&text)?)
 }
 
-fn formatted(moment: Moment, form: &str) -> Json {
+fn formatted(moment: Nanoseconds, form: &str) -> Json {
     static SPECIFIERS: OnceLock<Regex> = OnceLock::new();
     let specifiers = SPECIFIERS.get_or_init(|| {
         let runs = "y{1,4}|M{1,2}|d{1,2}|H{1,2}|h{1,2}|m{1,2}|s{1,2}|f{1,7}|F{1,7}";

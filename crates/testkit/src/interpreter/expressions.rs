@@ -4,23 +4,23 @@ use std::cmp::Ordering;
 
 use quire_sql::ast::{BinaryOperator, Expr, ExprKind, Query, Step, SubqueryForm, UnaryOperator};
 
-use super::json::{Json, Maybe, compare_same};
-use super::queries::Scope;
-use super::{Answer, Failure, Interpreter, patterns};
+use super::json::{Json, JsonOrUndefined, compare_same};
+use super::queries::NameScope;
+use super::{Interpreter, QueryFailure, QueryResult, patterns};
 
 impl Interpreter {
-    pub(super) fn parameter(&self, name: &str) -> Maybe {
+    pub(super) fn parameter(&self, name: &str) -> JsonOrUndefined {
         self.parameters.iter().find(|(own, _)| own == name).and_then(|(_, value)| value.clone())
     }
 
-    pub(super) fn evaluate(&self, expr: &Expr, scope: &Scope) -> Answer<Maybe> {
+    pub(super) fn evaluate(&self, expr: &Expr, scope: &NameScope) -> QueryResult<JsonOrUndefined> {
         match &*expr.kind {
             ExprKind::Literal(value) => Ok(Json::of(value)),
             ExprKind::Parameter(name) => Ok(self.parameter(name)),
             ExprKind::Identifier(name) => self.name(name, scope),
             ExprKind::Path { base, steps } => self.path(base, steps, scope),
             ExprKind::Array(items) => {
-                let items: Vec<Maybe> = self.all(items, scope)?;
+                let items: Vec<JsonOrUndefined> = self.all(items, scope)?;
                 Ok(Some(Json::Array(items.into_iter().flatten().collect())))
             }
             ExprKind::Object(members) => self.object(members, scope),
@@ -80,7 +80,9 @@ impl Interpreter {
                 self.evaluate(otherwise, scope)
             }
             ExprKind::Call { name, arguments } => self.call(&name.name, arguments, scope),
-            ExprKind::UserDefinedCall { name, .. } => Err(Failure::Unknown(format!("udf.{}", name.name))),
+            ExprKind::UserDefinedCall { name, .. } => {
+                Err(QueryFailure::Unknown(format!("udf.{}", name.name)))
+            }
             ExprKind::Subquery { form, query } => self.subquery(*form, query, scope),
             ExprKind::Let { name, value, body } => {
                 let value = self.evaluate(value, scope)?;
@@ -89,20 +91,20 @@ impl Interpreter {
         }
     }
 
-    fn all(&self, items: &[Expr], scope: &Scope) -> Answer<Vec<Maybe>> {
+    fn all(&self, items: &[Expr], scope: &NameScope) -> QueryResult<Vec<JsonOrUndefined>> {
         items.iter().map(|item| self.evaluate(item, scope)).collect()
     }
 
-    fn name(&self, name: &str, scope: &Scope) -> Answer<Maybe> {
+    fn name(&self, name: &str, scope: &NameScope) -> QueryResult<JsonOrUndefined> {
         match (scope.find(name), name) {
             (Some(found), _) => Ok(found.value.clone()),
             (None, "NaN") => Ok(Some(Json::Double(f64::NAN))),
             (None, "Infinity") => Ok(Some(Json::Double(f64::INFINITY))),
-            _ => Err(Failure::Unknown(format!("{name} is no name here"))),
+            _ => Err(QueryFailure::Unknown(format!("{name} is no name here"))),
         }
     }
 
-    fn path(&self, base: &Expr, steps: &[Step], scope: &Scope) -> Answer<Maybe> {
+    fn path(&self, base: &Expr, steps: &[Step], scope: &NameScope) -> QueryResult<JsonOrUndefined> {
         if let ExprKind::Identifier(name) = &*base.kind
             && let Some(found) = scope.find(name)
         {
@@ -111,7 +113,7 @@ impl Interpreter {
         self.walk(self.evaluate(base, scope)?.as_ref(), steps, scope)
     }
 
-    fn object(&self, members: &[(String, Expr)], scope: &Scope) -> Answer<Maybe> {
+    fn object(&self, members: &[(String, Expr)], scope: &NameScope) -> QueryResult<JsonOrUndefined> {
         let mut object: Vec<(String, Json)> = Vec::new();
         for (name, value) in members {
             let Some(value) = self.evaluate(value, scope)? else { continue };
@@ -123,7 +125,7 @@ impl Interpreter {
         Ok(Some(Json::Object(object)))
     }
 
-    fn subquery(&self, form: SubqueryForm, query: &Query, scope: &Scope) -> Answer<Maybe> {
+    fn subquery(&self, form: SubqueryForm, query: &Query, scope: &NameScope) -> QueryResult<JsonOrUndefined> {
         if form == SubqueryForm::All {
             let mut negated = query.clone();
             negated.filter = query.filter.as_ref().map(negation);
@@ -133,7 +135,7 @@ impl Interpreter {
         }
         let mut rows = self.query_rows(query, scope)?;
         match form {
-            SubqueryForm::Scalar if rows.len() > 1 => Err(Failure::Cardinality),
+            SubqueryForm::Scalar if rows.len() > 1 => Err(QueryFailure::Cardinality),
             SubqueryForm::Scalar | SubqueryForm::Last => Ok(rows.pop()),
             SubqueryForm::First => Ok(rows.into_iter().next()),
             SubqueryForm::Exists => Ok(Some(Json::Bool(!rows.is_empty()))),
@@ -148,11 +150,11 @@ fn negation(condition: &Expr) -> Expr {
 }
 
 /// A boolean; everything else counts as undefined.
-fn logical(value: &Maybe) -> Option<bool> {
+fn logical(value: &JsonOrUndefined) -> Option<bool> {
     value.as_ref()?.as_bool()
 }
 
-fn truth(value: Option<bool>) -> Maybe {
+fn truth(value: Option<bool>) -> JsonOrUndefined {
     value.map(Json::Bool)
 }
 
@@ -174,16 +176,16 @@ fn or(values: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     if values.contains(&None) { None } else { Some(false) }
 }
 
-fn equal(left: &Maybe, right: &Maybe) -> Option<bool> {
+fn equal(left: &JsonOrUndefined, right: &JsonOrUndefined) -> Option<bool> {
     Some(left.as_ref()?.equals(right.as_ref()?))
 }
 
-fn compare(left: &Maybe, right: &Maybe, wanted: fn(Ordering) -> bool) -> Option<bool> {
+fn compare(left: &JsonOrUndefined, right: &JsonOrUndefined, wanted: fn(Ordering) -> bool) -> Option<bool> {
     let order = compare_same(left.as_ref()?, right.as_ref()?)?;
     Some(order.is_some_and(wanted))
 }
 
-fn unary(operator: UnaryOperator, value: Maybe) -> Maybe {
+fn unary(operator: UnaryOperator, value: JsonOrUndefined) -> JsonOrUndefined {
     match operator {
         UnaryOperator::Not => truth(logical(&value).map(|value| !value)),
         UnaryOperator::Plus => value.filter(Json::is_number),
@@ -193,7 +195,7 @@ fn unary(operator: UnaryOperator, value: Maybe) -> Maybe {
     }
 }
 
-fn binary(operator: BinaryOperator, left: Maybe, right: Maybe) -> Maybe {
+fn binary(operator: BinaryOperator, left: JsonOrUndefined, right: JsonOrUndefined) -> JsonOrUndefined {
     use BinaryOperator::*;
     match operator {
         Equal => truth(equal(&left, &right)),
@@ -239,8 +241,8 @@ fn to_int32(value: &Json) -> Option<i32> {
 }
 
 /// The same expression with its direct parts changed; subqueries stay as they are.
-pub fn map_children(expr: &Expr, change: &mut dyn FnMut(&Expr) -> Answer<Expr>) -> Answer<Expr> {
-    let mut all = |items: &[Expr]| items.iter().map(&mut *change).collect::<Answer<Vec<Expr>>>();
+pub fn map_children(expr: &Expr, change: &mut dyn FnMut(&Expr) -> QueryResult<Expr>) -> QueryResult<Expr> {
+    let mut all = |items: &[Expr]| items.iter().map(&mut *change).collect::<QueryResult<Vec<Expr>>>();
     let kind = match &*expr.kind {
         ExprKind::Array(items) => ExprKind::Array(all(items)?),
         ExprKind::And(items) => ExprKind::And(all(items)?),

@@ -4,10 +4,10 @@ use snowball_stemmers_rs::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::json::{Json, Maybe};
+use super::json::{Json, JsonOrUndefined};
 
 /// `None`: no function of this family.
-pub fn call(name: &str, values: &[Json]) -> Option<Maybe> {
+pub fn call(name: &str, values: &[Json]) -> Option<JsonOrUndefined> {
     Some(match name {
         "FULLTEXTCONTAINS" | "FULLTEXTCONTAINSALL" | "FULLTEXTCONTAINSANY" => contains(name, values),
         "_FULLTEXTWORDCOUNT" => values[0].as_str().map(|text| Json::Integer(words(text).len() as i128)),
@@ -30,7 +30,7 @@ fn words(text: &str) -> Vec<(usize, String)> {
     words
 }
 
-fn contains(name: &str, values: &[Json]) -> Maybe {
+fn contains(name: &str, values: &[Json]) -> JsonOrUndefined {
     let text = values[0].as_str()?;
     let found: Option<Vec<bool>> =
         values[1..].iter().map(|term| occurrences(text, term).map(|count| count > 0)).collect();
@@ -82,20 +82,20 @@ fn edits(left: &str, right: &str) -> usize {
 }
 
 /// What BM25 knows of all texts.
-pub struct Statistics {
+pub struct TextStatistics {
     documents: f64,
     total_words: f64,
     /// Texts with the term, one per term.
     hits: Vec<f64>,
 }
 
-impl Statistics {
-    pub fn of(texts: &[Maybe], terms: &[Json]) -> Statistics {
+impl TextStatistics {
+    pub fn of(texts: &[JsonOrUndefined], terms: &[Json]) -> TextStatistics {
         let known: Vec<&str> = texts.iter().filter_map(|text| text.as_ref()?.as_str()).collect();
         let hits = terms.iter().map(|term| {
             known.iter().filter(|text| occurrences(text, term).is_some_and(|count| count > 0)).count() as f64
         });
-        Statistics {
+        TextStatistics {
             documents: texts.len() as f64,
             total_words: known.iter().map(|text| words(text).len() as f64).sum(),
             hits: hits.collect(),
@@ -118,9 +118,9 @@ impl Statistics {
 }
 
 /// `(text, [terms], documents, words, [hits])`
-fn internal_score(values: &[Json]) -> Maybe {
+fn internal_score(values: &[Json]) -> JsonOrUndefined {
     let hits: Option<Vec<f64>> = values[4].as_array()?.iter().map(Json::as_f64).collect();
     let statistics =
-        Statistics { documents: values[2].as_f64()?, total_words: values[3].as_f64()?, hits: hits? };
+        TextStatistics { documents: values[2].as_f64()?, total_words: values[3].as_f64()?, hits: hits? };
     statistics.score(values[0].as_str()?, values[1].as_array()?).map(Json::number)
 }

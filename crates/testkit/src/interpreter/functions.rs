@@ -2,10 +2,11 @@
 
 use quire_sql::ast::{Expr, ExprKind};
 
-use super::json::{Json, Maybe};
-use super::queries::Scope;
+use super::json::{Json, JsonOrUndefined};
+use super::queries::NameScope;
 use super::{
-    Answer, Failure, Interpreter, arrays, dates, full_text, geometry, numbers, patterns, strings, vectors,
+    Interpreter, QueryFailure, QueryResult, arrays, dates, full_text, geometry, numbers, patterns, strings,
+    vectors,
 };
 
 /// Functions that see undefined arguments.
@@ -42,7 +43,12 @@ impl Interpreter {
         self.called.borrow_mut().insert(name.to_owned());
     }
 
-    pub(super) fn call(&self, name: &str, arguments: &[Expr], scope: &Scope) -> Answer<Maybe> {
+    pub(super) fn call(
+        &self,
+        name: &str,
+        arguments: &[Expr],
+        scope: &NameScope,
+    ) -> QueryResult<JsonOrUndefined> {
         let name = plain_name(name);
         self.note(&name);
         if name == "IIF" {
@@ -55,8 +61,8 @@ impl Interpreter {
         if name == "DOCUMENTID" {
             return self.document_id(&arguments[0], scope);
         }
-        let values: Vec<Maybe> =
-            arguments.iter().map(|argument| self.evaluate(argument, scope)).collect::<Answer<_>>()?;
+        let values: Vec<JsonOrUndefined> =
+            arguments.iter().map(|argument| self.evaluate(argument, scope)).collect::<QueryResult<_>>()?;
         if SEE_UNDEFINED.contains(&name.as_str()) {
             return Ok(self.seeing_undefined(&name, &values));
         }
@@ -65,7 +71,7 @@ impl Interpreter {
         self.plain_call(&name, &values)
     }
 
-    fn seeing_undefined(&self, name: &str, values: &[Maybe]) -> Maybe {
+    fn seeing_undefined(&self, name: &str, values: &[JsonOrUndefined]) -> JsonOrUndefined {
         let first = values.first().and_then(|value| value.as_ref());
         let is = |test: &dyn Fn(&Json) -> bool| Some(Json::Bool(first.is_some_and(test)));
         match name {
@@ -86,7 +92,7 @@ impl Interpreter {
         }
     }
 
-    fn plain_call(&self, name: &str, values: &[Json]) -> Answer<Maybe> {
+    fn plain_call(&self, name: &str, values: &[Json]) -> QueryResult<JsonOrUndefined> {
         if let Some(found) = numbers::call(name, values) {
             return Ok(found);
         }
@@ -114,12 +120,12 @@ impl Interpreter {
                 Ok(Some(Json::number(1.0 / f64::from(self.draws.get() + 1))))
             }
             "HASH" => Ok(hash(values)),
-            _ => Err(Failure::Unknown(format!("function {name}"))),
+            _ => Err(QueryFailure::Unknown(format!("function {name}"))),
         }
     }
 
     /// The low half of the item's resource id.
-    fn document_id(&self, argument: &Expr, scope: &Scope) -> Answer<Maybe> {
+    fn document_id(&self, argument: &Expr, scope: &NameScope) -> QueryResult<JsonOrUndefined> {
         use base64::Engine as _;
         let ExprKind::Identifier(name) = &*argument.kind else { return Ok(None) };
         let rid = scope.find(name).and_then(|found| found.value.as_ref()?.get("_rid")?.as_str());
@@ -131,7 +137,7 @@ impl Interpreter {
 }
 
 /// Equal for equal values; the numbers are our own.
-fn hash(values: &[Json]) -> Maybe {
+fn hash(values: &[Json]) -> JsonOrUndefined {
     let mut number: i128 = 0;
     for byte in super::hash::order_key(&values[0]).into_iter().take(6) {
         number = number * 256 + i128::from(byte);

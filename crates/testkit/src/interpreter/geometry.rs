@@ -2,7 +2,7 @@
 //!
 //! A relation is found by cutting every edge of one shape where it meets the other and looking at the pieces.
 
-use super::json::{Json, Maybe};
+use super::json::{Json, JsonOrUndefined};
 
 const RADIUS_METRES: f64 = 6_371_008.8;
 /// Of unit vectors.
@@ -12,7 +12,7 @@ const NEAR: f64 = 1e-10;
 type Point = [f64; 3];
 
 #[derive(Clone, Debug)]
-enum Shape {
+enum Geometry {
     Point(Point),
     Line(Vec<Point>),
     /// Rings, closed; the first is the outer one.
@@ -23,7 +23,7 @@ enum Shape {
 pub const ANY_TEXT: &str = "\u{1}any";
 
 /// `None`: no function of this family.
-pub fn call(name: &str, values: &[Json]) -> Option<Maybe> {
+pub fn call(name: &str, values: &[Json]) -> Option<JsonOrUndefined> {
     let shape = |index: usize| values.get(index).and_then(|value| parse(value).ok());
     let both = || shape(0).zip(shape(1));
     Some(match name {
@@ -43,23 +43,23 @@ pub fn call(name: &str, values: &[Json]) -> Option<Maybe> {
     })
 }
 
-fn parse(value: &Json) -> Result<Shape, &'static str> {
+fn parse(value: &Json) -> Result<Geometry, &'static str> {
     let kind = value.get("type").and_then(Json::as_str).ok_or(ANY_TEXT)?;
     let coordinates = value.get("coordinates").and_then(Json::as_array).ok_or(ANY_TEXT)?;
     match kind {
-        "Point" => position(value.get("coordinates").ok_or(ANY_TEXT)?).map(Shape::Point),
+        "Point" => position(value.get("coordinates").ok_or(ANY_TEXT)?).map(Geometry::Point),
         "LineString" => {
             let points = distinct(positions(coordinates)?);
             if points.len() < 2 || opposite(&points) {
                 return Err(ANY_TEXT);
             }
-            Ok(Shape::Line(points))
+            Ok(Geometry::Line(points))
         }
-        "Polygon" => Ok(Shape::Area(vec![polygon(coordinates)?])),
+        "Polygon" => Ok(Geometry::Area(vec![polygon(coordinates)?])),
         "MultiPolygon" if coordinates.is_empty() => Err(ANY_TEXT),
         "MultiPolygon" => {
             let polygons = coordinates.iter().map(|rings| polygon(rings.as_array().ok_or(ANY_TEXT)?));
-            Ok(Shape::Area(polygons.collect::<Result<_, _>>()?))
+            Ok(Geometry::Area(polygons.collect::<Result<_, _>>()?))
         }
         _ => Err(ANY_TEXT),
     }
@@ -255,58 +255,58 @@ fn in_hole(point: Point, ring: &[Point]) -> bool {
     in_ring(point, &reversed)
 }
 
-fn lines(shape: &Shape) -> Vec<&Vec<Point>> {
+fn lines(shape: &Geometry) -> Vec<&Vec<Point>> {
     match shape {
-        Shape::Point(_) => Vec::new(),
-        Shape::Line(line) => vec![line],
-        Shape::Area(polygons) => polygons.iter().flatten().collect(),
+        Geometry::Point(_) => Vec::new(),
+        Geometry::Line(line) => vec![line],
+        Geometry::Area(polygons) => polygons.iter().flatten().collect(),
     }
 }
 
-fn on_border(point: Point, shape: &Shape) -> bool {
+fn on_border(point: Point, shape: &Geometry) -> bool {
     lines(shape).iter().any(|line| on_line(point, line))
 }
 
-fn in_inside(point: Point, shape: &Shape) -> bool {
-    let Shape::Area(polygons) = shape else { return false };
+fn in_inside(point: Point, shape: &Geometry) -> bool {
+    let Geometry::Area(polygons) = shape else { return false };
     !on_border(point, shape)
         && polygons
             .iter()
             .any(|rings| in_ring(point, &rings[0]) && !rings[1..].iter().any(|hole| in_hole(point, hole)))
 }
 
-fn covers(shape: &Shape, point: Point) -> bool {
+fn covers(shape: &Geometry, point: Point) -> bool {
     match shape {
-        Shape::Point(own) => same(*own, point),
+        Geometry::Point(own) => same(*own, point),
         _ => on_border(point, shape) || in_inside(point, shape),
     }
 }
 
 /// Corners and pieces of the borders of a shape.
-fn points_of(shape: &Shape, other: &Shape) -> Vec<Point> {
+fn points_of(shape: &Geometry, other: &Geometry) -> Vec<Point> {
     match shape {
-        Shape::Point(point) => vec![*point],
+        Geometry::Point(point) => vec![*point],
         _ => lines(shape).into_iter().flat_map(|line| pieces(line, &lines(other))).collect(),
     }
 }
 
-fn meets(left: &Shape, right: &Shape) -> bool {
+fn meets(left: &Geometry, right: &Geometry) -> bool {
     points_of(left, right).iter().any(|point| covers(right, *point))
         || points_of(right, left).iter().any(|point| covers(left, *point))
 }
 
-fn is_within(inner: &Shape, outer: &Shape) -> bool {
+fn is_within(inner: &Geometry, outer: &Geometry) -> bool {
     let border_is_covered = points_of(inner, outer).iter().all(|point| covers(outer, *point));
     // Nothing of the outer shape's border may lie inside: behind it is what the outer shape leaves out.
-    let crossed = matches!(inner, Shape::Area(_))
-        && (!matches!(outer, Shape::Area(_))
+    let crossed = matches!(inner, Geometry::Area(_))
+        && (!matches!(outer, Geometry::Area(_))
             || points_of(outer, inner).iter().any(|point| in_inside(*point, inner)));
     border_is_covered && !crossed && !leaves_out_inside(inner, outer)
 }
 
 /// A hole that is filled has its border covered and its inside not.
-fn leaves_out_inside(inner: &Shape, outer: &Shape) -> bool {
-    let (Shape::Area(polygons), Shape::Area(_)) = (inner, outer) else { return false };
+fn leaves_out_inside(inner: &Geometry, outer: &Geometry) -> bool {
+    let (Geometry::Area(polygons), Geometry::Area(_)) = (inner, outer) else { return false };
     polygons.iter().any(|rings| {
         let ring = &rings[0];
         let count = ring.len() - 1;
@@ -336,17 +336,17 @@ fn arc_distance(point: Point, (from, to): (Point, Point)) -> f64 {
     if between { angle(point, foot) } else { ends }
 }
 
-fn distance(left: &Shape, right: &Shape) -> f64 {
+fn distance(left: &Geometry, right: &Geometry) -> f64 {
     if meets(left, right) {
         return 0.0;
     }
-    let corners = |shape: &Shape| match shape {
-        Shape::Point(point) => vec![*point],
+    let corners = |shape: &Geometry| match shape {
+        Geometry::Point(point) => vec![*point],
         _ => lines(shape).into_iter().flatten().copied().collect(),
     };
-    let nearest = |points: Vec<Point>, shape: &Shape| -> f64 {
+    let nearest = |points: Vec<Point>, shape: &Geometry| -> f64 {
         let each = points.into_iter().map(|point| match shape {
-            Shape::Point(other) => angle(point, *other),
+            Geometry::Point(other) => angle(point, *other),
             _ => lines(shape)
                 .into_iter()
                 .flat_map(|line| edges(line))
@@ -358,8 +358,8 @@ fn distance(left: &Shape, right: &Shape) -> f64 {
     RADIUS_METRES * nearest(corners(left), right).min(nearest(corners(right), left))
 }
 
-fn area(shape: &Shape) -> f64 {
-    let Shape::Area(polygons) = shape else { return 0.0 };
+fn area(shape: &Geometry) -> f64 {
+    let Geometry::Area(polygons) = shape else { return 0.0 };
     let small = |ring: &[Point]| {
         let area = excess(ring);
         area.min(2.0 * std::f64::consts::TAU - area)

@@ -74,7 +74,7 @@ fn integer_bytes(integer: i64) -> Vec<u8> {
 }
 
 /// How MurmurHash3 (x64, 128 bits) works on one half of its state.
-struct Lane {
+struct HashLane {
     /// A word is multiplied, turned and multiplied again.
     word: (u64, u32, u64),
     /// The half is turned, the other half is added; then times five, and this is added.
@@ -82,9 +82,9 @@ struct Lane {
     add: u64,
 }
 
-const LANES: [Lane; 2] = [
-    Lane { word: (0x87c3_7b91_1142_53d5, 31, 0x4cf5_ad43_2745_937f), turn: 27, add: 0x52dc_e729 },
-    Lane { word: (0x4cf5_ad43_2745_937f, 33, 0x87c3_7b91_1142_53d5), turn: 31, add: 0x3849_5ab5 },
+const LANES: [HashLane; 2] = [
+    HashLane { word: (0x87c3_7b91_1142_53d5, 31, 0x4cf5_ad43_2745_937f), turn: 27, add: 0x52dc_e729 },
+    HashLane { word: (0x4cf5_ad43_2745_937f, 33, 0x87c3_7b91_1142_53d5), turn: 31, add: 0x3849_5ab5 },
 ];
 /// At the end, shifted to the right, mixed in, multiplied.
 const LAST: [(u32, u64); 3] = [(33, 0xff51_afd7_ed55_8ccd), (33, 0xc4ce_b9fe_1a85_ec53), (33, 1)];

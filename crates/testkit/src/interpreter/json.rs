@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use quire_value::{Number, Value};
 
 /// What an expression is; `None` is `undefined`.
-pub type Maybe = Option<Json>;
+pub type JsonOrUndefined = Option<Json>;
 
 #[derive(Clone, Debug)]
 pub enum Json {
@@ -37,7 +37,7 @@ impl Json {
         Json::String(text.to_owned())
     }
 
-    pub fn of(value: &Value) -> Maybe {
+    pub fn of(value: &Value) -> JsonOrUndefined {
         Some(match value {
             Value::Undefined => return None,
             Value::Null => Json::Null,
@@ -245,7 +245,7 @@ pub fn compare_same(left: &Json, right: &Json) -> Option<Option<Ordering>> {
 }
 
 /// The order of ORDER BY, MIN and MAX: undefined, null, booleans, numbers, strings, arrays, objects.
-pub fn total_order(left: &Maybe, right: &Maybe) -> Ordering {
+pub fn total_order(left: &JsonOrUndefined, right: &JsonOrUndefined) -> Ordering {
     let (Some(left), Some(right)) = (left, right) else { return left.is_some().cmp(&right.is_some()) };
     if !left.same_type(right) {
         return left.type_rank().cmp(&right.type_rank());
@@ -258,7 +258,7 @@ pub fn total_order(left: &Maybe, right: &Maybe) -> Ordering {
 }
 
 /// Equality of DISTINCT and GROUP BY, where undefined equals itself.
-pub fn same(left: &Maybe, right: &Maybe) -> bool {
+pub fn same(left: &JsonOrUndefined, right: &JsonOrUndefined) -> bool {
     match (left, right) {
         (None, None) => true,
         (Some(left), Some(right)) => left.equals(right),
@@ -267,22 +267,22 @@ pub fn same(left: &Maybe, right: &Maybe) -> bool {
 }
 
 /// JSON text to a value; `None` for anything else. Only what JSON allows, with space around it.
-pub fn parse(text: &str) -> Maybe {
-    let mut reader = Reader { text: text.as_bytes(), at: 0 };
+pub fn parse(text: &str) -> JsonOrUndefined {
+    let mut reader = JsonReader { text: text.as_bytes(), at: 0 };
     reader.space();
     let value = reader.value(0)?;
     reader.space();
     (reader.at == text.len()).then_some(value)
 }
 
-struct Reader<'t> {
+struct JsonReader<'t> {
     text: &'t [u8],
     at: usize,
 }
 
 const DEPTH_MAX: usize = 200;
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn peek(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
     }
@@ -300,13 +300,13 @@ impl Reader<'_> {
         found.then_some(())
     }
 
-    fn word(&mut self, word: &str, value: Json) -> Maybe {
+    fn word(&mut self, word: &str, value: Json) -> JsonOrUndefined {
         let found = self.text[self.at..].starts_with(word.as_bytes());
         self.at += word.len();
         found.then_some(value)
     }
 
-    fn value(&mut self, depth: usize) -> Maybe {
+    fn value(&mut self, depth: usize) -> JsonOrUndefined {
         self.space();
         if depth > DEPTH_MAX {
             return None;
@@ -322,7 +322,7 @@ impl Reader<'_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Maybe {
+    fn array(&mut self, depth: usize) -> JsonOrUndefined {
         let mut elements = Vec::new();
         self.take(b'[')?;
         if self.take(b']').is_some() {
@@ -337,7 +337,7 @@ impl Reader<'_> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Maybe {
+    fn object(&mut self, depth: usize) -> JsonOrUndefined {
         let mut members: Vec<(String, Json)> = Vec::new();
         self.take(b'{')?;
         if self.take(b'}').is_some() {
@@ -377,7 +377,7 @@ impl Reader<'_> {
         serde_json::from_str(text).ok()
     }
 
-    fn number(&mut self) -> Maybe {
+    fn number(&mut self) -> JsonOrUndefined {
         let start = self.at;
         while matches!(self.peek(), b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E') {
             self.at += 1;
@@ -388,7 +388,7 @@ impl Reader<'_> {
 }
 
 /// A number as JSON writes it.
-fn number_of(text: &str) -> Maybe {
+fn number_of(text: &str) -> JsonOrUndefined {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let whole = digits.split(['.', 'e', 'E']).next().unwrap_or("");
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -3,9 +3,9 @@
 use quire_sql::ast::{Expr, ExprKind};
 use quire_value::Value;
 
-use super::json::{Json, Maybe};
-use super::queries::Scope;
-use super::{Answer, Failure, Interpreter};
+use super::json::{Json, JsonOrUndefined};
+use super::queries::NameScope;
+use super::{Interpreter, QueryFailure, QueryResult};
 
 /// The container of the queries.
 const OWN_CONTAINER: &str = "items";
@@ -23,16 +23,21 @@ impl Interpreter {
         self
     }
 
-    pub(super) fn follow(&self, name: &str, arguments: &[Expr], scope: &Scope) -> Answer<Maybe> {
-        let [from, link] = arguments else { return Err(Failure::Unknown("two arguments".to_owned())) };
+    pub(super) fn follow(
+        &self,
+        name: &str,
+        arguments: &[Expr],
+        scope: &NameScope,
+    ) -> QueryResult<JsonOrUndefined> {
+        let [from, link] = arguments else { return Err(QueryFailure::Unknown("two arguments".to_owned())) };
         let (ExprKind::Identifier(alias), ExprKind::Literal(Value::String(link))) =
             (&*from.kind, &*link.kind)
         else {
-            return Err(Failure::Unknown("an alias and a name".to_owned()));
+            return Err(QueryFailure::Unknown("an alias and a name".to_owned()));
         };
         let link = self.links.iter().find(|own| text(own, &["name"]).as_ref() == Some(link));
         let (Some(link), Some(from)) = (link, scope.find(alias)) else {
-            return Err(Failure::Unknown("no such link or name".to_owned()));
+            return Err(QueryFailure::Unknown("no such link or name".to_owned()));
         };
         let Some(value) = &from.value else { return Ok(None) };
         let path = text(link, &["from", "path"]).unwrap_or_default();
@@ -62,7 +67,7 @@ impl Interpreter {
         self.others.iter().find(|(name, _)| name == container).map_or(&[], |(_, items)| items)
     }
 
-    fn target(&self, link: &Json, reference: &Json) -> Maybe {
+    fn target(&self, link: &Json, reference: &Json) -> JsonOrUndefined {
         let wanted = named(link, reference)?;
         let to = text(link, &["to", "container"])?;
         self.list(&to).iter().find(|item| key_of(link, item) == Some(wanted.clone())).cloned()

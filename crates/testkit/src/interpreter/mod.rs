@@ -31,13 +31,13 @@ use quire_sql::ast::{Query, Selection};
 use quire_value::Value;
 
 pub use self::functions::plain_name;
-pub use self::json::{Json, Maybe, parse as parse_json, same, total_order};
+pub use self::json::{Json, JsonOrUndefined, parse as parse_json, same, total_order};
 
 /// What a query is asked over.
 #[derive(Clone, Debug, Default)]
 pub struct Interpreter {
     items: Vec<Json>,
-    parameters: Vec<(String, Maybe)>,
+    parameters: Vec<(String, JsonOrUndefined)>,
     computed: Vec<(String, Query)>,
     links: Vec<Json>,
     /// Items of the containers that links name.
@@ -52,7 +52,7 @@ pub struct Interpreter {
 
 /// Why there are no rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum QueryFailure {
     Syntax(String),
     /// A scalar subquery with more than one row.
     Cardinality,
@@ -62,7 +62,7 @@ pub enum Failure {
     Unknown(String),
 }
 
-type Answer<T> = Result<T, Failure>;
+type QueryResult<T> = Result<T, QueryFailure>;
 
 impl Interpreter {
     pub fn new(items: &[Value]) -> Interpreter {
@@ -90,23 +90,23 @@ impl Interpreter {
     }
 
     /// All rows, in their order.
-    pub fn rows(&self, text: &str) -> Answer<Vec<Json>> {
-        let query = quire_sql::parse(text).map_err(|error| Failure::Syntax(error.message))?;
+    pub fn rows(&self, text: &str) -> QueryResult<Vec<Json>> {
+        let query = quire_sql::parse(text).map_err(|error| QueryFailure::Syntax(error.message))?;
         let rows = self.top_rows(&query)?;
         if rows.iter().any(Json::has_non_finite) {
-            return Err(Failure::NotRepresentable);
+            return Err(QueryFailure::NotRepresentable);
         }
         Ok(rows)
     }
 
     /// The value of one expression over named values.
-    pub fn expression(&self, text: &str, names: &[(&str, Maybe)]) -> Answer<Maybe> {
+    pub fn expression(&self, text: &str, names: &[(&str, JsonOrUndefined)]) -> QueryResult<JsonOrUndefined> {
         let query = quire_sql::parse(&format!("SELECT VALUE {text}"));
-        let query = query.map_err(|error| Failure::Syntax(error.message))?;
+        let query = query.map_err(|error| QueryFailure::Syntax(error.message))?;
         let Selection::Value(expr) = &query.select.selection else {
-            return Err(Failure::Unknown("not an expression".to_owned()));
+            return Err(QueryFailure::Unknown("not an expression".to_owned()));
         };
-        let scope = names.iter().fold(queries::Scope::default(), |scope, (name, value)| {
+        let scope = names.iter().fold(queries::NameScope::default(), |scope, (name, value)| {
             scope.with(Some((*name).to_owned()), value.clone(), true)
         });
         self.evaluate(expr, &scope)

@@ -1,9 +1,9 @@
 //! Mathematics, in doubles but for 64-bit integers.
 
-use super::json::{Json, Maybe};
+use super::json::{Json, JsonOrUndefined};
 
 /// `None`: no function of this family.
-pub fn call(name: &str, values: &[Json]) -> Option<Maybe> {
+pub fn call(name: &str, values: &[Json]) -> Option<JsonOrUndefined> {
     let integers = ["INTADD", "INTSUB", "INTMUL", "INTMULTIPLY", "INTDIV", "INTMOD"];
     if integers.contains(&name) || name.starts_with("INTBIT") {
         return Some(integer(name, values));
@@ -65,7 +65,7 @@ pub fn call(name: &str, values: &[Json]) -> Option<Maybe> {
 }
 
 /// Two's complement, without a carry.
-fn integer(name: &str, values: &[Json]) -> Maybe {
+fn integer(name: &str, values: &[Json]) -> JsonOrUndefined {
     let x = values.first()?.as_i64()?;
     let y = match values.get(1) {
         Some(y) => y.as_i64()?,

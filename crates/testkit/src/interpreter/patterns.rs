@@ -1,8 +1,8 @@
 //! LIKE and regular expressions.
 
-use super::json::{Json, Maybe};
+use super::json::{Json, JsonOrUndefined};
 
-enum Part {
+enum PatternPart {
     /// `%`
     Any,
     /// `_`
@@ -20,7 +20,7 @@ pub fn like(text: &str, pattern: &str, escape: Option<char>) -> bool {
     matches(&text, &parts(pattern, escape))
 }
 
-fn parts(pattern: &str, escape: Option<char>) -> Vec<Part> {
+fn parts(pattern: &str, escape: Option<char>) -> Vec<PatternPart> {
     let letters: Vec<char> = pattern.chars().collect();
     let mut parts = Vec::new();
     let mut at = 0;
@@ -28,28 +28,28 @@ fn parts(pattern: &str, escape: Option<char>) -> Vec<Part> {
         let letter = letters[at];
         at += 1;
         if Some(letter) == escape && at < letters.len() {
-            parts.push(Part::Letter(letters[at]));
+            parts.push(PatternPart::Letter(letters[at]));
             at += 1;
             continue;
         }
         parts.push(match letter {
-            '%' => Part::Any,
-            '_' => Part::One,
+            '%' => PatternPart::Any,
+            '_' => PatternPart::One,
             '[' => match set(&letters[at..]) {
                 Some((set, length)) => {
                     at += length;
                     set
                 }
-                None => Part::Letter('['),
+                None => PatternPart::Letter('['),
             },
-            letter => Part::Letter(letter),
+            letter => PatternPart::Letter(letter),
         });
     }
     parts
 }
 
 /// What stands between brackets, and how long it is with the closing one.
-fn set(letters: &[char]) -> Option<(Part, usize)> {
+fn set(letters: &[char]) -> Option<(PatternPart, usize)> {
     let negated = letters.first() == Some(&'^');
     let start = usize::from(negated);
     let end = start + letters[start..].iter().position(|letter| *letter == ']')?;
@@ -68,10 +68,10 @@ fn set(letters: &[char]) -> Option<(Part, usize)> {
             at += 1;
         }
     }
-    Some((Part::Set { ranges, negated }, end + 1))
+    Some((PatternPart::Set { ranges, negated }, end + 1))
 }
 
-fn matches(text: &[char], parts: &[Part]) -> bool {
+fn matches(text: &[char], parts: &[PatternPart]) -> bool {
     // `done[n]`: the parts so far match the first n letters.
     let mut done = vec![false; text.len() + 1];
     done[0] = true;
@@ -79,10 +79,10 @@ fn matches(text: &[char], parts: &[Part]) -> bool {
         let mut next = vec![false; text.len() + 1];
         for at in 0..=text.len() {
             next[at] = match part {
-                Part::Any => done[..=at].contains(&true),
-                Part::One => at > 0 && done[at - 1],
-                Part::Letter(letter) => at > 0 && done[at - 1] && text[at - 1] == *letter,
-                Part::Set { ranges, negated } => {
+                PatternPart::Any => done[..=at].contains(&true),
+                PatternPart::One => at > 0 && done[at - 1],
+                PatternPart::Letter(letter) => at > 0 && done[at - 1] && text[at - 1] == *letter,
+                PatternPart::Set { ranges, negated } => {
                     at > 0
                         && done[at - 1]
                         && ranges.iter().any(|(low, high)| (*low..=*high).contains(&text[at - 1])) != *negated
@@ -94,7 +94,7 @@ fn matches(text: &[char], parts: &[Part]) -> bool {
     done[text.len()]
 }
 
-pub fn regex(name: &str, values: &[Json]) -> Maybe {
+pub fn regex(name: &str, values: &[Json]) -> JsonOrUndefined {
     let (text, pattern) = (values[0].as_str()?, values[1].as_str()?);
     let modifiers = match values.get(2) {
         Some(modifiers) => modifiers.as_str()?,

@@ -8,56 +8,56 @@ use quire_sql::ast::{
     Step,
 };
 
-use super::json::{Json, Maybe, same, total_order};
+use super::json::{Json, JsonOrUndefined, same, total_order};
 use super::vectors::is_score;
-use super::{Answer, Failure, Interpreter, aggregates};
+use super::{Interpreter, QueryFailure, QueryResult, aggregates};
 
 /// What names stand for; the last of a name is the one in sight.
 #[derive(Clone, Debug, Default)]
-pub struct Scope {
-    names: Vec<Rc<Name>>,
+pub struct NameScope {
+    names: Vec<Rc<BoundName>>,
     /// The number of the container's item that it is about.
     item: usize,
 }
 
 #[derive(Clone, Debug)]
-pub struct Name {
+pub struct BoundName {
     /// `None`: a source that nothing can refer to.
     name: Option<String>,
-    pub value: Maybe,
+    pub value: JsonOrUndefined,
     /// An item of the container, which has computed properties.
     pub is_item: bool,
 }
 
-impl Scope {
-    pub fn find(&self, name: &str) -> Option<&Name> {
+impl NameScope {
+    pub fn find(&self, name: &str) -> Option<&BoundName> {
         self.names.iter().rev().find(|own| own.name.as_deref() == Some(name)).map(|own| &**own)
     }
 
-    pub fn with(&self, name: Option<String>, value: Maybe, is_item: bool) -> Scope {
+    pub fn with(&self, name: Option<String>, value: JsonOrUndefined, is_item: bool) -> NameScope {
         let mut scope = self.clone();
-        scope.names.push(Rc::new(Name { name, value, is_item }));
+        scope.names.push(Rc::new(BoundName { name, value, is_item }));
         scope
     }
 
     /// The source that came last.
-    fn last(&self) -> Option<&Name> {
+    fn last(&self) -> Option<&BoundName> {
         self.names.last().map(|last| &**last)
     }
 }
 
 impl Interpreter {
-    pub(super) fn top_rows(&self, query: &Query) -> Answer<Vec<Json>> {
-        self.query_rows(query, &Scope::default())
+    pub(super) fn top_rows(&self, query: &Query) -> QueryResult<Vec<Json>> {
+        self.query_rows(query, &NameScope::default())
     }
 
     /// The rows of a query where these names are in sight; undefined rows are left out.
-    pub(super) fn query_rows(&self, query: &Query, scope: &Scope) -> Answer<Vec<Json>> {
+    pub(super) fn query_rows(&self, query: &Query, scope: &NameScope) -> QueryResult<Vec<Json>> {
         Ok(self.numbered_rows(query, scope)?.into_iter().map(|(row, _)| row).collect())
     }
 
     /// The same, each with the number of its item.
-    fn numbered_rows(&self, query: &Query, scope: &Scope) -> Answer<Vec<(Json, usize)>> {
+    fn numbered_rows(&self, query: &Query, scope: &NameScope) -> QueryResult<Vec<(Json, usize)>> {
         let mut tuples = Vec::new();
         for tuple in self.tuples(query, scope)? {
             let keep = match &query.filter {
@@ -72,7 +72,7 @@ impl Interpreter {
         }
         let groups = self.groups(query, scope, tuples)?;
         let groups = self.ordered(query, groups)?;
-        let mut rows: Vec<(Maybe, usize)> = Vec::new();
+        let mut rows: Vec<(JsonOrUndefined, usize)> = Vec::new();
         for group in &groups {
             let row = self.project(query, group)?;
             if !query.select.distinct || !rows.iter().any(|(known, _)| same(known, &row)) {
@@ -86,14 +86,14 @@ impl Interpreter {
     }
 
     /// The combinations of the sources in FROM.
-    fn tuples(&self, query: &Query, scope: &Scope) -> Answer<Vec<Scope>> {
+    fn tuples(&self, query: &Query, scope: &NameScope) -> QueryResult<Vec<NameScope>> {
         let mut tuples = vec![scope.clone()];
         for source in query.from.iter().flat_map(|from| &from.sources) {
             let mut next = Vec::new();
             for tuple in &tuples {
                 for (value, is_item, item) in self.source(source, tuple)? {
                     let tuple = tuple.with(source_name(source), Some(value), is_item);
-                    next.push(Scope { item, ..tuple });
+                    next.push(NameScope { item, ..tuple });
                 }
             }
             tuples = next;
@@ -102,13 +102,13 @@ impl Interpreter {
     }
 
     /// Values, whether each is an item, and the number of the item that it is from.
-    fn source(&self, source: &Source, scope: &Scope) -> Answer<Vec<(Json, bool, usize)>> {
+    fn source(&self, source: &Source, scope: &NameScope) -> QueryResult<Vec<(Json, bool, usize)>> {
         let values: Vec<(Json, bool, usize)> = match &source.collection {
             Collection::Path { root, steps } => {
                 let roots = match scope.find(&root.name) {
                     Some(found) => vec![found.clone()],
                     None if scope.names.is_empty() => self.container(),
-                    None => return Err(Failure::Unknown(format!("{} is no name here", root.name))),
+                    None => return Err(QueryFailure::Unknown(format!("{} is no name here", root.name))),
                 };
                 let mut values = Vec::new();
                 for (nth, root) in roots.into_iter().enumerate() {
@@ -137,13 +137,18 @@ impl Interpreter {
         Ok(elements.collect())
     }
 
-    fn container(&self) -> Vec<Name> {
-        let name = |item: &Json| Name { name: None, value: Some(item.clone()), is_item: true };
+    fn container(&self) -> Vec<BoundName> {
+        let name = |item: &Json| BoundName { name: None, value: Some(item.clone()), is_item: true };
         self.items.iter().map(name).collect()
     }
 
     /// From a name on; a computed property is what its query says.
-    pub(super) fn walk_from(&self, from: &Name, steps: &[Step], scope: &Scope) -> Answer<Maybe> {
+    pub(super) fn walk_from(
+        &self,
+        from: &BoundName,
+        steps: &[Step],
+        scope: &NameScope,
+    ) -> QueryResult<JsonOrUndefined> {
         let first = match steps.first() {
             Some(Step::Member(name) | Step::Quoted(name)) => Some(name),
             _ => None,
@@ -160,7 +165,12 @@ impl Interpreter {
         }
     }
 
-    pub(super) fn walk(&self, value: Option<&Json>, steps: &[Step], scope: &Scope) -> Answer<Maybe> {
+    pub(super) fn walk(
+        &self,
+        value: Option<&Json>,
+        steps: &[Step],
+        scope: &NameScope,
+    ) -> QueryResult<JsonOrUndefined> {
         let mut value = value;
         for step in steps {
             let index = match step {
@@ -180,19 +190,25 @@ impl Interpreter {
     }
 
     /// Without GROUP BY and aggregates every tuple is by itself.
-    fn groups(&self, query: &Query, scope: &Scope, tuples: Vec<Scope>) -> Answer<Vec<Group>> {
+    fn groups(
+        &self,
+        query: &Query,
+        scope: &NameScope,
+        tuples: Vec<NameScope>,
+    ) -> QueryResult<Vec<TupleGroup>> {
         if query.group_by.is_empty() && !selects_aggregate(query) {
-            return Ok(tuples.into_iter().map(|tuple| Group { first: tuple, tuples: None }).collect());
+            return Ok(tuples.into_iter().map(|tuple| TupleGroup { first: tuple, tuples: None }).collect());
         }
         if query.group_by.is_empty() {
             let first = tuples.first().unwrap_or(scope).clone();
-            return Ok(vec![Group { first, tuples: Some(tuples) }]);
+            return Ok(vec![TupleGroup { first, tuples: Some(tuples) }]);
         }
-        let mut groups: Vec<(Vec<Maybe>, Vec<Scope>)> = Vec::new();
+        let mut groups: Vec<(Vec<JsonOrUndefined>, Vec<NameScope>)> = Vec::new();
         for tuple in tuples {
-            let keys: Vec<Maybe> =
-                query.group_by.iter().map(|key| self.evaluate(key, &tuple)).collect::<Answer<_>>()?;
-            let is_same = |known: &[Maybe]| known.iter().zip(&keys).all(|(left, right)| same(left, right));
+            let keys: Vec<JsonOrUndefined> =
+                query.group_by.iter().map(|key| self.evaluate(key, &tuple)).collect::<QueryResult<_>>()?;
+            let is_same =
+                |known: &[JsonOrUndefined]| known.iter().zip(&keys).all(|(left, right)| same(left, right));
             match groups.iter_mut().find(|(known, _)| is_same(known)) {
                 Some((_, tuples)) => tuples.push(tuple),
                 None => groups.push((keys, vec![tuple])),
@@ -200,11 +216,11 @@ impl Interpreter {
         }
         Ok(groups
             .into_iter()
-            .map(|(_, tuples)| Group { first: tuples[0].clone(), tuples: Some(tuples) })
+            .map(|(_, tuples)| TupleGroup { first: tuples[0].clone(), tuples: Some(tuples) })
             .collect())
     }
 
-    fn ordered(&self, query: &Query, groups: Vec<Group>) -> Answer<Vec<Group>> {
+    fn ordered(&self, query: &Query, groups: Vec<TupleGroup>) -> QueryResult<Vec<TupleGroup>> {
         let Some(order_by) = &query.order_by else { return Ok(groups) };
         if order_by.rank {
             return self.ranked(&order_by.items[0].expr, groups);
@@ -212,7 +228,7 @@ impl Interpreter {
         if query.group_by.is_empty() && selects_aggregate(query) {
             return Ok(groups);
         }
-        let mut keyed: Vec<(Vec<(Maybe, bool)>, Group)> = Vec::new();
+        let mut keyed: Vec<(Vec<(JsonOrUndefined, bool)>, TupleGroup)> = Vec::new();
         for group in groups {
             let mut keys = Vec::new();
             for item in &order_by.items {
@@ -235,7 +251,7 @@ impl Interpreter {
         Ok(keyed.into_iter().map(|(_, group)| group).collect())
     }
 
-    fn project(&self, query: &Query, group: &Group) -> Answer<Maybe> {
+    fn project(&self, query: &Query, group: &TupleGroup) -> QueryResult<JsonOrUndefined> {
         match &query.select.selection {
             Selection::Star(_) => Ok(group.first.last().and_then(|source| source.value.clone())),
             Selection::Value(expr) => self.evaluate_group(expr, group),
@@ -254,7 +270,7 @@ impl Interpreter {
     }
 
     /// Aggregates over all tuples of the group; the rest is the same for all of them.
-    fn evaluate_group(&self, expr: &Expr, group: &Group) -> Answer<Maybe> {
+    fn evaluate_group(&self, expr: &Expr, group: &TupleGroup) -> QueryResult<JsonOrUndefined> {
         match &group.tuples {
             None => self.evaluate(expr, &group.first),
             Some(tuples) => self.evaluate(&self.with_aggregates(expr, tuples)?, &group.first),
@@ -262,7 +278,7 @@ impl Interpreter {
     }
 
     /// The expression with every aggregate replaced by what it comes to.
-    fn with_aggregates(&self, expr: &Expr, tuples: &[Scope]) -> Answer<Expr> {
+    fn with_aggregates(&self, expr: &Expr, tuples: &[NameScope]) -> QueryResult<Expr> {
         if let Some((name, argument)) = aggregates::call(expr) {
             let mut values = Vec::new();
             for tuple in tuples {
@@ -275,7 +291,7 @@ impl Interpreter {
         super::expressions::map_children(expr, &mut |child| self.with_aggregates(child, tuples))
     }
 
-    fn window(&self, query: &Query) -> Answer<(usize, usize)> {
+    fn window(&self, query: &Query) -> QueryResult<(usize, usize)> {
         if let Some(top) = &query.select.top {
             return Ok((0, self.count(&top.count)?));
         }
@@ -285,27 +301,27 @@ impl Interpreter {
         }
     }
 
-    fn count(&self, count: &Count) -> Answer<usize> {
+    fn count(&self, count: &Count) -> QueryResult<usize> {
         let number = match &count.kind {
             CountKind::Integer(number) => number.map(i128::from),
             CountKind::Fraction => None,
             CountKind::Parameter(name) => self.parameter(name).and_then(|value| value.as_integer()),
         };
         let number = number.and_then(|number| usize::try_from(number).ok());
-        number.ok_or_else(|| Failure::Unknown("a count that is no natural number".to_owned()))
+        number.ok_or_else(|| QueryFailure::Unknown("a count that is no natural number".to_owned()))
     }
 }
 
 /// Tuples that make one row.
-pub struct Group {
+pub struct TupleGroup {
     /// The row's own tuple, or any of the group.
-    pub first: Scope,
+    pub first: NameScope,
     /// `None`: not grouped.
-    tuples: Option<Vec<Scope>>,
+    tuples: Option<Vec<NameScope>>,
 }
 
 /// A value in place of an expression.
-pub fn constant(value: Maybe, at: &Expr) -> Expr {
+pub fn constant(value: JsonOrUndefined, at: &Expr) -> Expr {
     let value = value.map_or(quire_value::Value::Undefined, |value| value_of(&value));
     Expr::new(ExprKind::Literal(value), at.span)
 }

@@ -1,9 +1,9 @@
 //! Strings, counted in UTF-16 code units, and conversions from and to text.
 
-use super::json::{self, Json, Maybe};
+use super::json::{self, Json, JsonOrUndefined};
 
 /// `None`: no function of this family.
-pub fn call(name: &str, values: &[Json]) -> Option<Maybe> {
+pub fn call(name: &str, values: &[Json]) -> Option<JsonOrUndefined> {
     let text = |index: usize| values.get(index).and_then(Json::as_str);
     let integer = |index: usize| values.get(index).and_then(Json::as_i64);
     Some(match name {
@@ -66,7 +66,7 @@ fn folded(text: &str) -> String {
     text.chars().map(|letter| lower(upper(letter))).collect()
 }
 
-fn test(values: &[Json], found: fn(&str, &str) -> bool) -> Maybe {
+fn test(values: &[Json], found: fn(&str, &str) -> bool) -> JsonOrUndefined {
     let (text, part) = (values[0].as_str()?, values[1].as_str()?);
     let ignore_case = match values.get(2) {
         Some(value) => value.as_bool()?,
@@ -76,7 +76,7 @@ fn test(values: &[Json], found: fn(&str, &str) -> bool) -> Maybe {
 }
 
 /// CONTAINS of every part, joined by three-valued OR or AND.
-pub fn contains_several(name: &str, values: &[Maybe]) -> Maybe {
+pub fn contains_several(name: &str, values: &[JsonOrUndefined]) -> JsonOrUndefined {
     let ignore_case = name.ends_with("CI");
     let change = |text: &str| if ignore_case { folded(text) } else { text.to_owned() };
     let text = change(values[0].as_ref()?.as_str()?);
@@ -107,7 +107,7 @@ fn whole(units: &[u16]) -> Json {
     Json::String(String::from_utf16(units).expect("pairs are whole"))
 }
 
-fn slice(text: Option<&str>, start: Option<i64>, length: Option<i64>) -> Maybe {
+fn slice(text: Option<&str>, start: Option<i64>, length: Option<i64>) -> JsonOrUndefined {
     let (units, start, length) = (units(text?), start?, length?);
     if start < 0 || length <= 0 || start >= units.len() as i64 {
         return Some(Json::text(""));
@@ -116,7 +116,7 @@ fn slice(text: Option<&str>, start: Option<i64>, length: Option<i64>) -> Maybe {
     Some(whole(&units[start as usize..end as usize]))
 }
 
-fn right(text: Option<&str>, length: Option<i64>) -> Maybe {
+fn right(text: Option<&str>, length: Option<i64>) -> JsonOrUndefined {
     let (units, length) = (units(text?), length?);
     if length <= 0 {
         return Some(Json::text(""));
@@ -125,7 +125,7 @@ fn right(text: Option<&str>, length: Option<i64>) -> Maybe {
     Some(whole(&units[start as usize..]))
 }
 
-fn index_of(values: &[Json]) -> Maybe {
+fn index_of(values: &[Json]) -> JsonOrUndefined {
     let (text, part) = (units(values[0].as_str()?), units(values[1].as_str()?));
     let start = match values.get(2) {
         Some(start) => start.as_i64()?,
@@ -145,7 +145,7 @@ fn index_of(values: &[Json]) -> Maybe {
 }
 
 /// The last one that ends at or before the position.
-fn last_index_of(values: &[Json]) -> Maybe {
+fn last_index_of(values: &[Json]) -> JsonOrUndefined {
     let (text, part) = (units(values[0].as_str()?), units(values[1].as_str()?));
     let last = match values.get(2) {
         Some(last) => last.as_i64()?,
@@ -161,13 +161,18 @@ fn last_index_of(values: &[Json]) -> Maybe {
     Some(Json::Integer(found))
 }
 
-fn cut(text: Option<&str>, by: Option<&str>, find: fn(&str, &str) -> Option<usize>, before: bool) -> Maybe {
+fn cut(
+    text: Option<&str>,
+    by: Option<&str>,
+    find: fn(&str, &str) -> Option<usize>,
+    before: bool,
+) -> JsonOrUndefined {
     let (text, by) = (text?, by?);
     let at = find(text, by)?;
     Some(Json::text(if before { &text[..at] } else { &text[at + by.len()..] }))
 }
 
-fn trim(name: &str, values: &[Json]) -> Maybe {
+fn trim(name: &str, values: &[Json]) -> JsonOrUndefined {
     let text = values[0].as_str()?;
     let set: Option<&str> = match values.get(1) {
         Some(set) => Some(set.as_str()?),
@@ -190,12 +195,12 @@ fn trim(name: &str, values: &[Json]) -> Maybe {
     Some(Json::String(letters.into_iter().collect()))
 }
 
-fn replace(text: Option<&str>, find: Option<&str>, by: Option<&str>) -> Maybe {
+fn replace(text: Option<&str>, find: Option<&str>, by: Option<&str>) -> JsonOrUndefined {
     let (text, find, by) = (text?, find?, by?);
     (!find.is_empty()).then(|| Json::String(text.split(find).collect::<Vec<_>>().join(by)))
 }
 
-fn replicate(text: Option<&str>, times: Option<f64>) -> Maybe {
+fn replicate(text: Option<&str>, times: Option<f64>) -> JsonOrUndefined {
     let (text, times) = (text?, times?);
     if !times.is_finite() || times < 0.0 {
         return None;
@@ -207,7 +212,7 @@ fn replicate(text: Option<&str>, times: Option<f64>) -> Maybe {
     })
 }
 
-fn join(values: &[Json]) -> Maybe {
+fn join(values: &[Json]) -> JsonOrUndefined {
     let parts: Option<Vec<&str>> = values[0].as_array()?.iter().map(Json::as_str).collect();
     Some(Json::String(parts?.join(values[1].as_str()?)))
 }
@@ -226,6 +231,6 @@ fn split(text: &str, by: &str) -> Json {
     Json::Array(parts)
 }
 
-fn parsed(text: Option<&str>, wanted: fn(&Json) -> bool) -> Maybe {
+fn parsed(text: Option<&str>, wanted: fn(&Json) -> bool) -> JsonOrUndefined {
     json::parse(text?).filter(wanted)
 }

@@ -3,9 +3,9 @@
 use quire_sql::ast::{Direction, Expr, ExprKind, OrderItem};
 
 use super::functions::plain_name;
-use super::json::{Json, Maybe};
-use super::queries::{Group, Scope};
-use super::{Answer, Failure, Interpreter, full_text};
+use super::json::{Json, JsonOrUndefined};
+use super::queries::{NameScope, TupleGroup};
+use super::{Interpreter, QueryFailure, QueryResult, full_text};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
@@ -62,7 +62,7 @@ pub fn score(values: &[Json]) -> Option<f64> {
 }
 
 /// A part of ORDER BY RANK.
-struct Component<'q> {
+struct RankComponent<'q> {
     call: &'q Expr,
     weight: f64,
 }
@@ -80,7 +80,11 @@ pub fn is_score(expr: &Expr) -> bool {
 impl Interpreter {
     /// A sort key, and whether it descends. Distances go from the nearest on, internal scores from the best on, and
     /// what has no score is last.
-    pub(super) fn sort_key(&self, item: &OrderItem, scope: &Scope) -> Answer<(Maybe, bool)> {
+    pub(super) fn sort_key(
+        &self,
+        item: &OrderItem,
+        scope: &NameScope,
+    ) -> QueryResult<(JsonOrUndefined, bool)> {
         let value = self.evaluate(&item.expr, scope)?;
         let written = item.direction == Some(Direction::Descending);
         let ExprKind::Call { name, arguments } = &*item.expr.kind else { return Ok((value, written)) };
@@ -101,14 +105,17 @@ impl Interpreter {
         }
     }
 
-    pub(super) fn ranked(&self, expr: &Expr, groups: Vec<Group>) -> Answer<Vec<Group>> {
+    pub(super) fn ranked(&self, expr: &Expr, groups: Vec<TupleGroup>) -> QueryResult<Vec<TupleGroup>> {
         let ExprKind::Call { name, arguments } = &*expr.kind else {
-            return Err(Failure::Unknown("RANK of no call".to_owned()));
+            return Err(QueryFailure::Unknown("RANK of no call".to_owned()));
         };
         self.note(&plain_name(&name.name));
         let is_fused = plain_name(&name.name) == "RRF";
-        let components =
-            if is_fused { self.components(arguments)? } else { vec![Component { call: expr, weight: 1.0 }] };
+        let components = if is_fused {
+            self.components(arguments)?
+        } else {
+            vec![RankComponent { call: expr, weight: 1.0 }]
+        };
         let mut totals = vec![0.0; groups.len()];
         for component in &components {
             let scores = self.scores(component.call, &groups)?;
@@ -117,16 +124,16 @@ impl Interpreter {
                 *total += component.weight.abs() / (60.0 + rank as f64);
             }
         }
-        let mut order: Vec<(f64, Group)> = totals.into_iter().zip(groups).collect();
+        let mut order: Vec<(f64, TupleGroup)> = totals.into_iter().zip(groups).collect();
         order.sort_by(|(left, _), (right, _)| right.total_cmp(left));
         Ok(order.into_iter().map(|(_, group)| group).collect())
     }
 
     /// The last argument may be the weights.
-    fn components<'q>(&self, arguments: &'q [Expr]) -> Answer<Vec<Component<'q>>> {
+    fn components<'q>(&self, arguments: &'q [Expr]) -> QueryResult<Vec<RankComponent<'q>>> {
         let is_score = |expr: &Expr| matches!(&*expr.kind, ExprKind::Call { .. });
         let weights = match arguments.last() {
-            Some(last) if !is_score(last) => self.evaluate(last, &Scope::default())?,
+            Some(last) if !is_score(last) => self.evaluate(last, &NameScope::default())?,
             _ => None,
         };
         let weights: Vec<f64> = weights
@@ -138,12 +145,12 @@ impl Interpreter {
             .collect();
         let calls = arguments.iter().filter(|argument| is_score(argument));
         let weight = |nth: usize| weights.get(nth).copied().unwrap_or(1.0);
-        Ok(calls.enumerate().map(|(nth, call)| Component { call, weight: weight(nth) }).collect())
+        Ok(calls.enumerate().map(|(nth, call)| RankComponent { call, weight: weight(nth) }).collect())
     }
 
-    fn scores(&self, call: &Expr, groups: &[Group]) -> Answer<Vec<Option<f64>>> {
+    fn scores(&self, call: &Expr, groups: &[TupleGroup]) -> QueryResult<Vec<Option<f64>>> {
         let ExprKind::Call { name, arguments } = &*call.kind else {
-            return Err(Failure::Unknown("a score that is no call".to_owned()));
+            return Err(QueryFailure::Unknown("a score that is no call".to_owned()));
         };
         self.note(&plain_name(&name.name));
         if plain_name(&name.name) == "VECTORDISTANCE" {
@@ -152,7 +159,7 @@ impl Interpreter {
                 let values: Option<Vec<Json>> = arguments
                     .iter()
                     .map(|argument| self.evaluate(argument, &group.first))
-                    .collect::<Answer<Vec<Maybe>>>()?
+                    .collect::<QueryResult<Vec<JsonOrUndefined>>>()?
                     .into_iter()
                     .collect();
                 scores.push(values.and_then(|values| score(&values)));
@@ -160,22 +167,26 @@ impl Interpreter {
             return Ok(scores);
         }
         let terms = self.terms(&arguments[1..])?;
-        let texts: Vec<Maybe> =
-            groups.iter().map(|group| self.evaluate(&arguments[0], &group.first)).collect::<Answer<_>>()?;
+        let texts: Vec<JsonOrUndefined> = groups
+            .iter()
+            .map(|group| self.evaluate(&arguments[0], &group.first))
+            .collect::<QueryResult<_>>()?;
         // Statistics are of all items, those that WHERE leaves out as well.
         let alias = root_of(&arguments[0]);
         let mut all = Vec::new();
         for item in &self.items {
-            let scope = Scope::default().with(alias.clone(), Some(item.clone()), true);
+            let scope = NameScope::default().with(alias.clone(), Some(item.clone()), true);
             all.push(self.evaluate(&arguments[0], &scope)?);
         }
-        let statistics = full_text::Statistics::of(&all, &terms);
+        let statistics = full_text::TextStatistics::of(&all, &terms);
         Ok(texts.iter().map(|text| statistics.score(text.as_ref()?.as_str()?, &terms)).collect())
     }
 
-    fn terms(&self, arguments: &[Expr]) -> Answer<Vec<Json>> {
-        let terms: Vec<Maybe> =
-            arguments.iter().map(|term| self.evaluate(term, &Scope::default())).collect::<Answer<_>>()?;
+    fn terms(&self, arguments: &[Expr]) -> QueryResult<Vec<Json>> {
+        let terms: Vec<JsonOrUndefined> = arguments
+            .iter()
+            .map(|term| self.evaluate(term, &NameScope::default()))
+            .collect::<QueryResult<_>>()?;
         let terms: Vec<Json> = terms.into_iter().flatten().collect();
         match terms.as_slice() {
             [Json::Array(terms)] => Ok(terms.clone()),

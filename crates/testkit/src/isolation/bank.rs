@@ -2,7 +2,7 @@
 
 /// What one look at all accounts of a bank found.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct BankRead {
     pub how: &'static str,
     pub bank: u32,
     pub sum: i64,
@@ -11,16 +11,16 @@ pub struct Look {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum BankAnomaly {
     Sum { how: &'static str, bank: u32, found: i64 },
     Overdrawn { how: &'static str, bank: u32, lowest: i64 },
 }
 
-impl std::fmt::Display for Loss {
+impl std::fmt::Display for BankAnomaly {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Loss::Sum { how, bank, found } => write!(f, "bank {bank}: a {how} found the sum {found}"),
-            Loss::Overdrawn { how, bank, lowest } => {
+            BankAnomaly::Sum { how, bank, found } => write!(f, "bank {bank}: a {how} found the sum {found}"),
+            BankAnomaly::Overdrawn { how, bank, lowest } => {
                 write!(f, "bank {bank}: a {how} found an account with {lowest}")
             }
         }
@@ -28,14 +28,15 @@ impl std::fmt::Display for Loss {
 }
 
 /// Everything that differs from the sum each bank began with.
-pub fn check(sum: i64, looks: &[Look]) -> Vec<Loss> {
+pub fn check(sum: i64, looks: &[BankRead]) -> Vec<BankAnomaly> {
     looks.iter().flat_map(|look| losses(sum, look)).collect()
 }
 
-fn losses(sum: i64, look: &Look) -> impl Iterator<Item = Loss> {
-    let Look { how, bank, sum: found, lowest } = *look;
-    let wrong = (found != sum).then_some(Loss::Sum { how, bank, found });
-    let overdrawn = lowest.filter(|lowest| *lowest < 0).map(|lowest| Loss::Overdrawn { how, bank, lowest });
+fn losses(sum: i64, look: &BankRead) -> impl Iterator<Item = BankAnomaly> {
+    let BankRead { how, bank, sum: found, lowest } = *look;
+    let wrong = (found != sum).then_some(BankAnomaly::Sum { how, bank, found });
+    let overdrawn =
+        lowest.filter(|lowest| *lowest < 0).map(|lowest| BankAnomaly::Overdrawn { how, bank, lowest });
     wrong.into_iter().chain(overdrawn)
 }
 
@@ -45,11 +46,11 @@ mod tests {
 
     #[test]
     fn money_that_is_missing_or_owed_is_found() {
-        let look = |sum, lowest| Look { how: "query", bank: 3, sum, lowest };
+        let look = |sum, lowest| BankRead { how: "query", bank: 3, sum, lowest };
         assert_eq!(check(100, &[look(100, None), look(100, Some(0))]), []);
-        assert_eq!(check(100, &[look(90, None)]), [Loss::Sum { how: "query", bank: 3, found: 90 }]);
+        assert_eq!(check(100, &[look(90, None)]), [BankAnomaly::Sum { how: "query", bank: 3, found: 90 }]);
         let found = check(100, &[look(100, Some(-1)), look(101, Some(1))]);
-        let overdrawn = Loss::Overdrawn { how: "query", bank: 3, lowest: -1 };
-        assert_eq!(found, [overdrawn, Loss::Sum { how: "query", bank: 3, found: 101 }]);
+        let overdrawn = BankAnomaly::Overdrawn { how: "query", bank: 3, lowest: -1 };
+        assert_eq!(found, [overdrawn, BankAnomaly::Sum { how: "query", bank: 3, found: 101 }]);
     }
 }

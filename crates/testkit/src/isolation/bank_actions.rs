@@ -4,10 +4,10 @@
 
 use serde_json::{Value as Json, json};
 
-use super::bank::Look;
-use super::client::{Client, Place, Reply, header, json as parsed};
+use super::bank::BankRead;
+use super::client::{Client, LogicalPartition, RequestOutcome, header, json as parsed};
 use super::list_actions::Action;
-use crate::http::Answer;
+use crate::http::Response;
 
 pub const BANKS: u32 = 2;
 const ACCOUNTS: u32 = 6;
@@ -39,7 +39,7 @@ pub fn open_banks(client: &mut Client<'_>) {
             .map(|number| json!({ "operationType": "Create", "resourceBody": account(&place.key, number) }));
         let request = client.batch(&place, &Json::Array(accounts.collect()));
         match client.send("opening a bank", &request) {
-            Reply::Answered(answer) if answer.status == 200 => {}
+            RequestOutcome::Answered(answer) if answer.status == 200 => {}
             _ => client.surprise(format!("bank {bank} cannot be opened")),
         }
     }
@@ -55,7 +55,7 @@ fn id(account: u32) -> String {
 
 struct Transfer {
     bank: u32,
-    place: Place,
+    place: LogicalPartition,
     from: u32,
     to: u32,
     amount: i64,
@@ -145,10 +145,10 @@ fn balance(account: &Json) -> i64 {
     account["balance"].as_i64().unwrap_or_default()
 }
 
-fn read(client: &mut Client<'_>, place: &Place, account: u32) -> Option<(Json, String)> {
+fn read(client: &mut Client<'_>, place: &LogicalPartition, account: u32) -> Option<(Json, String)> {
     let request = client.on_item("GET", place, &id(account), "", None);
     match client.send("account read", &request) {
-        Reply::Answered(answer) if answer.status == 200 => {
+        RequestOutcome::Answered(answer) if answer.status == 200 => {
             let etag = header(&answer, "etag")?.to_owned();
             Some((parsed(&answer.body), etag))
         }
@@ -176,7 +176,7 @@ pub fn sum_of(client: &mut Client<'_>, bank: u32) {
     let Some(answer) = good(client, "sum by query", &request) else { return };
     if header(&answer, "x-ms-continuation").is_none() {
         let sum = parsed(&answer.body)["Documents"][0].as_i64().unwrap_or(i64::MIN);
-        client.record.looks.push(Look { how: "query", bank, sum, lowest: None });
+        client.record.reads.push(BankRead { how: "query", bank, sum, lowest: None });
     }
 }
 
@@ -194,9 +194,9 @@ fn sum_by_batch(client: &mut Client<'_>) {
     }
 }
 
-fn good(client: &mut Client<'_>, how: &'static str, request: &[u8]) -> Option<Answer> {
+fn good(client: &mut Client<'_>, how: &'static str, request: &[u8]) -> Option<Response> {
     match client.send(how, request) {
-        Reply::Answered(answer) if answer.status == 200 => Some(answer),
+        RequestOutcome::Answered(answer) if answer.status == 200 => Some(answer),
         _ => None,
     }
 }
@@ -207,5 +207,5 @@ fn look<'j>(client: &mut Client<'_>, how: &'static str, bank: u32, accounts: imp
         .collect();
     let sum = balances.iter().map(|(balance, reserved)| balance + reserved).sum();
     let lowest = balances.iter().map(|(balance, reserved)| *balance.min(reserved)).min();
-    client.record.looks.push(Look { how, bank, sum, lowest });
+    client.record.reads.push(BankRead { how, bank, sum, lowest });
 }

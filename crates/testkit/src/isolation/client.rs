@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::bank::Look;
-use super::history::{List, Operation, Outcome, Transaction, Value};
-use crate::http::{Answer, Connection, Signer};
+use super::bank::BankRead;
+use super::history::{ListId, ListOperation, Transaction, TransactionOutcome, Value};
+use crate::http::{Connection, Response, Signer};
 
 pub const DATABASE: &str = "dbs/isolation";
 pub const CONTAINERS: [&str; 2] = ["lists", "more"];
@@ -17,15 +17,15 @@ pub const CONTAINERS: [&str; 2] = ["lists", "more"];
 pub const PARTITIONS: u32 = 2;
 
 /// A logical partition of one of the containers.
-pub struct Place {
+pub struct LogicalPartition {
     pub container: &'static str,
     /// The value of the partition key.
     pub key: String,
 }
 
-impl Place {
-    fn new(number: u32, key: String) -> Place {
-        Place { container: CONTAINERS[number as usize % CONTAINERS.len()], key }
+impl LogicalPartition {
+    fn new(number: u32, key: String) -> LogicalPartition {
+        LogicalPartition { container: CONTAINERS[number as usize % CONTAINERS.len()], key }
     }
 
     fn link(&self) -> String {
@@ -38,7 +38,7 @@ impl Place {
 }
 
 /// What the clients of one round share.
-pub struct Shared {
+pub struct RoundState {
     pub round: u32,
     /// Where the server listens; 0 while there is none.
     pub port: AtomicU16,
@@ -64,9 +64,9 @@ const GENERATIONS_MAX: u32 = 1000;
 /// Lists that one transaction creates for itself.
 const OWN_LISTS: u32 = 1_000_000;
 
-impl Shared {
-    pub fn new(round: u32, port: u16, partitions: u32) -> Shared {
-        Shared {
+impl RoundState {
+    pub fn new(round: u32, port: u16, partitions: u32) -> RoundState {
+        RoundState {
             round,
             port: port.into(),
             stop: false.into(),
@@ -94,8 +94,8 @@ impl Shared {
 }
 
 /// What became of a request.
-pub enum Reply {
-    Answered(Answer),
+pub enum RequestOutcome {
+    Answered(Response),
     /// The connection was cut after the request was on its way.
     Cut,
     /// The run is over and nothing was sent.
@@ -103,27 +103,27 @@ pub enum Reply {
 }
 
 pub struct Client<'a> {
-    pub shared: &'a Shared,
+    pub shared: &'a RoundState,
     pub signer: Signer,
     pub random: Random,
     connection: Option<(u16, Connection)>,
-    pub record: Record,
+    pub record: ClientRecord,
 }
 
 /// What one client did.
 #[derive(Default)]
-pub struct Record {
+pub struct ClientRecord {
     pub transactions: Vec<Transaction>,
-    pub looks: Vec<Look>,
+    pub reads: Vec<BankRead>,
     pub statuses: BTreeMap<(&'static str, u16), u64>,
     pub cut: u64,
     /// Answers that have no place in a run.
     pub surprises: Vec<String>,
 }
 
-impl Record {
+impl ClientRecord {
     /// Of an answer with a result for each operation also the reasons why they failed.
-    fn count(&mut self, how: &'static str, answer: &Answer) {
+    fn count(&mut self, how: &'static str, answer: &Response) {
         *self.statuses.entry((how, answer.status)).or_default() += 1;
         if answer.status != 207 {
             return;
@@ -136,9 +136,9 @@ impl Record {
         }
     }
 
-    pub fn merge(&mut self, other: Record) {
+    pub fn merge(&mut self, other: ClientRecord) {
         self.transactions.extend(other.transactions);
-        self.looks.extend(other.looks);
+        self.reads.extend(other.reads);
         other.statuses.into_iter().for_each(|(key, count)| *self.statuses.entry(key).or_default() += count);
         self.cut += other.cut;
         self.surprises.extend(other.surprises);
@@ -149,8 +149,14 @@ impl Record {
 const REFUSALS: &[u16] = &[400, 404, 408, 409, 410, 412, 424, 429, 449, 503];
 
 impl<'a> Client<'a> {
-    pub fn new(shared: &'a Shared, random: Random) -> Client<'a> {
-        Client { shared, signer: Signer::well_known(), random, connection: None, record: Record::default() }
+    pub fn new(shared: &'a RoundState, random: Random) -> Client<'a> {
+        Client {
+            shared,
+            signer: Signer::well_known(),
+            random,
+            connection: None,
+            record: ClientRecord::default(),
+        }
     }
 
     pub fn begin(&self) -> u64 {
@@ -158,8 +164,8 @@ impl<'a> Client<'a> {
     }
 
     /// Counts the answer under the name of what was done.
-    pub fn send(&mut self, how: &'static str, request: &[u8]) -> Reply {
-        let Some(mut connection) = self.connected() else { return Reply::Over };
+    pub fn send(&mut self, how: &'static str, request: &[u8]) -> RequestOutcome {
+        let Some(mut connection) = self.connected() else { return RequestOutcome::Over };
         match connection.1.exchange(request) {
             Ok(answer) => {
                 self.connection = Some(connection);
@@ -168,11 +174,11 @@ impl<'a> Client<'a> {
                     let body = String::from_utf8_lossy(&answer.body).into_owned();
                     self.record.surprises.push(format!("{how}: {} {body}", answer.status));
                 }
-                Reply::Answered(answer)
+                RequestOutcome::Answered(answer)
             }
             Err(_) => {
                 self.record.cut += 1;
-                Reply::Cut
+                RequestOutcome::Cut
             }
         }
     }
@@ -199,26 +205,32 @@ impl<'a> Client<'a> {
         &mut self,
         how: &'static str,
         request: &[u8],
-        appends: Vec<Operation>,
-        seen: impl FnOnce(&Json) -> Vec<Operation>,
+        appends: Vec<ListOperation>,
+        seen: impl FnOnce(&Json) -> Vec<ListOperation>,
     ) {
         let begun = self.begin();
         let reply = self.send(how, request);
         let (outcome, operations) = match &reply {
-            Reply::Over => return,
-            Reply::Cut => (Outcome::Unknown, appends),
-            Reply::Answered(answer) if answer.status < 300 && answer.status != 207 => {
-                (Outcome::Committed, seen(&json(&answer.body)))
+            RequestOutcome::Over => return,
+            RequestOutcome::Cut => (TransactionOutcome::Unknown, appends),
+            RequestOutcome::Answered(answer) if answer.status < 300 && answer.status != 207 => {
+                (TransactionOutcome::Committed, seen(&json(&answer.body)))
             }
-            Reply::Answered(answer) if answer.status == 207 || REFUSALS.contains(&answer.status) => {
-                (Outcome::Aborted, appends)
+            RequestOutcome::Answered(answer) if answer.status == 207 || REFUSALS.contains(&answer.status) => {
+                (TransactionOutcome::Aborted, appends)
             }
-            Reply::Answered(_) => (Outcome::Unknown, appends),
+            RequestOutcome::Answered(_) => (TransactionOutcome::Unknown, appends),
         };
         self.finish(how, begun, outcome, operations);
     }
 
-    pub fn finish(&mut self, how: &'static str, begun: u64, outcome: Outcome, operations: Vec<Operation>) {
+    pub fn finish(
+        &mut self,
+        how: &'static str,
+        begun: u64,
+        outcome: TransactionOutcome,
+        operations: Vec<ListOperation>,
+    ) {
         let ended = self.shared.tick();
         self.record.transactions.push(Transaction { how, operations, outcome, begun, ended });
     }
@@ -242,26 +254,26 @@ impl<'a> Client<'a> {
         first..first + LISTS_IN_USE
     }
 
-    pub fn any_list(&mut self, partition: u32) -> List {
+    pub fn any_list(&mut self, partition: u32) -> ListId {
         let lists = self.lists(partition);
-        List { partition, number: lists.start + self.random.below(LISTS_IN_USE) }
+        ListId { partition, number: lists.start + self.random.below(LISTS_IN_USE) }
     }
 
     /// A list that nobody else uses.
-    pub fn own_list(&mut self, partition: u32) -> List {
-        List { partition, number: self.shared.next_list.fetch_add(1, Ordering::Relaxed) }
+    pub fn own_list(&mut self, partition: u32) -> ListId {
+        ListId { partition, number: self.shared.next_list.fetch_add(1, Ordering::Relaxed) }
     }
 
-    pub fn place(&self, partition: u32) -> Place {
-        Place::new(partition, format!("r{}-p{partition}", self.shared.round))
+    pub fn place(&self, partition: u32) -> LogicalPartition {
+        LogicalPartition::new(partition, format!("r{}-p{partition}", self.shared.round))
     }
 
-    pub fn bank(&self, bank: u32) -> Place {
-        Place::new(bank, format!("r{}-b{bank}", self.shared.round))
+    pub fn bank(&self, bank: u32) -> LogicalPartition {
+        LogicalPartition::new(bank, format!("r{}-b{bank}", self.shared.round))
     }
 
     /// A request on the container's items.
-    pub fn on_items(&self, place: &Place, headers: &str, body: &Json) -> Vec<u8> {
+    pub fn on_items(&self, place: &LogicalPartition, headers: &str, body: &Json) -> Vec<u8> {
         let (link, headers, body) = (place.link(), format!("{}{headers}", place.header()), body.to_string());
         self.signer.request("POST", &format!("/{link}/docs"), ("docs", &link), &headers, body.as_bytes())
     }
@@ -269,7 +281,7 @@ impl<'a> Client<'a> {
     pub fn on_item(
         &self,
         verb: &str,
-        place: &Place,
+        place: &LogicalPartition,
         id: &str,
         headers: &str,
         body: Option<&Json>,
@@ -280,7 +292,7 @@ impl<'a> Client<'a> {
         self.signer.request(verb, &format!("/{link}"), ("docs", &link), &headers, body.as_bytes())
     }
 
-    pub fn batch(&self, place: &Place, operations: &Json) -> Vec<u8> {
+    pub fn batch(&self, place: &LogicalPartition, operations: &Json) -> Vec<u8> {
         let headers = "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\n\
             x-ms-cosmos-batch-continue-on-error: False\r\n";
         self.on_items(place, headers, operations)
@@ -304,13 +316,13 @@ impl<'a> Client<'a> {
         self.signer.request("POST", &format!("/{link}"), ("_quire", &link), "", body.as_bytes())
     }
 
-    pub fn query(&self, place: &Place, text: &str, parameters: &Json) -> Vec<u8> {
+    pub fn query(&self, place: &LogicalPartition, text: &str, parameters: &Json) -> Vec<u8> {
         let headers = "content-type: application/query+json\r\nx-ms-documentdb-isquery: true\r\n\
             x-ms-max-item-count: -1\r\n";
         self.on_items(place, headers, &serde_json::json!({ "query": text, "parameters": parameters }))
     }
 
-    pub fn feed(&self, place: &Place, continuation: Option<&str>) -> Vec<u8> {
+    pub fn feed(&self, place: &LogicalPartition, continuation: Option<&str>) -> Vec<u8> {
         let link = place.link();
         let continuation =
             continuation.map(|token| format!("x-ms-continuation: {token}\r\n")).unwrap_or_default();
@@ -318,7 +330,7 @@ impl<'a> Client<'a> {
         self.signer.request("GET", &format!("/{link}/docs"), ("docs", &link), &headers, b"")
     }
 
-    pub fn procedure(&self, place: &Place, id: &str, arguments: &Json) -> Vec<u8> {
+    pub fn procedure(&self, place: &LogicalPartition, id: &str, arguments: &Json) -> Vec<u8> {
         let (link, body) = (format!("{}/sprocs/{id}", place.link()), arguments.to_string());
         self.signer.request("POST", &format!("/{link}"), ("sprocs", &link), &place.header(), body.as_bytes())
     }
@@ -328,7 +340,7 @@ pub fn json(body: &[u8]) -> Json {
     serde_json::from_slice(body).unwrap_or(Json::Null)
 }
 
-pub fn header<'h>(answer: &'h Answer, name: &str) -> Option<&'h str> {
+pub fn header<'h>(answer: &'h Response, name: &str) -> Option<&'h str> {
     answer.head.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
         found.eq_ignore_ascii_case(name).then_some(value.trim())

@@ -8,12 +8,12 @@ use super::bank_actions::BANKS;
 use super::client::{Client, DATABASE};
 use super::list_actions::Action;
 use crate::http::{Connection, Signer};
-use crate::storm::declared::Declared;
+use crate::storm::declared::DeclaredModel;
 
 /// Logical partitions of a round that have a group; in others nothing can be written.
 const GROUPS: u32 = 120;
 
-pub const MODEL: Declared = Declared {
+pub const MODEL: DeclaredModel = DeclaredModel {
     database: "isolation",
     containers: &[("lists", &["/pk"]), ("more", &["/pk"]), ("groups", &["/id"])],
     model: r#"{"version":1,"fanOutMax":5,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// Why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Before {
+pub enum Dependency {
     /// It wrote the version that the other one replaced.
     WriteWrite,
     /// It wrote what the other one read.
@@ -15,7 +15,7 @@ pub enum Before {
     RealTime,
 }
 
-use Before::{ReadWrite, RealTime, WriteRead, WriteWrite};
+use Dependency::{ReadWrite, RealTime, WriteRead, WriteWrite};
 
 /// The anomaly that a cycle is, by Adya's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,12 +36,12 @@ pub enum CycleKind {
 pub struct Cycle {
     pub kind: CycleKind,
     /// Each transaction with the reason why it comes before the next; the last comes before the first.
-    pub steps: Vec<(usize, Before)>,
+    pub steps: Vec<(usize, Dependency)>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Graph {
-    after: Vec<Vec<(usize, Before)>>,
+    after: Vec<Vec<(usize, Dependency)>>,
 }
 
 impl Graph {
@@ -49,7 +49,7 @@ impl Graph {
         Graph { after: vec![Vec::new(); size] }
     }
 
-    pub fn add(&mut self, first: usize, reason: Before, second: usize) {
+    pub fn add(&mut self, first: usize, reason: Dependency, second: usize) {
         if first != second {
             self.after[first].push((second, reason));
         }
@@ -75,7 +75,7 @@ impl Graph {
         cycles
     }
 
-    fn cycle_in(&self, knot: &[usize], kind: CycleKind, reasons: &[Before]) -> Cycle {
+    fn cycle_in(&self, knot: &[usize], kind: CycleKind, reasons: &[Dependency]) -> Cycle {
         if kind == CycleKind::WriteSkew
             && let Some(steps) = self.with_one_read(knot)
         {
@@ -87,7 +87,7 @@ impl Graph {
     }
 
     /// A cycle with a single read that misses a write.
-    fn with_one_read(&self, knot: &[usize]) -> Option<Vec<(usize, Before)>> {
+    fn with_one_read(&self, knot: &[usize]) -> Option<Vec<(usize, Dependency)>> {
         let reads = knot.iter().flat_map(|node| self.after[*node].iter().map(move |edge| (*node, *edge)));
         reads.filter(|(_, (_, reason))| *reason == ReadWrite).find_map(|(reader, (writer, _))| {
             let back = self.path(writer, reader, &[WriteWrite, WriteRead])?;
@@ -96,8 +96,8 @@ impl Graph {
     }
 
     /// The shortest way of at least one step.
-    fn path(&self, from: usize, to: usize, reasons: &[Before]) -> Option<Vec<(usize, Before)>> {
-        let mut came: HashMap<usize, (usize, Before)> = HashMap::new();
+    fn path(&self, from: usize, to: usize, reasons: &[Dependency]) -> Option<Vec<(usize, Dependency)>> {
+        let mut came: HashMap<usize, (usize, Dependency)> = HashMap::new();
         let mut queue = VecDeque::from([from]);
         while let Some(node) = queue.pop_front() {
             for (next, reason) in self.after[node].iter().filter(|(_, reason)| reasons.contains(reason)) {
@@ -115,28 +115,32 @@ impl Graph {
     }
 
     /// Strongly connected sets of more than one transaction (Tarjan's algorithm, without recursion).
-    fn knots(&self, reasons: &[Before]) -> Vec<Vec<usize>> {
-        let mut search = Search::new(self.after.len());
+    fn knots(&self, reasons: &[Dependency]) -> Vec<Vec<usize>> {
+        let mut search = CycleSearch::new(self.after.len());
         for root in 0..self.after.len() {
             if search.order[root] == UNSEEN {
                 search.from(root, &self.after, reasons);
             }
         }
-        search.knots
+        search.components
     }
 }
 
 /// A short cycle is wanted, not the shortest at any price.
 const CYCLE_STARTS_MAX: usize = 200;
 
-const LEVELS: &[(CycleKind, &[Before])] = &[
+const LEVELS: &[(CycleKind, &[Dependency])] = &[
     (CycleKind::DirtyWrite, &[WriteWrite]),
     (CycleKind::CircularInformation, &[WriteWrite, WriteRead]),
     (CycleKind::WriteSkew, &[WriteWrite, WriteRead, ReadWrite]),
     (CycleKind::RealTime, &[WriteWrite, WriteRead, ReadWrite, RealTime]),
 ];
 
-fn steps_back(came: &HashMap<usize, (usize, Before)>, from: usize, to: usize) -> Vec<(usize, Before)> {
+fn steps_back(
+    came: &HashMap<usize, (usize, Dependency)>,
+    from: usize,
+    to: usize,
+) -> Vec<(usize, Dependency)> {
     let mut steps = Vec::new();
     let mut node = to;
     loop {
@@ -153,28 +157,28 @@ fn steps_back(came: &HashMap<usize, (usize, Before)>, from: usize, to: usize) ->
 
 const UNSEEN: usize = usize::MAX;
 
-struct Search {
+struct CycleSearch {
     order: Vec<usize>,
     lowest: Vec<usize>,
     on_stack: Vec<bool>,
     stack: Vec<usize>,
     count: usize,
-    knots: Vec<Vec<usize>>,
+    components: Vec<Vec<usize>>,
 }
 
-impl Search {
-    fn new(size: usize) -> Search {
-        Search {
+impl CycleSearch {
+    fn new(size: usize) -> CycleSearch {
+        CycleSearch {
             order: vec![UNSEEN; size],
             lowest: vec![0; size],
             on_stack: vec![false; size],
             stack: Vec::new(),
             count: 0,
-            knots: Vec::new(),
+            components: Vec::new(),
         }
     }
 
-    fn from(&mut self, root: usize, after: &[Vec<(usize, Before)>], reasons: &[Before]) {
+    fn from(&mut self, root: usize, after: &[Vec<(usize, Dependency)>], reasons: &[Dependency]) {
         let mut path = vec![(root, 0)];
         self.enter(root);
         while let Some((node, edge)) = path.last_mut() {
@@ -222,7 +226,7 @@ impl Search {
             }
         }
         if knot.len() > 1 {
-            self.knots.push(knot);
+            self.components.push(knot);
         }
     }
 }
@@ -231,7 +235,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    fn check(edges: &[(usize, Before, usize)], expected: &[(CycleKind, usize)]) {
+    fn check(edges: &[(usize, Dependency, usize)], expected: &[(CycleKind, usize)]) {
         let size = edges.iter().map(|(first, _, second)| first.max(second) + 1).max().unwrap_or(0);
         let mut graph = Graph::new(size);
         edges.iter().for_each(|(first, reason, second)| graph.add(*first, *reason, *second));

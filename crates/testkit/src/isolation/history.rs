@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A list of one logical partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct List {
+pub struct ListId {
     pub partition: u32,
     pub number: u32,
 }
@@ -13,20 +13,20 @@ pub struct List {
 pub type Value = u32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum ListOperation {
     Append {
-        list: List,
+        list: ListId,
         value: Value,
     },
     /// The whole list; a list that does not exist is empty.
     Read {
-        list: List,
+        list: ListId,
         values: Vec<Value>,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TransactionOutcome {
     Committed,
     /// Answered with an error: nothing of it may ever be seen.
     Aborted,
@@ -39,8 +39,8 @@ pub struct Transaction {
     /// How it was done, for the report.
     pub how: &'static str,
     /// In the order in which they took effect inside the transaction.
-    pub operations: Vec<Operation>,
-    pub outcome: Outcome,
+    pub operations: Vec<ListOperation>,
+    pub outcome: TransactionOutcome,
     /// Ticks of one clock of all clients: before the request was sent, and after its answer came.
     pub begun: u64,
     pub ended: u64,
@@ -50,5 +50,5 @@ pub struct Transaction {
 pub struct History {
     pub transactions: Vec<Transaction>,
     /// The lists when everything was over. Empty ones need not be named.
-    pub last: BTreeMap<List, Vec<Value>>,
+    pub last: BTreeMap<ListId, Vec<Value>>,
 }

@@ -5,8 +5,8 @@
 
 use serde_json::{Value as Json, json};
 
-use super::client::{Client, Reply, header, json as parsed};
-use super::history::{List, Operation, Outcome, Value};
+use super::client::{Client, RequestOutcome, header, json as parsed};
+use super::history::{ListId, ListOperation, TransactionOutcome, Value};
 
 pub struct Action {
     /// How often, to the others.
@@ -38,11 +38,11 @@ pub const ACROSS: &[Action] = &[action(8, across)];
 /// A client that takes reading and replacing for a transaction.
 pub const BROKEN: &[Action] = &[action(1, replace_without_condition)];
 
-pub fn id(list: List) -> String {
+pub fn id(list: ListId) -> String {
     format!("list-{}", list.number)
 }
 
-fn item(client: &Client<'_>, list: List, values: &[Value]) -> Json {
+fn item(client: &Client<'_>, list: ListId, values: &[Value]) -> Json {
     json!({ "id": id(list), "pk": client.place(list.partition).key, "number": list.number, "values": values })
 }
 
@@ -51,48 +51,50 @@ pub fn values_of(values: &Json) -> Vec<Value> {
     values.map(|value| value.as_u64().unwrap_or_default() as Value).collect()
 }
 
-fn append(list: List, value: Value) -> Operation {
-    Operation::Append { list, value }
+fn append(list: ListId, value: Value) -> ListOperation {
+    ListOperation::Append { list, value }
 }
 
-fn saw(list: List, values: &Json) -> Operation {
-    Operation::Read { list, values: values_of(values) }
+fn saw(list: ListId, values: &Json) -> ListOperation {
+    ListOperation::Read { list, values: values_of(values) }
 }
 
 /// What a step of the procedure does.
-enum Step {
-    Append(List, Value, &'static str),
-    Read(List),
+enum ProcedureStep {
+    Append(ListId, Value, &'static str),
+    Read(ListId),
     /// All lists in a range, by the feed.
     Feed(u32, u32),
     /// The same by a query, which sees what was there when the transaction began.
     Query(u32, u32),
 }
 
-impl Step {
+impl ProcedureStep {
     fn argument(&self) -> Json {
         match self {
-            Step::Append(list, value, how) => json!({ "how": how, "list": list.number, "value": value }),
-            Step::Read(list) => json!({ "how": "read", "list": list.number }),
-            Step::Feed(first, end) => json!({ "how": "feed", "first": first, "end": end }),
-            Step::Query(first, end) => json!({ "how": "query", "first": first, "end": end }),
+            ProcedureStep::Append(list, value, how) => {
+                json!({ "how": how, "list": list.number, "value": value })
+            }
+            ProcedureStep::Read(list) => json!({ "how": "read", "list": list.number }),
+            ProcedureStep::Feed(first, end) => json!({ "how": "feed", "first": first, "end": end }),
+            ProcedureStep::Query(first, end) => json!({ "how": "query", "first": first, "end": end }),
         }
     }
 
-    fn appends(&self) -> Option<Operation> {
+    fn appends(&self) -> Option<ListOperation> {
         match self {
-            Step::Append(list, value, _) => Some(append(*list, *value)),
+            ProcedureStep::Append(list, value, _) => Some(append(*list, *value)),
             _ => None,
         }
     }
 
-    fn operations(&self, partition: u32, seen: &Json) -> Vec<Operation> {
+    fn operations(&self, partition: u32, seen: &Json) -> Vec<ListOperation> {
         match self {
-            Step::Append(list, value, _) => vec![saw(*list, seen), append(*list, *value)],
-            Step::Read(list) => vec![saw(*list, seen)],
-            Step::Feed(first, end) | Step::Query(first, end) => (*first..*end)
+            ProcedureStep::Append(list, value, _) => vec![saw(*list, seen), append(*list, *value)],
+            ProcedureStep::Read(list) => vec![saw(*list, seen)],
+            ProcedureStep::Feed(first, end) | ProcedureStep::Query(first, end) => (*first..*end)
                 .zip(0..)
-                .map(|(number, place): (u32, usize)| saw(List { partition, number }, &seen[place]))
+                .map(|(number, place): (u32, usize)| saw(ListId { partition, number }, &seen[place]))
                 .collect(),
         }
     }
@@ -110,34 +112,40 @@ fn procedure_that_reads(client: &mut Client<'_>) {
     let lists = client.lists(partition);
     let (first, end) = (lists.start, lists.end);
     let steps = match client.random.below(3) {
-        0 => vec![Step::Feed(first, end)],
-        1 => vec![Step::Query(first, end)],
-        _ => (0..3).map(|_| Step::Read(client.any_list(partition))).collect(),
+        0 => vec![ProcedureStep::Feed(first, end)],
+        1 => vec![ProcedureStep::Query(first, end)],
+        _ => (0..3).map(|_| ProcedureStep::Read(client.any_list(partition))).collect(),
     };
     run_steps(client, "reading procedure", partition, steps, false);
 }
 
-fn any_step(client: &mut Client<'_>, partition: u32) -> Step {
+fn any_step(client: &mut Client<'_>, partition: u32) -> ProcedureStep {
     let list = client.any_list(partition);
     let lists = client.lists(partition);
     match client.random.below(12) {
-        0..=3 => Step::Append(list, client.new_value(partition), "replace"),
-        4..=6 => Step::Append(list, client.new_value(partition), "upsert"),
-        7..=9 => Step::Read(list),
-        10 => Step::Feed(lists.start, lists.end),
-        _ => Step::Query(lists.start, lists.end),
+        0..=3 => ProcedureStep::Append(list, client.new_value(partition), "replace"),
+        4..=6 => ProcedureStep::Append(list, client.new_value(partition), "upsert"),
+        7..=9 => ProcedureStep::Read(list),
+        10 => ProcedureStep::Feed(lists.start, lists.end),
+        _ => ProcedureStep::Query(lists.start, lists.end),
     }
 }
 
-fn run_steps(client: &mut Client<'_>, how: &'static str, partition: u32, steps: Vec<Step>, fail: bool) {
+fn run_steps(
+    client: &mut Client<'_>,
+    how: &'static str,
+    partition: u32,
+    steps: Vec<ProcedureStep>,
+    fail: bool,
+) {
     let place = client.place(partition);
-    let arguments = json!([place.key, steps.iter().map(Step::argument).collect::<Vec<_>>(), fail]);
+    let arguments = json!([place.key, steps.iter().map(ProcedureStep::argument).collect::<Vec<_>>(), fail]);
     let request = client.procedure(&place, "append", &arguments);
-    let appends = steps.iter().filter_map(Step::appends).collect();
+    let appends = steps.iter().filter_map(ProcedureStep::appends).collect();
     client.transaction(how, &request, appends, |seen| {
         let of = |is_query: bool| {
             let steps = steps.iter().enumerate();
-            let chosen = steps.filter(move |(_, step)| matches!(step, Step::Query(..)) == is_query);
+            let chosen = steps.filter(move |(_, step)| matches!(step, ProcedureStep::Query(..)) == is_query);
             chosen.flat_map(|(place, step)| step.operations(partition, &seen[place]))
         };
         of(true).chain(of(false)).collect()
@@ -174,7 +182,7 @@ fn batch_that_creates(client: &mut Client<'_>) {
     run_batch(client, "creating batch", partition, operations, &[(own, Some(first)), (other, Some(second))]);
 }
 
-fn patch_operation(list: List, value: Value) -> Json {
+fn patch_operation(list: ListId, value: Value) -> Json {
     json!({ "operationType": "Patch", "id": id(list), "resourceBody": patch_body(value) })
 }
 
@@ -187,7 +195,7 @@ fn run_batch(
     how: &'static str,
     partition: u32,
     operations: Vec<Json>,
-    lists: &[(List, Option<Value>)],
+    lists: &[(ListId, Option<Value>)],
 ) {
     let request = client.batch(&client.place(partition), &Json::Array(operations));
     run_operations(client, how, &request, lists);
@@ -198,7 +206,7 @@ fn run_operations(
     client: &mut Client<'_>,
     how: &'static str,
     request: &[u8],
-    lists: &[(List, Option<Value>)],
+    lists: &[(ListId, Option<Value>)],
 ) {
     let appends = lists.iter().filter_map(|(list, value)| Some(append(*list, (*value)?))).collect();
     client.transaction(how, request, appends, |answer| {
@@ -211,7 +219,7 @@ fn run_operations(
 }
 
 /// An append, where there was one, and the item as it was afterwards.
-fn after(list: List, value: Option<Value>, item: &Json) -> Vec<Operation> {
+fn after(list: ListId, value: Option<Value>, item: &Json) -> Vec<ListOperation> {
     value.map(|value| append(list, value)).into_iter().chain([saw(list, &item["values"])]).collect()
 }
 
@@ -240,7 +248,7 @@ fn across(client: &mut Client<'_>) {
 fn bulk(client: &mut Client<'_>) {
     let partition = client.any_partition();
     let place = client.place(partition);
-    let lists: Vec<(List, Value)> =
+    let lists: Vec<(ListId, Value)> =
         (0..3).map(|_| (client.any_list(partition), client.new_value(partition))).collect();
     let operations = lists.iter().map(|(list, value)| {
         let mut operation = patch_operation(*list, *value);
@@ -252,19 +260,19 @@ fn bulk(client: &mut Client<'_>) {
     let begun = client.begin();
     let reply = client.send("bulk", &request);
     let results = match &reply {
-        Reply::Over => return,
-        Reply::Cut => None,
-        Reply::Answered(answer) => Some(parsed(&answer.body)),
+        RequestOutcome::Over => return,
+        RequestOutcome::Cut => None,
+        RequestOutcome::Answered(answer) => Some(parsed(&answer.body)),
     };
     for (place, (list, value)) in lists.into_iter().enumerate() {
         let result = results.as_ref().map(|results| &results[place]);
         let status = result.map(|result| result["statusCode"].as_u64().unwrap_or(0));
         let (outcome, operations) = match (status, result) {
             (Some(200), Some(result)) => {
-                (Outcome::Committed, after(list, Some(value), &result["resourceBody"]))
+                (TransactionOutcome::Committed, after(list, Some(value), &result["resourceBody"]))
             }
-            (None, _) => (Outcome::Unknown, vec![append(list, value)]),
-            _ => (Outcome::Aborted, vec![append(list, value)]),
+            (None, _) => (TransactionOutcome::Unknown, vec![append(list, value)]),
+            _ => (TransactionOutcome::Aborted, vec![append(list, value)]),
         };
         client.finish("bulk operation", begun, outcome, operations);
     }
@@ -280,31 +288,37 @@ fn patch(client: &mut Client<'_>) {
 fn replace_if_match(client: &mut Client<'_>) {
     let partition = client.any_partition();
     let list = client.any_list(partition);
-    change(client, "replace", list, Condition::Unchanged, None);
+    change(client, "replace", list, AppendCondition::Unchanged, None);
 }
 
 fn replace_with_pre_trigger(client: &mut Client<'_>) {
     let partition = client.any_partition();
     let (list, also) = (client.any_list(partition), client.any_list(partition));
     if list != also {
-        change(client, "replace with a pre-trigger", list, Condition::Unchanged, Some(also));
+        change(client, "replace with a pre-trigger", list, AppendCondition::Unchanged, Some(also));
     }
 }
 
 fn replace_without_condition(client: &mut Client<'_>) {
     let partition = client.any_partition();
     let list = client.any_list(partition);
-    change(client, "replace without a condition", list, Condition::None, None);
+    change(client, "replace without a condition", list, AppendCondition::None, None);
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Condition {
+enum AppendCondition {
     Unchanged,
     None,
 }
 
 /// Reads a list and replaces it with one value more. A list that is not there is created.
-fn change(client: &mut Client<'_>, how: &'static str, list: List, condition: Condition, also: Option<List>) {
+fn change(
+    client: &mut Client<'_>,
+    how: &'static str,
+    list: ListId,
+    condition: AppendCondition,
+    also: Option<ListId>,
+) {
     let begun = client.begin();
     let Some((values, etag)) = look(client, list) else { return };
     let value = client.new_value(list.partition);
@@ -320,7 +334,7 @@ fn change(client: &mut Client<'_>, how: &'static str, list: List, condition: Con
     let place = client.place(list.partition);
     let request = match &etag {
         Some(etag) => {
-            if condition == Condition::Unchanged {
+            if condition == AppendCondition::Unchanged {
                 headers.push_str(&format!("if-match: {etag}\r\n"));
             }
             client.on_item("PUT", &place, &id(list), &headers, Some(&body))
@@ -328,27 +342,29 @@ fn change(client: &mut Client<'_>, how: &'static str, list: List, condition: Con
         None => client.on_items(&place, &headers, &body),
     };
     let outcome = match client.send(how, &request) {
-        Reply::Over => return,
-        Reply::Answered(answer) if answer.status < 300 => Outcome::Committed,
-        Reply::Answered(answer) if answer.status < 500 || answer.status == 503 => Outcome::Aborted,
-        Reply::Answered(_) | Reply::Cut => Outcome::Unknown,
+        RequestOutcome::Over => return,
+        RequestOutcome::Answered(answer) if answer.status < 300 => TransactionOutcome::Committed,
+        RequestOutcome::Answered(answer) if answer.status < 500 || answer.status == 503 => {
+            TransactionOutcome::Aborted
+        }
+        RequestOutcome::Answered(_) | RequestOutcome::Cut => TransactionOutcome::Unknown,
     };
-    operations.insert(0, Operation::Read { list, values });
+    operations.insert(0, ListOperation::Read { list, values });
     client.finish(how, begun, outcome, operations);
 }
 
 /// The list and its ETag, recorded as a read; nothing if it cannot be read.
-fn look(client: &mut Client<'_>, list: List) -> Option<(Vec<Value>, Option<String>)> {
+fn look(client: &mut Client<'_>, list: ListId) -> Option<(Vec<Value>, Option<String>)> {
     let begun = client.begin();
     let request = client.on_item("GET", &client.place(list.partition), &id(list), "", None);
-    let Reply::Answered(answer) = client.send("read", &request) else { return None };
+    let RequestOutcome::Answered(answer) = client.send("read", &request) else { return None };
     let found = match answer.status {
         200 => (values_of(&parsed(&answer.body)["values"]), header(&answer, "etag").map(str::to_owned)),
         404 => (Vec::new(), None),
         _ => return None,
     };
-    let operation = Operation::Read { list, values: found.0.clone() };
-    client.finish("read", begun, Outcome::Committed, vec![operation]);
+    let operation = ListOperation::Read { list, values: found.0.clone() };
+    client.finish("read", begun, TransactionOutcome::Committed, vec![operation]);
     Some(found)
 }
 
@@ -383,7 +399,7 @@ fn query(client: &mut Client<'_>) {
         json!([{ "name": "@first", "value": lists.start }, { "name": "@end", "value": lists.end }]);
     let request = client.query(&client.place(partition), text, &parameters);
     let begun = client.begin();
-    let Reply::Answered(answer) = client.send("query", &request) else { return };
+    let RequestOutcome::Answered(answer) = client.send("query", &request) else { return };
     if answer.status != 200 || header(&answer, "x-ms-continuation").is_some() {
         return;
     }
@@ -391,7 +407,7 @@ fn query(client: &mut Client<'_>) {
     let rows = body["Documents"].as_array().cloned().unwrap_or_default();
     let operations = lists.map(|number| {
         let row = rows.iter().find(|row| row["number"].as_u64() == Some(u64::from(number)));
-        saw(List { partition, number }, row.map_or(&Json::Null, |row| &row["values"]))
+        saw(ListId { partition, number }, row.map_or(&Json::Null, |row| &row["values"]))
     });
-    client.finish("query", begun, Outcome::Committed, operations.collect());
+    client.finish("query", begun, TransactionOutcome::Committed, operations.collect());
 }

@@ -13,11 +13,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::graph::{Before, Cycle, CycleKind, Graph};
-use super::history::{History, List, Operation, Outcome, Transaction, Value};
+use super::graph::{Cycle, CycleKind, Dependency, Graph};
+use super::history::{History, ListId, ListOperation, Transaction, TransactionOutcome, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum AnomalyKind {
     /// G1a: a value of a transaction that was refused.
     AbortedRead,
     /// G1b: a version in the middle of another transaction.
@@ -42,13 +42,13 @@ pub enum Kind {
 
 #[derive(Clone, Debug)]
 pub struct Anomaly {
-    pub kind: Kind,
+    pub kind: AnomalyKind,
     pub explanation: String,
 }
 
 /// What a check went through, and what it found.
 #[derive(Clone, Debug, Default)]
-pub struct Checked {
+pub struct CheckReport {
     pub anomalies: Vec<Anomaly>,
     pub committed: usize,
     pub aborted: usize,
@@ -60,8 +60,8 @@ pub struct Checked {
     pub dependencies: usize,
 }
 
-pub fn check(history: &History) -> Checked {
-    let mut check = Check::new(history);
+pub fn check(history: &History) -> CheckReport {
+    let mut check = HistoryCheck::new(history);
     check.last_states();
     check.appends();
     let reads = check.reads();
@@ -75,32 +75,32 @@ pub fn check(history: &History) -> Checked {
     check.checked
 }
 
-struct Check<'a> {
+struct HistoryCheck<'a> {
     history: &'a History,
-    appended: HashMap<Value, Appended>,
+    appended: HashMap<Value, AppendedValue>,
     /// Whether a transaction took place, as far as anybody can know.
     counts: Vec<bool>,
-    checked: Checked,
+    checked: CheckReport,
 }
 
 #[derive(Clone, Copy)]
-struct Appended {
+struct AppendedValue {
     transaction: usize,
-    list: List,
+    list: ListId,
     /// The transaction appended no more to this list.
     is_last: bool,
 }
 
 /// A version that a transaction saw, without its own appends.
-struct Seen {
+struct ReadVersion {
     transaction: usize,
-    list: List,
+    list: ListId,
     /// How many values it had, where it is a state of the list.
     version: Option<usize>,
 }
 
-impl<'a> Check<'a> {
-    fn new(history: &'a History) -> Check<'a> {
+impl<'a> HistoryCheck<'a> {
+    fn new(history: &'a History) -> HistoryCheck<'a> {
         let appended = appended(&history.transactions);
         let there: HashSet<usize> = history
             .last
@@ -110,19 +110,19 @@ impl<'a> Check<'a> {
             .collect();
         let counts: Vec<bool> = (history.transactions.iter().enumerate())
             .map(|(number, transaction)| match transaction.outcome {
-                Outcome::Committed => true,
-                Outcome::Aborted => false,
-                Outcome::Unknown => there.contains(&number),
+                TransactionOutcome::Committed => true,
+                TransactionOutcome::Aborted => false,
+                TransactionOutcome::Unknown => there.contains(&number),
             })
             .collect();
-        Check { history, appended, counts, checked: Checked::default() }
+        HistoryCheck { history, appended, counts, checked: CheckReport::default() }
     }
 
-    fn report(&mut self, kind: Kind, explanation: String) {
+    fn report(&mut self, kind: AnomalyKind, explanation: String) {
         self.checked.anomalies.push(Anomaly { kind, explanation });
     }
 
-    fn last_of(&self, list: List) -> &'a [Value] {
+    fn last_of(&self, list: ListId) -> &'a [Value] {
         self.history.last.get(&list).map_or(&[], Vec::as_slice)
     }
 
@@ -134,30 +134,33 @@ impl<'a> Check<'a> {
     }
 
     /// Whether every value may be in a list at all; says what may not.
-    fn values(&mut self, list: List, values: &[Value], whose: &str) -> bool {
+    fn values(&mut self, list: ListId, values: &[Value], whose: &str) -> bool {
         let before = self.checked.anomalies.len();
         let mut seen = HashSet::new();
         for value in values {
             if !seen.insert(value) {
-                self.report(Kind::Duplicate, format!("{value} twice in {list:?} {whose}"));
+                self.report(AnomalyKind::Duplicate, format!("{value} twice in {list:?} {whose}"));
             }
             match self.appended.get(value).copied() {
                 Some(appended) if appended.list == list => self.not_aborted(*value, appended, whose),
-                _ => self.report(Kind::UnknownValue, format!("nobody appended {value} to {list:?} {whose}")),
+                _ => self.report(
+                    AnomalyKind::UnknownValue,
+                    format!("nobody appended {value} to {list:?} {whose}"),
+                ),
             }
         }
         self.checked.anomalies.len() == before
     }
 
-    fn not_aborted(&mut self, value: Value, appended: Appended, whose: &str) {
+    fn not_aborted(&mut self, value: Value, appended: AppendedValue, whose: &str) {
         let writer = &self.history.transactions[appended.transaction];
-        if writer.outcome == Outcome::Aborted {
+        if writer.outcome == TransactionOutcome::Aborted {
             let list = appended.list;
             let explanation = format!(
                 "{value} in {list:?} {whose} is of a refused {}",
                 shown(appended.transaction, writer)
             );
-            self.report(Kind::AbortedRead, explanation);
+            self.report(AnomalyKind::AbortedRead, explanation);
         }
     }
 
@@ -165,32 +168,32 @@ impl<'a> Check<'a> {
     fn appends(&mut self) {
         let there: HashSet<Value> = self.history.last.values().flatten().copied().collect();
         for (number, transaction) in self.history.transactions.iter().enumerate() {
-            let values: Vec<(List, Value)> = appends_of(transaction).collect();
+            let values: Vec<(ListId, Value)> = appends_of(transaction).collect();
             self.count(transaction.outcome, self.counts[number], values.len());
             if !self.counts[number] {
                 continue;
             }
-            let missing: Vec<&(List, Value)> =
+            let missing: Vec<&(ListId, Value)> =
                 values.iter().filter(|(_, value)| !there.contains(value)).collect();
             let whose = shown(number, transaction);
             if !missing.is_empty() && missing.len() < values.len() {
-                self.report(Kind::HalfTransaction, format!("{whose} without {missing:?}"));
+                self.report(AnomalyKind::HalfTransaction, format!("{whose} without {missing:?}"));
             }
-            if transaction.outcome == Outcome::Committed {
+            if transaction.outcome == TransactionOutcome::Committed {
                 for (list, value) in missing {
-                    self.report(Kind::LostAppend, format!("{value} of {whose} is not in {list:?}"));
+                    self.report(AnomalyKind::LostAppend, format!("{value} of {whose} is not in {list:?}"));
                 }
             }
         }
     }
 
-    fn count(&mut self, outcome: Outcome, counts: bool, appends: usize) {
+    fn count(&mut self, outcome: TransactionOutcome, counts: bool, appends: usize) {
         let checked = &mut self.checked;
         let counter = match (outcome, counts) {
-            (Outcome::Committed, _) => &mut checked.committed,
-            (Outcome::Aborted, _) => &mut checked.aborted,
-            (Outcome::Unknown, true) => &mut checked.unknown_there,
-            (Outcome::Unknown, false) => &mut checked.unknown_absent,
+            (TransactionOutcome::Committed, _) => &mut checked.committed,
+            (TransactionOutcome::Aborted, _) => &mut checked.aborted,
+            (TransactionOutcome::Unknown, true) => &mut checked.unknown_there,
+            (TransactionOutcome::Unknown, false) => &mut checked.unknown_absent,
         };
         *counter += 1;
         if counts {
@@ -199,30 +202,30 @@ impl<'a> Check<'a> {
     }
 
     /// What each transaction that counts saw of the others.
-    fn reads(&mut self) -> Vec<Seen> {
+    fn reads(&mut self) -> Vec<ReadVersion> {
         let mut reads = Vec::new();
         for (number, transaction) in self.history.transactions.iter().enumerate() {
-            if transaction.outcome == Outcome::Committed {
+            if transaction.outcome == TransactionOutcome::Committed {
                 self.reads_of(number, transaction, &mut reads);
             }
         }
         reads
     }
 
-    fn reads_of(&mut self, number: usize, transaction: &Transaction, reads: &mut Vec<Seen>) {
-        let mut own: BTreeMap<List, Vec<Value>> = BTreeMap::new();
+    fn reads_of(&mut self, number: usize, transaction: &Transaction, reads: &mut Vec<ReadVersion>) {
+        let mut own: BTreeMap<ListId, Vec<Value>> = BTreeMap::new();
         for operation in &transaction.operations {
             match operation {
-                Operation::Append { list, value } => own.entry(*list).or_default().push(*value),
-                Operation::Read { list, values } => {
+                ListOperation::Append { list, value } => own.entry(*list).or_default().push(*value),
+                ListOperation::Read { list, values } => {
                     let appended = own.get(list).map_or(&[][..], Vec::as_slice);
                     let Some(others) = values.strip_suffix(appended) else {
                         let whose = shown(number, transaction);
-                        self.report(Kind::OwnWrites, format!("{whose} read {values:?} of {list:?}"));
+                        self.report(AnomalyKind::OwnWrites, format!("{whose} read {values:?} of {list:?}"));
                         continue;
                     };
                     let version = self.version(number, transaction, *list, others);
-                    reads.push(Seen { transaction: number, list: *list, version });
+                    reads.push(ReadVersion { transaction: number, list: *list, version });
                 }
             }
         }
@@ -233,20 +236,20 @@ impl<'a> Check<'a> {
         &mut self,
         number: usize,
         reader: &Transaction,
-        list: List,
+        list: ListId,
         values: &[Value],
     ) -> Option<usize> {
         let whose = format!("read by {}", shown(number, reader));
         let early =
             values.iter().find(|value| self.appended.get(value).is_some_and(|a| a.transaction == number));
         if let Some(early) = early {
-            self.report(Kind::OwnWrites, format!("{early} in {list:?} {whose} before it appended it"));
+            self.report(AnomalyKind::OwnWrites, format!("{early} in {list:?} {whose} before it appended it"));
             return None;
         }
         let whole = values.last().and_then(|last| self.appended.get(last)).is_none_or(|last| last.is_last);
         if !whole {
             self.report(
-                Kind::IntermediateRead,
+                AnomalyKind::IntermediateRead,
                 format!("{values:?} of {list:?} {whose} ends inside a transaction"),
             );
         }
@@ -256,7 +259,7 @@ impl<'a> Check<'a> {
         }
         if self.values(list, values, &whose) {
             self.report(
-                Kind::OtherOrder,
+                AnomalyKind::OtherOrder,
                 format!("{values:?} of {list:?} {whose} is no beginning of {last:?}"),
             );
         }
@@ -264,8 +267,8 @@ impl<'a> Check<'a> {
     }
 
     /// Of all that read one version of a list, one at most may append to it.
-    fn lost_updates(&mut self, reads: &[Seen]) {
-        let mut first: HashMap<(List, usize), usize> = HashMap::new();
+    fn lost_updates(&mut self, reads: &[ReadVersion]) {
+        let mut first: HashMap<(ListId, usize), usize> = HashMap::new();
         for seen in reads {
             let Some(version) = seen.version else { continue };
             let number = seen.transaction;
@@ -279,19 +282,19 @@ impl<'a> Check<'a> {
                     (shown(other, &self.history.transactions[other]), shown(number, transaction));
                 let list = seen.list;
                 self.report(
-                    Kind::LostUpdate,
+                    AnomalyKind::LostUpdate,
                     format!("version {version} of {list:?} was appended to by {one} and {two}"),
                 );
             }
         }
     }
 
-    fn graph(&self, reads: &[Seen]) -> Graph {
+    fn graph(&self, reads: &[ReadVersion]) -> Graph {
         let mut graph = Graph::new(self.history.transactions.len());
         for values in self.history.last.values() {
             let writers: Vec<usize> = values.iter().filter_map(|value| self.writer(*value)).collect();
             for pair in writers.windows(2) {
-                graph.add(pair[0], Before::WriteWrite, pair[1]);
+                graph.add(pair[0], Dependency::WriteWrite, pair[1]);
             }
         }
         for seen in reads {
@@ -299,10 +302,10 @@ impl<'a> Check<'a> {
             let values = self.last_of(seen.list);
             let writer = |position: usize| values.get(position).and_then(|value| self.writer(*value));
             if let Some(writer) = version.checked_sub(1).and_then(writer) {
-                graph.add(writer, Before::WriteRead, seen.transaction);
+                graph.add(writer, Dependency::WriteRead, seen.transaction);
             }
             if let Some(writer) = writer(version) {
-                graph.add(seen.transaction, Before::ReadWrite, writer);
+                graph.add(seen.transaction, Dependency::ReadWrite, writer);
             }
         }
         self.real_time(&mut graph);
@@ -321,7 +324,7 @@ impl<'a> Check<'a> {
             self.history.transactions.iter().enumerate().filter(|(n, _)| self.counts[*n])
         {
             moments.push((transaction.begun, number, false));
-            if transaction.outcome == Outcome::Committed {
+            if transaction.outcome == TransactionOutcome::Committed {
                 moments.push((transaction.ended, number, true));
             }
         }
@@ -334,7 +337,7 @@ impl<'a> Check<'a> {
                 newest.retain(|other| !passed.contains(other));
                 newest.push(number);
             } else {
-                newest.iter().for_each(|other| graph.add(*other, Before::RealTime, number));
+                newest.iter().for_each(|other| graph.add(*other, Dependency::RealTime, number));
                 before.insert(number, newest.clone());
             }
         }
@@ -346,16 +349,16 @@ impl<'a> Check<'a> {
             format!("\n    {} {:?}\n      {before:?} ->", shown(*number, transaction), transaction.operations)
         });
         let explanation = format!("a cycle of {}:{}", cycle.steps.len(), steps.collect::<String>());
-        self.report(Kind::Cycle(cycle.kind), explanation);
+        self.report(AnomalyKind::Cycle(cycle.kind), explanation);
     }
 }
 
-fn appended(transactions: &[Transaction]) -> HashMap<Value, Appended> {
+fn appended(transactions: &[Transaction]) -> HashMap<Value, AppendedValue> {
     let mut appended = HashMap::new();
     for (number, transaction) in transactions.iter().enumerate() {
-        let mut last: BTreeMap<List, Value> = BTreeMap::new();
+        let mut last: BTreeMap<ListId, Value> = BTreeMap::new();
         for (list, value) in appends_of(transaction) {
-            let earlier = appended.insert(value, Appended { transaction: number, list, is_last: true });
+            let earlier = appended.insert(value, AppendedValue { transaction: number, list, is_last: true });
             assert!(earlier.is_none(), "{value} is appended twice: that is a mistake of the test");
             if let Some(replaced) = last.insert(list, value).and_then(|value| appended.get_mut(&value)) {
                 replaced.is_last = false;
@@ -365,10 +368,10 @@ fn appended(transactions: &[Transaction]) -> HashMap<Value, Appended> {
     appended
 }
 
-fn appends_of(transaction: &Transaction) -> impl Iterator<Item = (List, Value)> {
+fn appends_of(transaction: &Transaction) -> impl Iterator<Item = (ListId, Value)> {
     transaction.operations.iter().filter_map(|operation| match operation {
-        Operation::Append { list, value } => Some((*list, *value)),
-        Operation::Read { .. } => None,
+        ListOperation::Append { list, value } => Some((*list, *value)),
+        ListOperation::Read { .. } => None,
     })
 }
 

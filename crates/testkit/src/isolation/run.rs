@@ -8,22 +8,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value as Json, json};
 
-use super::bank::{self, Loss};
+use super::bank::{self, BankAnomaly};
 use super::bank_actions::{self, BANKS, SUM};
 use super::client::{
-    CONTAINERS, Client, DATABASE, PARTITIONS, Random, Record, Reply, Shared, header, json as parsed,
+    CONTAINERS, Client, ClientRecord, DATABASE, PARTITIONS, Random, RequestOutcome, RoundState, header,
+    json as parsed,
 };
 use super::declared;
-use super::history::{History, List, Value};
+use super::history::{History, ListId, Value};
 use super::list_actions::{self, Action, values_of};
-use super::lists::{self, Anomaly, Checked};
+use super::lists::{self, Anomaly, CheckReport};
 use super::scripts::{PROCEDURES, TRIGGERS};
 use crate::http::Signer;
-use crate::live::Live;
+use crate::live::LiveServer;
 
 /// How a run goes.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct IsolationPlan {
     pub program: PathBuf,
     /// More arguments of `quire serve`.
     pub arguments: Vec<String>,
@@ -33,7 +34,7 @@ pub struct Plan {
     pub partitions: u32,
     pub rounds: Rounds,
     /// Of a round, between start and the first kill and between kills.
-    pub stretch: Duration,
+    pub round_time: Duration,
     /// In a round; the last one ends it.
     pub kills: u32,
     pub clients_are: Clients,
@@ -59,12 +60,12 @@ pub enum Clients {
 
 /// What a run did, and what was wrong with it.
 #[derive(Default)]
-pub struct Figures {
+pub struct IsolationFigures {
     pub rounds: u32,
     pub kills: u32,
-    pub checked: Checked,
-    pub looks: usize,
-    pub losses: Vec<Loss>,
+    pub checked: CheckReport,
+    pub bank_reads: usize,
+    pub losses: Vec<BankAnomaly>,
     pub statuses: BTreeMap<(&'static str, u16), u64>,
     pub cut: u64,
     pub surprises: Vec<String>,
@@ -73,7 +74,7 @@ pub struct Figures {
     pub places: usize,
 }
 
-impl Figures {
+impl IsolationFigures {
     pub fn anomalies(&self) -> &[Anomaly] {
         &self.checked.anomalies
     }
@@ -95,7 +96,7 @@ impl Figures {
     }
 }
 
-pub fn run(plan: &Plan) -> Result<Figures> {
+pub fn run(plan: &IsolationPlan) -> Result<IsolationFigures> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("data");
     let mut random = Random(plan.seed);
@@ -104,7 +105,7 @@ pub fn run(plan: &Plan) -> Result<Figures> {
     if plan.has_model {
         declared::set_up(live.port)?;
     }
-    let mut figures = Figures::default();
+    let mut figures = IsolationFigures::default();
     let started = Instant::now();
     loop {
         live = round(plan, figures.rounds, &data, live, &mut random, &mut figures)?;
@@ -122,11 +123,11 @@ pub fn run(plan: &Plan) -> Result<Figures> {
     Ok(figures)
 }
 
-fn start(plan: &Plan, data: &Path) -> Result<Live> {
+fn start(plan: &IsolationPlan, data: &Path) -> Result<LiveServer> {
     let partitions = PARTITIONS.to_string();
     let mut arguments = vec!["--partitions", &partitions];
     arguments.extend(plan.arguments.iter().map(String::as_str));
-    Live::quire(&plan.program, data, &arguments)
+    LiveServer::quire(&plan.program, data, &arguments)
 }
 
 fn set_up(port: u16) -> Result<()> {
@@ -156,14 +157,14 @@ fn set_up(port: u16) -> Result<()> {
 }
 
 fn round(
-    plan: &Plan,
+    plan: &IsolationPlan,
     number: u32,
     data: &Path,
-    live: Live,
+    live: LiveServer,
     random: &mut Random,
-    figures: &mut Figures,
-) -> Result<Live> {
-    let shared = Shared::new(number, live.port, plan.partitions);
+    figures: &mut IsolationFigures,
+) -> Result<LiveServer> {
+    let shared = RoundState::new(number, live.port, plan.partitions);
     let mut actions = actions(plan.clients_are);
     if plan.has_model {
         declared::open_groups(number, live.port)?;
@@ -201,15 +202,15 @@ fn round(
 
 /// Lets the clients work and kills the server under them, several times; then it is started once more.
 fn kills(
-    plan: &Plan,
+    plan: &IsolationPlan,
     data: &Path,
-    shared: &Shared,
-    mut live: Live,
+    shared: &RoundState,
+    mut live: LiveServer,
     random: &mut Random,
-    figures: &mut Figures,
-) -> Result<Live> {
+    figures: &mut IsolationFigures,
+) -> Result<LiveServer> {
     for kill in 0..plan.kills {
-        let most = plan.stretch.as_millis() as u32;
+        let most = plan.round_time.as_millis() as u32;
         std::thread::sleep(Duration::from_millis(u64::from(most / 2 + random.below(most / 2 + 1))));
         live.kill()?;
         figures.kills += 1;
@@ -221,7 +222,7 @@ fn kills(
         shared.port.store(live.port, Ordering::SeqCst);
     }
     if plan.kills == 0 {
-        std::thread::sleep(plan.stretch);
+        std::thread::sleep(plan.round_time);
     }
     Ok(live)
 }
@@ -244,8 +245,13 @@ fn work(client: &mut Client<'_>, actions: &[&Action]) {
 }
 
 /// Reads what is there now and checks everything that was seen against it.
-fn check_round(shared: &Shared, port: u16, mut record: Record, figures: &mut Figures) -> Result<()> {
-    let quiet = Shared::new(shared.round, port, 1);
+fn check_round(
+    shared: &RoundState,
+    port: u16,
+    mut record: ClientRecord,
+    figures: &mut IsolationFigures,
+) -> Result<()> {
+    let quiet = RoundState::new(shared.round, port, 1);
     let mut client = Client::new(&quiet, Random(0));
     let mut last = BTreeMap::new();
     for partition in shared.partitions() {
@@ -254,12 +260,12 @@ fn check_round(shared: &Shared, port: u16, mut record: Record, figures: &mut Fig
     for bank in 0..BANKS {
         bank_actions::sum_of(&mut client, bank);
     }
-    ensure!(client.record.looks.len() == BANKS as usize, "the banks cannot be added up at the end");
+    ensure!(client.record.reads.len() == BANKS as usize, "the banks cannot be added up at the end");
     record.merge(client.record);
     let checked = lists::check(&History { transactions: record.transactions, last });
     figures.add(checked);
-    figures.looks += record.looks.len();
-    figures.losses.extend(bank::check(SUM, &record.looks));
+    figures.bank_reads += record.reads.len();
+    figures.losses.extend(bank::check(SUM, &record.reads));
     record.statuses.into_iter().for_each(|(key, count)| *figures.statuses.entry(key).or_default() += count);
     figures.cut += record.cut;
     figures.surprises.extend(record.surprises);
@@ -267,19 +273,23 @@ fn check_round(shared: &Shared, port: u16, mut record: Record, figures: &mut Fig
 }
 
 /// All lists of a logical partition, through its feed; the index must agree.
-fn last_lists(client: &mut Client<'_>, partition: u32, last: &mut BTreeMap<List, Vec<Value>>) -> Result<()> {
+fn last_lists(
+    client: &mut Client<'_>,
+    partition: u32,
+    last: &mut BTreeMap<ListId, Vec<Value>>,
+) -> Result<()> {
     let place = client.place(partition);
     let mut continuation = None;
-    let mut found: BTreeMap<List, Vec<Value>> = BTreeMap::new();
+    let mut found: BTreeMap<ListId, Vec<Value>> = BTreeMap::new();
     loop {
         let request = client.feed(&place, continuation.as_deref());
-        let Reply::Answered(answer) = client.send("last feed", &request) else {
+        let RequestOutcome::Answered(answer) = client.send("last feed", &request) else {
             anyhow::bail!("no feed at the end")
         };
         ensure!(answer.status == 200, "the feed at the end: {}", String::from_utf8_lossy(&answer.body));
         for item in parsed(&answer.body)["Documents"].as_array().context("a feed")? {
             let number = item["number"].as_u64().context("a list has a number")? as u32;
-            found.insert(List { partition, number }, values_of(&item["values"]));
+            found.insert(ListId { partition, number }, values_of(&item["values"]));
         }
         continuation = header(&answer, "x-ms-continuation").map(str::to_owned);
         if continuation.is_none() {
@@ -287,7 +297,7 @@ fn last_lists(client: &mut Client<'_>, partition: u32, last: &mut BTreeMap<List,
         }
     }
     let request = client.query(&place, "SELECT VALUE COUNT(1) FROM c WHERE c.number >= 0", &json!([]));
-    let Reply::Answered(answer) = client.send("last count", &request) else {
+    let RequestOutcome::Answered(answer) = client.send("last count", &request) else {
         anyhow::bail!("no count at the end")
     };
     let count = parsed(&answer.body)["Documents"][0].as_u64();
@@ -297,15 +307,15 @@ fn last_lists(client: &mut Client<'_>, partition: u32, last: &mut BTreeMap<List,
 }
 
 /// The offline check agrees: every checksum, chain and derived row.
-fn verify(plan: &Plan, data: &Path) -> Result<()> {
+fn verify(plan: &IsolationPlan, data: &Path) -> Result<()> {
     let output = std::process::Command::new(&plan.program).arg("verify").arg(data).output()?;
     let said = [output.stdout, output.stderr].concat();
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&said));
     Ok(())
 }
 
-impl Figures {
-    fn add(&mut self, checked: Checked) {
+impl IsolationFigures {
+    fn add(&mut self, checked: CheckReport) {
         let sum = &mut self.checked;
         sum.anomalies.extend(checked.anomalies);
         sum.committed += checked.committed;
@@ -321,10 +331,17 @@ impl Figures {
 /// Anomalies that are shown; the first ones say enough.
 const SHOWN_MAX: usize = 10;
 
-impl std::fmt::Display for Figures {
+impl std::fmt::Display for IsolationFigures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Checked {
-            committed, aborted, unknown_there, unknown_absent, reads, appends, dependencies, ..
+        let CheckReport {
+            committed,
+            aborted,
+            unknown_there,
+            unknown_absent,
+            reads,
+            appends,
+            dependencies,
+            ..
         } = self.checked;
         writeln!(f, "{} rounds, {} kills, {} connections cut", self.rounds, self.kills, self.cut)?;
         writeln!(
@@ -334,7 +351,7 @@ impl std::fmt::Display for Figures {
              {} anomalies",
             self.anomalies().len()
         )?;
-        writeln!(f, "banks: added up {} times: {} losses", self.looks, self.losses.len())?;
+        writeln!(f, "banks: added up {} times: {} losses", self.bank_reads, self.losses.len())?;
         for ((how, status), count) in &self.statuses {
             writeln!(f, "  {how}: {status} x {count}")?;
         }

@@ -14,12 +14,12 @@ mod windows; // windows and their pages
 
 use std::collections::BTreeMap;
 
-use crate::interpreter::{Interpreter, Json, Maybe};
+use crate::interpreter::{Interpreter, Json, JsonOrUndefined};
 
 pub use self::sums::exact_sum;
 
 /// A model, and the key paths of the containers.
-pub struct Oracle {
+pub struct ModelOracle {
     model: Json,
     keys: BTreeMap<String, Vec<String>>,
     interpreter: Interpreter,
@@ -32,13 +32,13 @@ pub type Items = [(String, Json)];
 
 /// What must be at a place.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub struct ExpectedValue {
     pub declaration: String,
     pub container: String,
     pub id: String,
     pub path: String,
-    pub value: Maybe,
-    pub found: Maybe,
+    pub value: JsonOrUndefined,
+    pub found: JsonOrUndefined,
 }
 
 /// A reference without a target.
@@ -50,26 +50,26 @@ pub struct Dangling {
     pub path: String,
 }
 
-impl Expected {
+impl ExpectedValue {
     /// What is wrong there, as text.
     pub fn problem(&self) -> Option<String> {
         if crate::interpreter::same(&self.value, &self.found) {
             return None;
         }
-        let text = |value: &Maybe| value.as_ref().map_or("nothing".to_owned(), Json::to_text);
-        let Expected { declaration, container, id, path, value, found } = self;
+        let text = |value: &JsonOrUndefined| value.as_ref().map_or("nothing".to_owned(), Json::to_text);
+        let ExpectedValue { declaration, container, id, path, value, found } = self;
         let (found, value) = (text(found), text(value));
         Some(format!("{declaration}: {path} of {container} {id} is {found} and must be {value}"))
     }
 }
 
-impl Oracle {
+impl ModelOracle {
     /// `keys` are pointers to the partition key of each container.
-    pub fn new(model: &str, keys: &[(&str, &[&str])]) -> Oracle {
+    pub fn new(model: &str, keys: &[(&str, &[&str])]) -> ModelOracle {
         let keys = keys.iter().map(|(container, paths)| {
             ((*container).to_owned(), paths.iter().map(|path| (*path).to_owned()).collect())
         });
-        Oracle {
+        ModelOracle {
             model: crate::interpreter::parse_json(model).expect("the model is JSON"),
             keys: keys.collect(),
             interpreter: Interpreter::default(),
@@ -78,8 +78,8 @@ impl Oracle {
     }
 
     /// Judges some declarations only. The others own their paths all the same.
-    pub fn only<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Oracle {
-        Oracle { judged: Some(names.into_iter().map(str::to_owned).collect()), ..self }
+    pub fn only<'n>(self, names: impl IntoIterator<Item = &'n str>) -> ModelOracle {
+        ModelOracle { judged: Some(names.into_iter().map(str::to_owned).collect()), ..self }
     }
 
     fn is_judged(&self, declaration: &Json) -> bool {
@@ -93,7 +93,7 @@ impl Oracle {
     /// Everything that is not as it must be, as text.
     pub fn problems(&self, items: &Items) -> Vec<String> {
         let values = self.expected(items);
-        values.iter().filter_map(Expected::problem).chain(self.window_problems(items)).collect()
+        values.iter().filter_map(ExpectedValue::problem).chain(self.window_problems(items)).collect()
     }
 
     fn list(&self, name: &str) -> &[Json] {
@@ -105,14 +105,14 @@ impl Oracle {
     }
 
     /// The value of an expression over named values.
-    fn evaluate(&self, expression: &str, names: &[(&str, Maybe)]) -> Maybe {
+    fn evaluate(&self, expression: &str, names: &[(&str, JsonOrUndefined)]) -> JsonOrUndefined {
         match self.interpreter.expression(expression, names) {
             Ok(Some(value)) if !value.has_non_finite() => Some(value),
             _ => None,
         }
     }
 
-    fn partition_key(&self, container: &str, item: &Json) -> Vec<Maybe> {
+    fn partition_key(&self, container: &str, item: &Json) -> Vec<JsonOrUndefined> {
         let keys = self.keys.get(container).expect("a container that is known");
         keys.iter()
             .map(|path| paths::find(item, path).filter(|value| value.is_primitive()).cloned())

@@ -2,25 +2,25 @@
 
 use std::cmp::Ordering;
 
-use super::references::Found;
-use super::{Expected, Items, Oracle, exact_sum, id_of, number_or, paths, text, text_or};
-use crate::interpreter::{Json, Maybe, total_order};
+use super::references::FoundReference;
+use super::{ExpectedValue, Items, ModelOracle, exact_sum, id_of, number_or, paths, text, text_or};
+use crate::interpreter::{Json, JsonOrUndefined, total_order};
 
 /// A referrer of a target, and its references to it.
-pub(super) type Referrer<'i> = (&'i Json, Vec<Found>);
+pub(super) type Referrer<'i> = (&'i Json, Vec<FoundReference>);
 
-impl Oracle {
+impl ModelOracle {
     /// All owned places with what must be there and what is; places whose parent is no object must be empty.
-    pub fn expected(&self, items: &Items) -> Vec<Expected> {
+    pub fn expected(&self, items: &Items) -> Vec<ExpectedValue> {
         let mut expected = Vec::new();
         for copy in self.list("copies").iter().filter(|own| self.is_judged(own)) {
             self.expect_copy(copy, items, &mut expected);
         }
         for mirror in self.list("mirrors").iter().filter(|own| self.is_judged(own)) {
-            self.expect_on_targets(mirror, items, &mut expected, Oracle::mirror);
+            self.expect_on_targets(mirror, items, &mut expected, ModelOracle::mirror);
         }
         for rollup in self.list("rollups").iter().filter(|own| self.is_judged(own)) {
-            self.expect_on_targets(rollup, items, &mut expected, Oracle::rollup);
+            self.expect_on_targets(rollup, items, &mut expected, ModelOracle::rollup);
         }
         expected
     }
@@ -61,7 +61,7 @@ impl Oracle {
         written
     }
 
-    fn expect_copy(&self, copy: &Json, items: &Items, expected: &mut Vec<Expected>) {
+    fn expect_copy(&self, copy: &Json, items: &Items, expected: &mut Vec<ExpectedValue>) {
         let link = self.link(text(copy, "link"));
         for referrer in self.referrers(link, items) {
             self.expect_copy_on(copy, referrer, items, expected);
@@ -74,7 +74,7 @@ impl Oracle {
         copy: &Json,
         (container, item): (&str, &Json),
         items: &Items,
-        expected: &mut Vec<Expected>,
+        expected: &mut Vec<ExpectedValue>,
     ) {
         let link = self.link(text(copy, "link"));
         for found in self.references(link, item) {
@@ -98,8 +98,8 @@ impl Oracle {
         &self,
         owner: &Json,
         items: &Items,
-        expected: &mut Vec<Expected>,
-        value: fn(&Oracle, &Json, &[Referrer<'_>]) -> Maybe,
+        expected: &mut Vec<ExpectedValue>,
+        value: fn(&ModelOracle, &Json, &[Referrer<'_>]) -> JsonOrUndefined,
     ) {
         let link = self.link(text(owner, "link"));
         for target in self.targets(link, items) {
@@ -113,8 +113,8 @@ impl Oracle {
         owner: &Json,
         (container, target): (&str, &Json),
         items: &Items,
-        value: fn(&Oracle, &Json, &[Referrer<'_>]) -> Maybe,
-    ) -> Expected {
+        value: fn(&ModelOracle, &Json, &[Referrer<'_>]) -> JsonOrUndefined,
+    ) -> ExpectedValue {
         let link = self.link(text(owner, "link"));
         let mut referrers = Vec::new();
         for (_, item) in self.referrers(link, items) {
@@ -128,7 +128,7 @@ impl Oracle {
         expectation(owner, container, target, into, value(self, owner, &referrers))
     }
 
-    pub(super) fn mirror(&self, mirror: &Json, referrers: &[Referrer<'_>]) -> Maybe {
+    pub(super) fn mirror(&self, mirror: &Json, referrers: &[Referrer<'_>]) -> JsonOrUndefined {
         let from = self.link(text(mirror, "link")).get("from").map_or("", |from| text(from, "container"));
         let mut ordered: Vec<&Json> = referrers.iter().map(|(item, _)| *item).collect();
         ordered.sort_by(|one, other| {
@@ -147,7 +147,7 @@ impl Oracle {
         Some(Json::Array(values.collect()))
     }
 
-    pub(super) fn rollup(&self, rollup: &Json, referrers: &[Referrer<'_>]) -> Maybe {
+    pub(super) fn rollup(&self, rollup: &Json, referrers: &[Referrer<'_>]) -> JsonOrUndefined {
         let from = self.link(text(rollup, "link")).get("from").map_or("", |from| text(from, "container"));
         let of_items = text_or(rollup, "of", "items") == "items";
         let (mut count, mut values) = (0, Vec::new());
@@ -185,15 +185,21 @@ impl Oracle {
     }
 
     /// The object around a reference, or the element that it is.
-    fn holder(&self, rollup: &Json, reference: &Found) -> String {
+    fn holder(&self, rollup: &Json, reference: &FoundReference) -> String {
         let path = self.link(text(rollup, "link")).get("from").map_or("", |from| text(from, "path"));
         let holder = if path.ends_with("/*") { &*reference.path } else { paths::parent(&reference.path) };
         holder.to_owned()
     }
 }
 
-fn expectation(owner: &Json, container: &str, item: &Json, path: String, value: Maybe) -> Expected {
-    Expected {
+fn expectation(
+    owner: &Json,
+    container: &str,
+    item: &Json,
+    path: String,
+    value: JsonOrUndefined,
+) -> ExpectedValue {
+    ExpectedValue {
         declaration: text(owner, "name").to_owned(),
         container: container.to_owned(),
         id: id_of(item).to_owned(),

@@ -1,17 +1,17 @@
 //! Who refers to whom, by looking through everything.
 
-use super::{Dangling, Items, Oracle, id_of, paths, text, text_or};
-use crate::interpreter::{Json, Maybe, same};
+use super::{Dangling, Items, ModelOracle, id_of, paths, text, text_or};
+use crate::interpreter::{Json, JsonOrUndefined, same};
 
 /// One reference: where it is, and what it names.
-pub struct Found {
+pub struct FoundReference {
     pub path: String,
     pub value: String,
     /// `None`: any.
-    pub partition_key: Option<Vec<Maybe>>,
+    pub partition_key: Option<Vec<JsonOrUndefined>>,
 }
 
-impl Oracle {
+impl ModelOracle {
     pub fn dangling(&self, items: &Items) -> Vec<Dangling> {
         let mut dangling = Vec::new();
         for link in self.list("links") {
@@ -54,10 +54,10 @@ impl Oracle {
         &self,
         link: &Json,
         (container, item): (&str, &Json),
-        found: &Found,
+        found: &FoundReference,
     ) -> String {
         let (link, id, key) = (text(link, "name"), id_of(item), self.partition_key(container, item));
-        let Found { value, partition_key, .. } = found;
+        let FoundReference { value, partition_key, .. } = found;
         format!("{link} of {container} {id} {key:?} to {value} {partition_key:?}")
     }
 
@@ -70,7 +70,7 @@ impl Oracle {
         of_container(items, container(link, "to"))
     }
 
-    pub(super) fn references(&self, link: &Json, item: &Json) -> Vec<Found> {
+    pub(super) fn references(&self, link: &Json, item: &Json) -> Vec<FoundReference> {
         let from = link.get("from").expect("a link has an end");
         let to = link.get("to").expect("a link has an end");
         let converts = text_or(to, "convert", "none") == "string";
@@ -89,12 +89,12 @@ impl Oracle {
                 Some(_) => None,
                 None => Some(vec![Some(Json::String(value.clone()))]),
             };
-            references.push(Found { path: place, value, partition_key });
+            references.push(FoundReference { path: place, value, partition_key });
         }
         references
     }
 
-    fn level(&self, level: &Json, item: &Json, place: &str, value: &str) -> Maybe {
+    fn level(&self, level: &Json, item: &Json, place: &str, value: &str) -> JsonOrUndefined {
         match (level.get("path").and_then(Json::as_str), level.get("value")) {
             (Some(path), _) => {
                 let own = paths::beside(path, place);
@@ -105,7 +105,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn is_named(&self, link: &Json, found: &Found, item: &Json) -> bool {
+    pub(super) fn is_named(&self, link: &Json, found: &FoundReference, item: &Json) -> bool {
         let to = link.get("to").expect("a link has an end");
         let own = paths::find(item, text_or(to, "key", "/id")).and_then(Json::as_str);
         let own_key = self.partition_key(text(to, "container"), item);
@@ -115,7 +115,12 @@ impl Oracle {
         own == Some(&found.value) && is_key
     }
 
-    pub(super) fn target<'i>(&self, link: &Json, items: &'i Items, found: &Found) -> Option<&'i Json> {
+    pub(super) fn target<'i>(
+        &self,
+        link: &Json,
+        items: &'i Items,
+        found: &FoundReference,
+    ) -> Option<&'i Json> {
         self.targets(link, items)
             .into_iter()
             .map(|(_, item)| item)

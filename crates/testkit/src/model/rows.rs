@@ -1,9 +1,9 @@
 //! An item, with the items that it refers to or that refer to it: what must hold in every snapshot.
 
-use super::{Expected, Oracle, text};
+use super::{ExpectedValue, ModelOracle, text};
 use crate::interpreter::Json;
 
-impl Oracle {
+impl ModelOracle {
     /// The containers of a link: of referrers and of targets.
     pub fn ends(&self, link: &str) -> (String, String) {
         let link = self.link(link);
@@ -25,7 +25,7 @@ impl Oracle {
         {
             self.expect_copy_on(copy, (&from, item), &items, &mut expected);
         }
-        expected.iter().filter_map(Expected::problem).collect()
+        expected.iter().filter_map(ExpectedValue::problem).collect()
     }
 
     /// References of an item by which none of these targets is named, as [`Oracle::references_of`] names them.
@@ -43,9 +43,9 @@ impl Oracle {
         let items: Vec<(String, Json)> = referrers.iter().map(|own| (from.clone(), own.clone())).collect();
         let is_own = |own: &&Json| text(own, "link") == link && self.is_judged(own);
         let mirrors = self.list("mirrors").iter().filter(is_own);
-        let mirrors = mirrors.map(|own| self.expect_on_target(own, (&to, item), &items, Oracle::mirror));
+        let mirrors = mirrors.map(|own| self.expect_on_target(own, (&to, item), &items, ModelOracle::mirror));
         let rollups = self.list("rollups").iter().filter(is_own);
-        let rollups = rollups.map(|own| self.expect_on_target(own, (&to, item), &items, Oracle::rollup));
+        let rollups = rollups.map(|own| self.expect_on_target(own, (&to, item), &items, ModelOracle::rollup));
         mirrors.chain(rollups).filter_map(|expected| expected.problem()).collect()
     }
 }
@@ -59,8 +59,8 @@ mod tests {
         "to":{"container":"authors"}}],"copies":[{"name":"c","link":"l","fields":{"name":"t.name"}}],
         "rollups":[{"name":"n","link":"l","op":"count","into":"/n"}],"mirrors":[{"name":"m","link":"l","into":"/m"}]}"#;
 
-    fn oracle() -> Oracle {
-        Oracle::new(MODEL, &[("books", &["/id"]), ("authors", &["/id"])])
+    fn oracle() -> ModelOracle {
+        ModelOracle::new(MODEL, &[("books", &["/id"]), ("authors", &["/id"])])
     }
 
     fn json(text: &str) -> Json {

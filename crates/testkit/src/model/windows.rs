@@ -1,9 +1,9 @@
 //! Windows: what an array and its pages look like, and what a write must have made of them.
 
-use super::{Items, Oracle, id_of, number_or, paths, text, text_or};
+use super::{Items, ModelOracle, id_of, number_or, paths, text, text_or};
 use crate::interpreter::{Json, same, total_order};
 
-impl Oracle {
+impl ModelOracle {
     /// What is wrong with windows and pages, as far as the items alone can say.
     pub(super) fn window_problems(&self, items: &Items) -> Vec<String> {
         let mut problems = Vec::new();

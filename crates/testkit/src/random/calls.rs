@@ -1,6 +1,6 @@
 //! Calls of every built-in function with arguments of every kind.
 
-use super::{From, Random, quoted};
+use super::{FromClause, Random, quoted};
 
 /// Name and kinds of arguments, one letter each; see [`Random::argument`]. A function may have several lines.
 const CALLS: &[(&str, &str)] = &[
@@ -271,7 +271,7 @@ const OPTIONS: &[&str] = &[
 
 impl Random {
     /// A call of any function.
-    pub(super) fn call(&mut self, from: &From) -> String {
+    pub(super) fn call(&mut self, from: &FromClause) -> String {
         let (name, kinds) = self.pick(CALLS);
         let arguments: Vec<String> = kinds.chars().map(|kind| self.argument(kind, from)).collect();
         // The words of a reason are free.
@@ -281,7 +281,7 @@ impl Random {
 
     /// True or false, or undefined, whatever the function gives.
     pub(super) fn call_predicate(&mut self, name: &'static str) -> String {
-        let from = From { text: String::new(), names: vec![name] };
+        let from = FromClause { text: String::new(), names: vec![name] };
         if self.once_in(3) {
             let fixed = self.pick(FIXED);
             let fixed = if name == "c" { fixed } else { FIXED[0] };
@@ -298,7 +298,7 @@ impl Random {
         }
     }
 
-    fn argument(&mut self, kind: char, from: &From) -> String {
+    fn argument(&mut self, kind: char, from: &FromClause) -> String {
         // Now and then of another kind, and now and then missing; options are literals.
         if self.once_in(12) && kind != 'O' {
             return self.operand_path(from);

@@ -1,7 +1,7 @@
 //! Queries of a few parts that fit together: subqueries in subqueries, joins of subqueries, sorted groups, parameters,
 //! computed properties, patterns with escapes, and values at the edges of their kinds.
 
-use super::{Expected, Random, RandomQuery, TYPE_TESTS, quoted, step};
+use super::{ExpectedRows, Random, RandomQuery, TYPE_TESTS, quoted, step};
 
 /// What parameters stand for, as JSON. Queries that are judged with them get all of them.
 pub const PARAMETERS: &[(&str, &str)] = &[
@@ -415,7 +415,7 @@ impl Random {
             1 => format!("{whole} OFFSET @first LIMIT @count"),
             _ => format!("{whole} OFFSET @count LIMIT 4"),
         };
-        RandomQuery { text, whole, answer: Expected::Part }
+        RandomQuery { text, whole, answer: ExpectedRows::Part }
     }
 
     fn sorted_through_subqueries(&mut self) -> RandomQuery {
@@ -495,9 +495,9 @@ const GROUP_KEYS: &[&str] = &[
 ];
 
 fn rows(text: String) -> RandomQuery {
-    RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+    RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows }
 }
 
 fn ordered(text: String) -> RandomQuery {
-    RandomQuery { whole: text.clone(), text, answer: Expected::Ordered }
+    RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Ordered }
 }

@@ -1,11 +1,11 @@
-//! What a follower of the change feed was told, against what was written.
+//! The changes that a follower read from the change feed, against what was written.
 
 use std::collections::BTreeMap;
 
 pub type Token = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ChangeKind {
     Create,
     Replace,
     Delete,
@@ -13,136 +13,136 @@ pub enum Kind {
     Expire,
 }
 
-/// One change as a feed told it. Every write of a run has a token of its own.
+/// One change as a feed has it. Every write of a run has a token of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct FeedChange {
     pub lsn: u64,
     pub id: String,
-    pub kind: Kind,
+    pub kind: ChangeKind,
     pub token: Option<Token>,
     pub previous: Option<Token>,
 }
 
 /// What a change was, the version it made and the one before.
-type Change = (Kind, Option<Token>, Option<Token>);
+type ChangeTokens = (ChangeKind, Option<Token>, Option<Token>);
 
 /// What happened to an item, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ItemEvent {
     Write(Token),
     Delete,
     Expire,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Expected {
-    pub events: Vec<Event>,
+pub struct ExpectedEvents {
+    pub events: Vec<ItemEvent>,
     /// Nobody knows whether it happened: all of it or nothing.
     pub is_unsure: bool,
 }
 
-impl Expected {
+impl ExpectedEvents {
     fn last_token(&self) -> Option<Token> {
         match self.events.last() {
-            Some(Event::Write(token)) => Some(*token),
+            Some(ItemEvent::Write(token)) => Some(*token),
             _ => None,
         }
     }
 
     /// As the log of all versions has to tell it.
-    fn as_told(&self) -> Vec<Change> {
+    fn as_changes(&self) -> Vec<ChangeTokens> {
         let mut there = None;
-        let tell = |event: &Event| match *event {
-            Event::Write(token) => {
-                let kind = if there.is_some() { Kind::Replace } else { Kind::Create };
+        let tell = |event: &ItemEvent| match *event {
+            ItemEvent::Write(token) => {
+                let kind = if there.is_some() { ChangeKind::Replace } else { ChangeKind::Create };
                 (kind, Some(token), there.replace(token))
             }
-            Event::Delete => (Kind::Delete, None, there.take()),
-            Event::Expire => (Kind::Expire, None, there.take()),
+            ItemEvent::Delete => (ChangeKind::Delete, None, there.take()),
+            ItemEvent::Expire => (ChangeKind::Expire, None, there.take()),
         };
         self.events.iter().map(tell).collect()
     }
 }
 
-/// How far a range was told: nothing at or before that LSN may come any more.
+/// The position in a range: nothing at or before that LSN may come any more.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
-    pub told_to: u64,
+pub struct FeedPosition {
+    pub read_to: u64,
 }
 
-impl Line {
+impl FeedPosition {
     /// A page and the position of its ETag. The writes of one transaction share an LSN and come on one page.
     pub fn page(&mut self, lsns: &[u64], etag: u64) -> Result<(), String> {
-        let start = self.told_to;
+        let start = self.read_to;
         let mut last = start;
         for &lsn in lsns {
             if lsn <= start || lsn < last {
-                return Err(format!("LSN {lsn} is told after {last}, on a page after {start}"));
+                return Err(format!("LSN {lsn} comes after {last}, on a page after {start}"));
             }
             last = lsn;
         }
         if etag < last {
             return Err(format!("a page up to {last} has the etag {etag}"));
         }
-        self.told_to = etag;
+        self.read_to = etag;
         Ok(())
     }
 }
 
 /// The log of all versions tells every event of every item once, in order, with the version before.
-pub fn all_versions(told: &[Told], expected: &BTreeMap<String, Expected>) -> Vec<String> {
-    let mut by_item: BTreeMap<&str, Vec<Change>> = BTreeMap::new();
-    for change in told {
+pub fn all_versions(changes: &[FeedChange], expected: &BTreeMap<String, ExpectedEvents>) -> Vec<String> {
+    let mut by_item: BTreeMap<&str, Vec<ChangeTokens>> = BTreeMap::new();
+    for change in changes {
         by_item.entry(&change.id).or_default().push((change.kind, change.token, change.previous));
     }
     let mut problems = Vec::new();
     for (id, expected) in expected {
-        let told = by_item.remove(id.as_str()).unwrap_or_default();
-        if expected.is_unsure && told.is_empty() {
+        let found = by_item.remove(id.as_str()).unwrap_or_default();
+        if expected.is_unsure && found.is_empty() {
             continue;
         }
-        let wanted = expected.as_told();
-        if told == wanted {
+        let wanted = expected.as_changes();
+        if found == wanted {
             continue;
         }
-        let same = told.iter().zip(&wanted).take_while(|(told, wanted)| told == wanted).count();
+        let same = found.iter().zip(&wanted).take_while(|(found, wanted)| found == wanted).count();
         problems.push(format!(
-            "{id}: {} changes told, {} expected; the first {same} agree, then told {:?}, expected {:?}",
-            told.len(),
+            "{id}: {} changes found, {} expected; the first {same} agree, then found {:?}, expected {:?}",
+            found.len(),
             wanted.len(),
-            &told[same..told.len().min(same + 3)],
+            &found[same..found.len().min(same + 3)],
             &wanted[same..wanted.len().min(same + 3)],
         ));
     }
-    problems.extend(by_item.into_keys().map(|id| format!("{id} is told and was never written")));
+    problems.extend(by_item.into_keys().map(|id| format!("{id} is found and was never written")));
     problems
 }
 
 /// The feed of latest versions skips versions, but tells none twice, none in the wrong order, and the last one always.
-pub fn latest(told: &[Told], expected: &BTreeMap<String, Expected>) -> Vec<String> {
+pub fn latest(changes: &[FeedChange], expected: &BTreeMap<String, ExpectedEvents>) -> Vec<String> {
     let mut by_item: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut problems = Vec::new();
-    for change in told {
+    for change in changes {
         match change.token {
             Some(token) => by_item.entry(&change.id).or_default().push(token),
             None => problems.push(format!("{}: a change without an item", change.id)),
         }
     }
     for (id, expected) in expected {
-        let told = by_item.remove(id.as_str()).unwrap_or_default();
+        let found = by_item.remove(id.as_str()).unwrap_or_default();
         let mut written = expected.events.iter().filter_map(|event| match event {
-            Event::Write(token) => Some(*token),
+            ItemEvent::Write(token) => Some(*token),
             _ => None,
         });
-        if let Some(odd) = told.iter().find(|token| !written.any(|written| written == **token)) {
-            problems.push(format!("{id}: version {odd} is told again, out of order or was never written"));
+        if let Some(odd) = found.iter().find(|token| !written.any(|written| written == **token)) {
+            problems.push(format!("{id}: version {odd} is found again, out of order or was never written"));
         }
         let last = expected.last_token();
-        if last.is_some() && told.last().copied() != last && !expected.is_unsure {
-            problems.push(format!("{id}: is {last:?}, the feed ends with {:?}", told.last()));
+        if last.is_some() && found.last().copied() != last && !expected.is_unsure {
+            problems.push(format!("{id}: is {last:?}, the feed ends with {:?}", found.last()));
         }
     }
-    problems.extend(by_item.into_keys().map(|id| format!("{id} is told and was never written")));
+    problems.extend(by_item.into_keys().map(|id| format!("{id} is found and was never written")));
     problems
 }
 
@@ -150,28 +150,28 @@ pub fn latest(told: &[Told], expected: &BTreeMap<String, Expected>) -> Vec<Strin
 mod tests {
     use super::*;
 
-    fn told(kind: Kind, token: Token, previous: Token) -> Told {
+    fn found(kind: ChangeKind, token: Token, previous: Token) -> FeedChange {
         let some = |token: Token| (token > 0).then_some(token);
-        Told { lsn: 0, id: "a".to_owned(), kind, token: some(token), previous: some(previous) }
+        FeedChange { lsn: 0, id: "a".to_owned(), kind, token: some(token), previous: some(previous) }
     }
 
-    fn history() -> Vec<Told> {
+    fn history() -> Vec<FeedChange> {
         vec![
-            told(Kind::Create, 1, 0),
-            told(Kind::Replace, 2, 1),
-            told(Kind::Delete, 0, 2),
-            told(Kind::Create, 3, 0),
-            told(Kind::Replace, 4, 3),
+            found(ChangeKind::Create, 1, 0),
+            found(ChangeKind::Replace, 2, 1),
+            found(ChangeKind::Delete, 0, 2),
+            found(ChangeKind::Create, 3, 0),
+            found(ChangeKind::Replace, 4, 3),
         ]
     }
 
-    fn expected(is_unsure: bool) -> BTreeMap<String, Expected> {
-        use Event::*;
+    fn expected(is_unsure: bool) -> BTreeMap<String, ExpectedEvents> {
+        use ItemEvent::*;
         let events = vec![Write(1), Write(2), Delete, Write(3), Write(4)];
-        [("a".to_owned(), Expected { events, is_unsure })].into()
+        [("a".to_owned(), ExpectedEvents { events, is_unsure })].into()
     }
 
-    fn versions_with(change: impl FnOnce(&mut Vec<Told>)) -> usize {
+    fn versions_with(change: impl FnOnce(&mut Vec<FeedChange>)) -> usize {
         let mut history = history();
         change(&mut history);
         all_versions(&history, &expected(false)).len()
@@ -186,23 +186,27 @@ mod tests {
     #[test]
     fn bad_logs_of_versions() {
         for at in 0..5 {
-            assert_eq!(versions_with(|told| drop(told.remove(at))), 1, "without {at}");
-            assert_eq!(versions_with(|told| told.insert(at, told[at].clone())), 1, "{at} twice");
+            assert_eq!(versions_with(|found| drop(found.remove(at))), 1, "without {at}");
+            assert_eq!(versions_with(|found| found.insert(at, found[at].clone())), 1, "{at} twice");
         }
-        assert_eq!(versions_with(|told| told.swap(0, 1)), 1, "order");
-        assert_eq!(versions_with(|told| told[2].kind = Kind::Expire), 1, "an expired delete");
-        assert_eq!(versions_with(|told| told[3].kind = Kind::Replace), 1, "kind");
-        assert_eq!(versions_with(|told| told[4].previous = Some(1)), 1, "version before");
-        assert_eq!(versions_with(|told| told[4].token = Some(9)), 1, "another version");
-        assert_eq!(versions_with(|told| told.push(Told { id: "b".to_owned(), ..told[0].clone() })), 1);
+        assert_eq!(versions_with(|found| found.swap(0, 1)), 1, "order");
+        assert_eq!(versions_with(|found| found[2].kind = ChangeKind::Expire), 1, "an expired delete");
+        assert_eq!(versions_with(|found| found[3].kind = ChangeKind::Replace), 1, "kind");
+        assert_eq!(versions_with(|found| found[4].previous = Some(1)), 1, "version before");
+        assert_eq!(versions_with(|found| found[4].token = Some(9)), 1, "another version");
+        assert_eq!(
+            versions_with(|found| found.push(FeedChange { id: "b".to_owned(), ..found[0].clone() })),
+            1
+        );
         assert_eq!(all_versions(&history()[..1], &expected(true)).len(), 1, "half of it");
     }
 
     #[test]
     fn feeds_of_latest_versions() {
         let problems = |tokens: &[Token]| {
-            let told: Vec<Told> = tokens.iter().map(|token| told(Kind::Create, *token, 0)).collect();
-            latest(&told, &expected(false)).len()
+            let found: Vec<FeedChange> =
+                tokens.iter().map(|token| found(ChangeKind::Create, *token, 0)).collect();
+            latest(&found, &expected(false)).len()
         };
         for good in [&[4][..], &[1, 4], &[2, 3, 4], &[1, 2, 3, 4]] {
             assert_eq!(problems(good), 0, "{good:?}");
@@ -210,15 +214,15 @@ mod tests {
         for bad in [&[][..], &[3], &[4, 4], &[2, 1, 4], &[9, 4], &[1, 1, 4]] {
             assert!(problems(bad) > 0, "{bad:?}");
         }
-        let other = Told { id: "b".to_owned(), ..told(Kind::Create, 1, 0) };
-        assert_eq!(latest(&[told(Kind::Create, 4, 0), other], &expected(false)).len(), 1);
+        let other = FeedChange { id: "b".to_owned(), ..found(ChangeKind::Create, 1, 0) };
+        assert_eq!(latest(&[found(ChangeKind::Create, 4, 0), other], &expected(false)).len(), 1);
     }
 
     #[test]
     fn lines_go_forward() {
-        let line = |lsns: &[u64], etag| Line { told_to: 5 }.page(lsns, etag).is_ok();
+        let line = |lsns: &[u64], etag| FeedPosition { read_to: 5 }.page(lsns, etag).is_ok();
         assert!(line(&[6, 6, 8], 8) && line(&[], 5) && line(&[7], 9));
-        assert!(!line(&[5], 8), "told before");
+        assert!(!line(&[5], 8), "found before");
         assert!(!line(&[7, 6], 8), "order");
         assert!(!line(&[9], 8), "the etag would repeat it");
         assert!(!line(&[], 4), "backwards");

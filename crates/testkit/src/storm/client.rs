@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
-use crate::http::{Answer, Connection, Signed, Signer};
+use crate::http::{Connection, Response, SignedResource, Signer};
 
 pub const DATABASE: &str = "dbs/storm";
 pub const CONTAINER: &str = "dbs/storm/colls/all";
@@ -14,7 +14,7 @@ pub const CONTAINER: &str = "dbs/storm/colls/all";
 const SIGNER_AGE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub struct Shared {
+pub struct StormState {
     /// Where the server listens; 0 while there is none.
     pub port: AtomicU16,
     /// Writers end; what has no answer is still settled.
@@ -23,15 +23,15 @@ pub struct Shared {
     pub given_up: AtomicBool,
 }
 
-impl Shared {
+impl StormState {
     /// Of a server that stays.
-    pub fn at(port: u16) -> Shared {
-        Shared { port: port.into(), ..Shared::default() }
+    pub fn at(port: u16) -> StormState {
+        StormState { port: port.into(), ..StormState::default() }
     }
 }
 
 pub struct Client<'a> {
-    pub shared: &'a Shared,
+    pub shared: &'a StormState,
     signer: (Instant, Signer),
     connection: Option<(u16, Connection)>,
     pub requests: u64,
@@ -42,7 +42,7 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub fn new(shared: &'a Shared) -> Client<'a> {
+    pub fn new(shared: &'a StormState) -> Client<'a> {
         let signer = (Instant::now(), Signer::well_known());
         Client { shared, signer, connection: None, requests: 0, cut: 0, leave_next: false, left: 0 }
     }
@@ -60,10 +60,10 @@ impl<'a> Client<'a> {
         &mut self,
         verb: &str,
         path: &str,
-        signed: Signed<'_>,
+        signed: SignedResource<'_>,
         headers: &str,
         body: &str,
-    ) -> Option<Answer> {
+    ) -> Option<Response> {
         let (port, mut connection) = self.connected()?;
         if self.signer.0.elapsed() > SIGNER_AGE_MAX {
             self.signer = (Instant::now(), Signer::well_known());
@@ -92,10 +92,10 @@ impl<'a> Client<'a> {
         &mut self,
         verb: &str,
         path: &str,
-        signed: Signed<'_>,
+        signed: SignedResource<'_>,
         headers: &str,
         body: &str,
-    ) -> Option<Answer> {
+    ) -> Option<Response> {
         loop {
             if let Some(answer) = self.send(verb, path, signed, headers, body) {
                 return Some(answer);
@@ -122,11 +122,18 @@ impl<'a> Client<'a> {
         }
     }
 
-    pub fn on_items(&mut self, verb: &str, headers: &str, body: &str) -> Option<Answer> {
+    pub fn on_items(&mut self, verb: &str, headers: &str, body: &str) -> Option<Response> {
         self.send(verb, &format!("/{CONTAINER}/docs"), ("docs", CONTAINER), headers, body)
     }
 
-    pub fn on_item(&mut self, verb: &str, key: &str, id: &str, headers: &str, body: &str) -> Option<Answer> {
+    pub fn on_item(
+        &mut self,
+        verb: &str,
+        key: &str,
+        id: &str,
+        headers: &str,
+        body: &str,
+    ) -> Option<Response> {
         let link = format!("{CONTAINER}/docs/{id}");
         let headers = format!("{}{headers}", key_header(key));
         self.send(verb, &format!("/{link}"), ("docs", &link), &headers, body)
@@ -147,10 +154,10 @@ pub fn key_header(key: &str) -> String {
     format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n")
 }
 
-pub fn json(answer: &Answer) -> Json {
+pub fn json(answer: &Response) -> Json {
     serde_json::from_slice(&answer.body).unwrap_or(Json::Null)
 }
 
-pub fn shown(answer: &Answer) -> String {
+pub fn shown(answer: &Response) -> String {
     format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body))
 }

@@ -6,28 +6,28 @@ use anyhow::{Context, Result, bail, ensure};
 use quire_value::{Limits, Value, text};
 use serde_json::Value as Json;
 
-use super::client::{Client, Shared, json as parsed, shown};
+use super::client::{Client, StormState, json as parsed, shown};
 use crate::interpreter;
-use crate::model::Oracle;
+use crate::model::ModelOracle;
 
 /// For builds, jobs and the sweep.
 const WAIT: Duration = Duration::from_secs(60);
 
 /// A model of a database, and its containers with the paths of their partition keys.
-pub struct Declared {
+pub struct DeclaredModel {
     pub database: &'static str,
     pub containers: &'static [(&'static str, &'static [&'static str])],
     pub model: &'static str,
 }
 
-impl Declared {
+impl DeclaredModel {
     fn link(&self) -> String {
         format!("_quire/dbs/{}/model", self.database)
     }
 
     /// Puts the model and waits until it is active.
     pub fn put(&self, port: u16) -> Result<()> {
-        let shared = Shared::at(port);
+        let shared = StormState::at(port);
         let (mut client, link) = (Client::new(&shared), self.link());
         let put = client.send("PUT", &format!("/{link}"), ("_quire", &link), "", self.model);
         let put = put.context("no answer")?;
@@ -39,7 +39,7 @@ impl Declared {
     }
 
     pub fn upsert(&self, port: u16, container: &str, key: &str, item: &Json) -> Result<()> {
-        let shared = Shared::at(port);
+        let shared = StormState::at(port);
         let link = format!("dbs/{}/colls/{container}", self.database);
         let headers =
             format!("x-ms-documentdb-partitionkey: [{key:?}]\r\nx-ms-documentdb-is-upsert: true\r\n");
@@ -53,7 +53,7 @@ impl Declared {
 
     /// What is not as the model says when nothing is under way, and how many owned places were looked at.
     pub fn problems(&self, port: u16) -> Result<(Vec<String>, usize)> {
-        let shared = Shared::at(port);
+        let shared = StormState::at(port);
         let mut client = Client::new(&shared);
         self.settled(&mut client)?;
         let mut items = Vec::new();
@@ -61,7 +61,7 @@ impl Declared {
             let own = list(&mut client, self.database, container)?.into_iter();
             items.extend(own.map(|item| ((*container).to_owned(), item)));
         }
-        let oracle = Oracle::new(self.model, self.containers);
+        let oracle = ModelOracle::new(self.model, self.containers);
         let dangling = oracle.dangling(&items).into_iter().map(|own| format!("{own:?}"));
         let problems = oracle.problems(&items).into_iter().chain(dangling).collect();
         Ok((problems, oracle.expected(&items).len()))

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::check::{Kind, Line, Told};
+use super::check::{ChangeKind, FeedChange, FeedPosition};
 use super::client::{CONTAINER, Client, json, shown};
 use crate::isolation::Random;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum FeedMode {
     Latest,
     AllVersions,
 }
 
 /// How well a follower does its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Care {
+pub enum FollowerCare {
     Correct,
     /// Now and then the latest versions are read again, and a page of all versions is dropped: the checks must object.
     Careless,
@@ -26,31 +26,38 @@ pub enum Care {
 const PAGES_PER_ERROR: u32 = 8;
 
 #[derive(Clone)]
-struct Range {
+struct FeedRange {
     id: String,
     etag: Option<String>,
-    line: Line,
+    position: FeedPosition,
 }
 
 pub struct Follower<'a> {
     pub client: Client<'a>,
-    mode: Mode,
-    care: Care,
+    mode: FeedMode,
+    care: FollowerCare,
     random: Random,
-    ranges: Vec<Range>,
-    pub told: Vec<Told>,
+    ranges: Vec<FeedRange>,
+    pub changes: Vec<FeedChange>,
     pub problems: Vec<String>,
     pub moves: u64,
 }
 
 impl<'a> Follower<'a> {
     /// Starts where nothing has been written yet.
-    pub fn new(mut client: Client<'a>, mode: Mode, care: Care, random: Random) -> Option<Follower<'a>> {
+    pub fn new(
+        mut client: Client<'a>,
+        mode: FeedMode,
+        care: FollowerCare,
+        random: Random,
+    ) -> Option<Follower<'a>> {
         let ranges = client.ranges()?.into_iter();
-        let ranges = ranges.map(|(id, _)| Range { id, etag: None, line: Line { told_to: 0 } }).collect();
-        let (told, problems) = (Vec::new(), Vec::new());
-        let mut follower = Follower { client, mode, care, random, ranges, told, problems, moves: 0 };
-        if mode == Mode::AllVersions {
+        let ranges = ranges
+            .map(|(id, _)| FeedRange { id, etag: None, position: FeedPosition { read_to: 0 } })
+            .collect();
+        let (changes, problems) = (Vec::new(), Vec::new());
+        let mut follower = Follower { client, mode, care, random, ranges, changes, problems, moves: 0 };
+        if mode == FeedMode::AllVersions {
             for at in 0..follower.ranges.len() {
                 follower.ranges[at].etag = Some("*".to_owned());
                 follower.poll(at)?;
@@ -65,9 +72,9 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Every range once. Whether something was told.
+    /// Every range once. True: a range had changes.
     pub fn round(&mut self) -> bool {
-        let before = self.told.len() as u64 + self.moves;
+        let before = self.changes.len() as u64 + self.moves;
         let mut at = 0;
         while at < self.ranges.len() {
             if self.poll(at).is_none() {
@@ -75,7 +82,7 @@ impl<'a> Follower<'a> {
             }
             at += 1;
         }
-        let news = self.told.len() as u64 + self.moves > before;
+        let news = self.changes.len() as u64 + self.moves > before;
         if !news {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -84,7 +91,7 @@ impl<'a> Follower<'a> {
 
     fn poll(&mut self, at: usize) -> Option<()> {
         let range = &self.ranges[at];
-        let a_im = if self.mode == Mode::Latest { "Incremental feed" } else { "Full-Fidelity Feed" };
+        let a_im = if self.mode == FeedMode::Latest { "Incremental feed" } else { "Full-Fidelity Feed" };
         let size = [-1, 1, 3, 100][self.random.below(4) as usize];
         let etag = range.etag.as_ref().map(|etag| format!("if-none-match: {etag}\r\n")).unwrap_or_default();
         let headers = format!(
@@ -107,13 +114,15 @@ impl<'a> Follower<'a> {
         let position = etag.trim_matches('"').parse();
         let body = if answer.status == 200 { json(&answer) } else { Json::Null };
         let rows = body["Documents"].as_array().into_iter().flatten();
-        let told: Vec<Told> = rows.map(|row| told(self.mode, row)).collect();
-        let lsns: Vec<u64> = told.iter().map(|told| told.lsn).collect();
-        let errs = self.care == Care::Careless && !told.is_empty() && self.random.once_in(PAGES_PER_ERROR);
+        let changes: Vec<FeedChange> = rows.map(|row| change_of(self.mode, row)).collect();
+        let lsns: Vec<u64> = changes.iter().map(|change| change.lsn).collect();
+        let errs = self.care == FollowerCare::Careless
+            && !changes.is_empty()
+            && self.random.once_in(PAGES_PER_ERROR);
         let range = &mut self.ranges[at];
         let before = range.clone();
         let checked = match position {
-            Ok(position) => range.line.page(&lsns, position),
+            Ok(position) => range.position.page(&lsns, position),
             Err(_) => Err(format!("the etag {etag} is no position")),
         };
         if let Err(problem) = checked {
@@ -121,11 +130,11 @@ impl<'a> Follower<'a> {
         }
         range.etag = Some(etag);
         match self.mode {
-            Mode::AllVersions if errs => return Some(()),
-            Mode::Latest if errs => *range = before,
+            FeedMode::AllVersions if errs => return Some(()),
+            FeedMode::Latest if errs => *range = before,
             _ => {}
         }
-        self.told.extend(told);
+        self.changes.extend(changes);
         Some(())
     }
 
@@ -134,8 +143,8 @@ impl<'a> Follower<'a> {
         let ranges = self.client.ranges()?;
         let parent = &self.ranges[at];
         let children = ranges.into_iter().filter(|(_, parents)| parents.contains(&parent.id));
-        let child = |(id, _)| Range { id, etag: parent.etag.clone(), line: parent.line };
-        let children: Vec<Range> = children.map(child).collect();
+        let child = |(id, _)| FeedRange { id, etag: parent.etag.clone(), position: parent.position };
+        let children: Vec<FeedRange> = children.map(child).collect();
         if children.len() < 2 {
             self.problems.push(format!("range {} is gone and has {} children", parent.id, children.len()));
             return Some(());
@@ -146,22 +155,22 @@ impl<'a> Follower<'a> {
     }
 }
 
-fn told(mode: Mode, row: &Json) -> Told {
+fn change_of(mode: FeedMode, row: &Json) -> FeedChange {
     let id_of = |item: &Json| item["id"].as_str().unwrap_or_default().to_owned();
-    if mode == Mode::Latest {
+    if mode == FeedMode::Latest {
         let (lsn, token) = (row["_lsn"].as_u64().unwrap_or(0), row["v"].as_u64());
-        return Told { lsn, id: id_of(row), kind: Kind::Create, token, previous: None };
+        return FeedChange { lsn, id: id_of(row), kind: ChangeKind::Create, token, previous: None };
     }
     let metadata = &row["metadata"];
     let kind = match (metadata["operationType"].as_str(), metadata["timeToLiveExpired"].as_bool()) {
-        (Some("create"), _) => Kind::Create,
-        (Some("replace"), _) => Kind::Replace,
-        (_, Some(true)) => Kind::Expire,
-        _ => Kind::Delete,
+        (Some("create"), _) => ChangeKind::Create,
+        (Some("replace"), _) => ChangeKind::Replace,
+        (_, Some(true)) => ChangeKind::Expire,
+        _ => ChangeKind::Delete,
     };
-    let has_image = matches!(kind, Kind::Create | Kind::Replace);
+    let has_image = matches!(kind, ChangeKind::Create | ChangeKind::Replace);
     let id = if has_image { id_of(&row["current"]) } else { id_of(metadata) };
     let token = row["current"]["v"].as_u64();
     let previous = row["previous"]["v"].as_u64();
-    Told { lsn: metadata["lsn"].as_u64().unwrap_or(0), id, kind, token, previous }
+    FeedChange { lsn: metadata["lsn"].as_u64().unwrap_or(0), id, kind, token, previous }
 }

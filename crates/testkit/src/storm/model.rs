@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use super::check::{Event, Expected, Token};
+use super::check::{ExpectedEvents, ItemEvent, Token};
 
 /// An item that is there.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct WrittenItem {
     pub token: Token,
     /// Sorted by.
     pub number: i64,
@@ -19,7 +19,7 @@ pub struct Item {
     pub unique: u32,
 }
 
-impl Item {
+impl WrittenItem {
     pub fn body(&self, key: &str, id: &str) -> Json {
         json!({ "id": id, "pk": key, "v": self.token, "n": self.number, "g": self.group, "u": self.unique })
     }
@@ -27,7 +27,7 @@ impl Item {
 
 /// An item with a time to live, written once.
 #[derive(Clone, Copy, Debug)]
-pub struct Mayfly {
+pub struct ExpiringItem {
     pub token: Token,
     pub ttl: Duration,
     pub sent: Instant,
@@ -37,25 +37,25 @@ pub struct Mayfly {
 
 /// What one writer has written. A partition key has items of one writer only.
 #[derive(Default)]
-pub struct Model {
+pub struct WriterModel {
     /// By partition key and id.
-    pub items: BTreeMap<String, BTreeMap<String, Item>>,
-    pub events: BTreeMap<String, Vec<Event>>,
-    pub mayflies: BTreeMap<String, Mayfly>,
+    pub items: BTreeMap<String, BTreeMap<String, WrittenItem>>,
+    pub events: BTreeMap<String, Vec<ItemEvent>>,
+    pub expiring: BTreeMap<String, ExpiringItem>,
 }
 
-impl Model {
-    pub fn get(&self, key: &str, id: &str) -> Option<&Item> {
+impl WriterModel {
+    pub fn get(&self, key: &str, id: &str) -> Option<&WrittenItem> {
         self.items.get(key)?.get(id)
     }
 
-    pub fn write(&mut self, key: &str, id: &str, item: Item) {
-        self.events.entry(id.to_owned()).or_default().push(Event::Write(item.token));
+    pub fn write(&mut self, key: &str, id: &str, item: WrittenItem) {
+        self.events.entry(id.to_owned()).or_default().push(ItemEvent::Write(item.token));
         self.items.entry(key.to_owned()).or_default().insert(id.to_owned(), item);
     }
 
     pub fn delete(&mut self, key: &str, id: &str) {
-        self.events.entry(id.to_owned()).or_default().push(Event::Delete);
+        self.events.entry(id.to_owned()).or_default().push(ItemEvent::Delete);
         self.items.entry(key.to_owned()).or_default().remove(id);
     }
 
@@ -71,13 +71,13 @@ impl Model {
         items.any(|(other, item)| other != id && item.unique == unique)
     }
 
-    pub fn expected(&self, all: &mut BTreeMap<String, Expected>) {
+    pub fn expected(&self, all: &mut BTreeMap<String, ExpectedEvents>) {
         for (id, events) in &self.events {
-            all.insert(id.clone(), Expected { events: events.clone(), is_unsure: false });
+            all.insert(id.clone(), ExpectedEvents { events: events.clone(), is_unsure: false });
         }
-        for (id, mayfly) in &self.mayflies {
-            let events = vec![Event::Write(mayfly.token), Event::Expire];
-            all.insert(id.clone(), Expected { events, is_unsure: mayfly.is_unsure });
+        for (id, item) in &self.expiring {
+            let events = vec![ItemEvent::Write(item.token), ItemEvent::Expire];
+            all.insert(id.clone(), ExpectedEvents { events, is_unsure: item.is_unsure });
         }
     }
 }

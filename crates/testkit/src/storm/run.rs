@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value as Json, json};
 
-use super::check::{self, Expected, Kind};
-use super::client::{CONTAINER, Client, DATABASE, Shared, json as parsed, shown};
-use super::declared::Declared;
-pub use super::follower::Care;
-use super::follower::{Follower, Mode};
+use super::check::{self, ChangeKind, ExpectedEvents};
+use super::client::{CONTAINER, Client, DATABASE, StormState, json as parsed, shown};
+use super::declared::DeclaredModel;
+pub use super::follower::FollowerCare;
+use super::follower::{FeedMode, Follower};
 use super::writer::{Writer, keys_of};
 use crate::isolation::Random;
-use crate::live::Live;
+use crate::live::LiveServer;
 
 /// How a run goes.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct StormPlan {
     pub program: PathBuf,
     pub seed: u64,
     pub writers: u32,
@@ -27,17 +27,17 @@ pub struct Plan {
     /// Each on a new server: a container cannot be split for ever.
     pub round: Duration,
     /// Between two kills, on average.
-    pub stretch: Duration,
+    pub round_time: Duration,
     /// At the end, for the sweep and the followers to come to it.
     pub last_wait: Duration,
-    pub followers: Care,
+    pub followers: FollowerCare,
     /// Whether a model is declared on the container.
     pub has_model: bool,
 }
 
 /// Every item belongs to the item of its partition key, which has a name that does not change: so no write of the run has a
-/// consequence for another item of the container, and followers are told what writers wrote.
-const MODEL: Declared = Declared {
+/// consequence for another item of the container, and followers read what writers wrote.
+const MODEL: DeclaredModel = DeclaredModel {
     database: "storm",
     containers: &[("all", &["/pk"]), ("keys", &["/id"])],
     model: r#"{"version":1,
@@ -59,7 +59,7 @@ const SHOWN_MAX: usize = 10;
 
 /// What a run did, and what was wrong with it.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct StormFigures {
     pub rounds: u32,
     pub requests: u64,
     pub cut: u64,
@@ -73,8 +73,8 @@ pub struct Figures {
     pub moves: u64,
     pub policies: u32,
     pub queries: u64,
-    pub latest_told: usize,
-    pub versions_told: usize,
+    pub latest_changes: usize,
+    pub version_changes: usize,
     pub expired: usize,
     pub deleted: usize,
     /// That a model owns, compared at the ends of rounds.
@@ -83,9 +83,9 @@ pub struct Figures {
     pub problems: Vec<String>,
 }
 
-pub fn run(plan: &Plan) -> Result<Figures> {
+pub fn run(plan: &StormPlan) -> Result<StormFigures> {
     let mut random = Random(plan.seed);
-    let mut figures = Figures::default();
+    let mut figures = StormFigures::default();
     let end = Instant::now() + plan.time;
     while figures.is_clean() {
         let left = end.saturating_duration_since(Instant::now());
@@ -98,17 +98,17 @@ pub fn run(plan: &Plan) -> Result<Figures> {
     Ok(figures)
 }
 
-fn round(plan: &Plan, time: Duration, random: &mut Random, figures: &mut Figures) -> Result<()> {
+fn round(plan: &StormPlan, time: Duration, random: &mut Random, figures: &mut StormFigures) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("data");
     let live = start(plan, &data)?;
-    let shared = Shared::default();
+    let shared = StormState::default();
     shared.port.store(live.port, Ordering::SeqCst);
     set_up(&mut Client::new(&shared))?;
     if plan.has_model {
         declare(plan, &mut Client::new(&shared), live.port)?;
     }
-    let plan = Plan { time, ..plan.clone() };
+    let plan = StormPlan { time, ..plan.clone() };
     let live = storm(&plan, &data, live, &shared, random, figures)?;
     if plan.has_model {
         let (problems, places) = MODEL.problems(live.port)?;
@@ -124,11 +124,11 @@ fn round(plan: &Plan, time: Duration, random: &mut Random, figures: &mut Figures
     Ok(())
 }
 
-fn start(plan: &Plan, data: &Path) -> Result<Live> {
-    Live::quire(&plan.program, data, &["--partitions", PARTITIONS])
+fn start(plan: &StormPlan, data: &Path) -> Result<LiveServer> {
+    LiveServer::quire(&plan.program, data, &["--partitions", PARTITIONS])
 }
 
-fn declare(plan: &Plan, client: &mut Client<'_>, port: u16) -> Result<()> {
+fn declare(plan: &StormPlan, client: &mut Client<'_>, port: u16) -> Result<()> {
     let body = json!({ "id": "keys", "partitionKey": { "paths": ["/id"], "kind": "Hash", "version": 2 } });
     let path = format!("/{DATABASE}/colls");
     let made = client.send("POST", &path, ("colls", DATABASE), "", &body.to_string()).context("no answer")?;
@@ -171,23 +171,23 @@ fn set_up(client: &mut Client<'_>) -> Result<()> {
 }
 
 fn storm(
-    plan: &Plan,
+    plan: &StormPlan,
     data: &Path,
-    live: Live,
-    shared: &Shared,
+    live: LiveServer,
+    shared: &StormState,
     random: &mut Random,
-    figures: &mut Figures,
-) -> Result<Live> {
+    figures: &mut StormFigures,
+) -> Result<LiveServer> {
     let mut seeds = Random(random.next());
     let mut seed = || Random(seeds.next());
     let mut followers = Vec::new();
-    for mode in [Mode::Latest, Mode::AllVersions] {
+    for mode in [FeedMode::Latest, FeedMode::AllVersions] {
         followers
             .push(Follower::new(Client::new(shared), mode, plan.followers, seed()).context("no follower")?);
     }
     let mut writers: Vec<Writer<'_>> =
         (0..plan.writers).map(|number| Writer::new(Client::new(shared), number + 1, seed())).collect();
-    let mut changer = Changer::new(Client::new(shared), seed());
+    let mut changer = PolicyChanger::new(Client::new(shared), seed());
     let live = std::thread::scope(|scope| {
         for writer in &mut writers {
             scope.spawn(|| writer.work());
@@ -220,16 +220,16 @@ fn storm(
 }
 
 fn kills(
-    plan: &Plan,
+    plan: &StormPlan,
     data: &Path,
-    mut live: Live,
-    shared: &Shared,
+    mut live: LiveServer,
+    shared: &StormState,
     random: &mut Random,
-    figures: &mut Figures,
-) -> Result<Live> {
+    figures: &mut StormFigures,
+) -> Result<LiveServer> {
     let end = Instant::now() + plan.time;
     loop {
-        let most = plan.stretch.as_millis() as u32;
+        let most = plan.round_time.as_millis() as u32;
         let pause = Duration::from_millis(u64::from(most / 2 + random.below(most)));
         let left = end.saturating_duration_since(Instant::now());
         if pause >= left {
@@ -246,12 +246,12 @@ fn kills(
     }
 }
 
-/// Followers read on until they have been told everything, or for as long as is fair.
+/// Followers read on until they have read everything, or until a deadline.
 fn last_pages(
-    plan: &Plan,
+    plan: &StormPlan,
     followers: &mut [Follower<'_>],
-    expected: &BTreeMap<String, Expected>,
-    figures: &mut Figures,
+    expected: &BTreeMap<String, ExpectedEvents>,
+    figures: &mut StormFigures,
 ) {
     let started = Instant::now();
     let [latest, versions] = followers else { unreachable!("there are two followers") };
@@ -259,8 +259,8 @@ fn last_pages(
     loop {
         while versions.round() && started.elapsed() < plan.last_wait {}
         while latest.round() && started.elapsed() < plan.last_wait {}
-        problems = check::all_versions(&versions.told, expected);
-        problems.extend(check::latest(&latest.told, expected));
+        problems = check::all_versions(&versions.changes, expected);
+        problems.extend(check::latest(&latest.changes, expected));
         if problems.is_empty() || started.elapsed() > plan.last_wait {
             break;
         }
@@ -273,15 +273,15 @@ fn last_pages(
         figures.requests += follower.client.requests;
         figures.cut += follower.client.cut;
     }
-    let count = |kind| versions.told.iter().filter(|told| told.kind == kind).count();
-    figures.expired += count(Kind::Expire);
-    figures.deleted += count(Kind::Delete);
-    figures.latest_told += latest.told.len();
-    figures.versions_told += versions.told.len();
+    let count = |kind| versions.changes.iter().filter(|change| change.kind == kind).count();
+    figures.expired += count(ChangeKind::Expire);
+    figures.deleted += count(ChangeKind::Delete);
+    figures.latest_changes += latest.changes.len();
+    figures.version_changes += versions.changes.len();
 }
 
 /// Replaces indexing policies and splits partitions.
-struct Changer<'a> {
+struct PolicyChanger<'a> {
     client: Client<'a>,
     random: Random,
     splits: u32,
@@ -290,9 +290,9 @@ struct Changer<'a> {
     problems: Vec<String>,
 }
 
-impl<'a> Changer<'a> {
-    fn new(client: Client<'a>, random: Random) -> Changer<'a> {
-        Changer { client, random, splits: 0, raises: 0, policies: 0, problems: Vec::new() }
+impl<'a> PolicyChanger<'a> {
+    fn new(client: Client<'a>, random: Random) -> PolicyChanger<'a> {
+        PolicyChanger { client, random, splits: 0, raises: 0, policies: 0, problems: Vec::new() }
     }
 
     fn work(&mut self) {
@@ -355,14 +355,14 @@ impl<'a> Changer<'a> {
     }
 
     /// 409 for a partition that has but one key, 410 for one that is split already, 400 while too many index changes wait.
-    fn refused(&mut self, what: &str, answer: &crate::http::Answer) {
+    fn refused(&mut self, what: &str, answer: &crate::http::Response) {
         if ![400, 409, 410, 429, 449, 503].contains(&answer.status) {
             self.problems.push(format!("{what}: {}, {}", shown(answer), parsed(answer)["message"]));
         }
     }
 }
 
-impl Figures {
+impl StormFigures {
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
@@ -376,7 +376,7 @@ impl Figures {
     }
 }
 
-impl std::fmt::Display for Figures {
+impl std::fmt::Display for StormFigures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
@@ -394,10 +394,10 @@ impl std::fmt::Display for Figures {
         )?;
         writeln!(
             f,
-            "{} queries; told: {} latest versions, {} versions of which {} deletes and {} expired: {} problems",
+            "{} queries; read from feeds: {} latest versions, {} versions of which {} deletes and {} expired: {} problems",
             self.queries,
-            self.latest_told,
-            self.versions_told,
+            self.latest_changes,
+            self.version_changes,
             self.deleted,
             self.expired,
             self.problems.len()

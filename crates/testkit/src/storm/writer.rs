@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use super::client::{CONTAINER, Client, json as parsed, key_header, shown};
-use super::model::{Item, Mayfly, Model};
-use crate::http::Answer;
+use super::model::{ExpiringItem, WriterModel, WrittenItem};
+use crate::http::Response;
 use crate::isolation::Random;
 
 const KEYS: u32 = 16;
@@ -26,7 +26,7 @@ pub struct Writer<'a> {
     number: u32,
     random: Random,
     next_token: u64,
-    pub model: Model,
+    pub model: WriterModel,
     /// How often each kind of answer came.
     pub answers: BTreeMap<(&'static str, u16), u64>,
     pub queries: u64,
@@ -35,15 +35,15 @@ pub struct Writer<'a> {
 
 /// All partition keys of a writer.
 pub fn keys_of(writer: u32) -> Vec<String> {
-    (0..KEYS).map(|key| key_of(writer, key)).chain([mayfly_key(writer)]).collect()
+    (0..KEYS).map(|key| key_of(writer, key)).chain([expiring_key(writer)]).collect()
 }
 
 fn key_of(writer: u32, key: u32) -> String {
     format!("w{writer}-k{key}")
 }
 
-fn mayfly_key(writer: u32) -> String {
-    format!("w{writer}-mayflies")
+fn expiring_key(writer: u32) -> String {
+    format!("w{writer}-expiring")
 }
 
 impl<'a> Writer<'a> {
@@ -53,7 +53,7 @@ impl<'a> Writer<'a> {
             number,
             random,
             next_token: u64::from(number) * TOKENS,
-            model: Model::default(),
+            model: WriterModel::default(),
             answers: BTreeMap::new(),
             queries: 0,
             problems: Vec::new(),
@@ -76,18 +76,18 @@ impl<'a> Writer<'a> {
             19..=22 => self.patch(&key, &id),
             23..=26 => self.delete(&key, &id),
             27..=29 => self.batch(&key),
-            30..=31 => self.mayfly(),
+            30..=31 => self.create_expiring(),
             32 if self.random.once_in(3) => self.delete_key(&key),
             32..=34 => self.look_by_index(&key),
-            35 => self.look_at_mayflies(),
+            35 => self.read_expiring(),
             36 => self.read(&key, &id),
             _ => self.count(&key),
         }
     }
 
-    fn item(&mut self) -> Item {
+    fn item(&mut self) -> WrittenItem {
         self.next_token += 1;
-        Item {
+        WrittenItem {
             token: self.next_token,
             number: i64::from(self.random.below(50)),
             group: self.random.below(GROUPS),
@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Counts an answer. Whether it was the good one; any other than the two expected ones is a problem.
-    fn judge(&mut self, what: &'static str, answer: &Answer, good: u16, wanted: u16, id: &str) -> bool {
+    fn judge(&mut self, what: &'static str, answer: &Response, good: u16, wanted: u16, id: &str) -> bool {
         *self.answers.entry((what, answer.status)).or_default() += 1;
         if !BUSY.contains(&answer.status) && answer.status != wanted {
             self.problems.push(format!("{what} {id}: expected {wanted}, got {}", shown(answer)));
@@ -139,9 +139,9 @@ impl<'a> Writer<'a> {
         &mut self,
         what: &'static str,
         (key, id): (&str, &str),
-        item: Item,
+        item: WrittenItem,
         wanted: u16,
-        send: impl FnOnce(&mut Client<'a>) -> Option<Answer>,
+        send: impl FnOnce(&mut Client<'a>) -> Option<Response>,
     ) {
         let done = match send(&mut self.client) {
             Some(answer) => {
@@ -207,8 +207,8 @@ impl<'a> Writer<'a> {
         let there = self.model.get(key, id).cloned();
         let wanted = if there.is_some() { 200 } else { 404 };
         let token = self.item().token;
-        let item = there.unwrap_or(Item { token, number: 0, group: 0, unique: 0 });
-        let item = Item { token, number: item.number + 7, ..item };
+        let item = there.unwrap_or(WrittenItem { token, number: 0, group: 0, unique: 0 });
+        let item = WrittenItem { token, number: item.number + 7, ..item };
         let body = json!({ "operations": [
             { "op": "incr", "path": "/n", "value": 7 }, { "op": "set", "path": "/v", "value": token }] });
         self.write("patch", (key, id), item, wanted, |client| {
@@ -270,22 +270,24 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn mayfly_key(&self) -> String {
-        mayfly_key(self.number)
+    fn expiring_key(&self) -> String {
+        expiring_key(self.number)
     }
 
-    fn mayfly(&mut self) {
+    fn create_expiring(&mut self) {
         let (token, seconds) = (self.item().token, 2 + u64::from(self.random.below(3)));
-        let (key, id) = (self.mayfly_key(), format!("m{token}"));
+        let (key, id) = (self.expiring_key(), format!("m{token}"));
         let body = json!({ "id": id, "pk": key, "v": token, "u": token, "ttl": seconds }).to_string();
         let sent = Instant::now();
         let answer = self.client.on_items("POST", &key_header(&key), &body);
         let is_unsure = answer.is_none();
-        if answer.is_some_and(|answer| !self.judge("mayfly", &answer, 201, 201, &id)) {
+        if answer.is_some_and(|answer| !self.judge("expiring", &answer, 201, 201, &id)) {
             return;
         }
         let ttl = Duration::from_secs(seconds);
-        self.model.mayflies.insert(id, Mayfly { token, ttl, sent, answered: Instant::now(), is_unsure });
+        self.model
+            .expiring
+            .insert(id, ExpiringItem { token, ttl, sent, answered: Instant::now(), is_unsure });
     }
 
     /// All of them go at once, whatever is left to be removed.
@@ -369,16 +371,16 @@ impl<'a> Writer<'a> {
     }
 
     /// Those that have to be there still are, and those that expired are not.
-    fn look_at_mayflies(&mut self) {
+    fn read_expiring(&mut self) {
         let asked = Instant::now();
-        let key = self.mayfly_key();
+        let key = self.expiring_key();
         let Some(rows) = self.query(&key, "SELECT VALUE c.id FROM c") else { return };
         let answered = Instant::now();
-        for (id, mayfly) in &self.model.mayflies {
+        for (id, item) in &self.model.expiring {
             let is_there = rows.iter().any(|row| row == id.as_str());
-            let must_live = !mayfly.is_unsure && answered + TTL_GRAIN < mayfly.sent + mayfly.ttl;
-            let must_be_gone = asked > mayfly.answered + mayfly.ttl + TTL_GRAIN;
-            if (must_live && !is_there) || (must_be_gone && is_there && !mayfly.is_unsure) {
+            let must_live = !item.is_unsure && answered + TTL_GRAIN < item.sent + item.ttl;
+            let must_be_gone = asked > item.answered + item.ttl + TTL_GRAIN;
+            if (must_live && !is_there) || (must_be_gone && is_there && !item.is_unsure) {
                 self.problems.push(format!("{id}: there {is_there}, its time over {must_be_gone}"));
             }
         }

@@ -5,7 +5,7 @@
 //! is filled from the items first, by a job (`fill`); threads of its kind then follow ([`Followers`]). Versions are kept for as long
 //! as a follower needs them. One that stays too far behind is filled again, which needs none of them.
 //!
-//! A kind of follower implements [`FollowerKind`] (which followers there are) and [`Target`] (what becomes of a change).
+//! A kind of follower implements [`FollowerKind`] (which followers there are) and [`FollowerTarget`] (what becomes of a change).
 //!
 //! Invariants:
 //! 1. while a source is registered, every write to it has its version in the log;

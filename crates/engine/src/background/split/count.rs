@@ -175,7 +175,7 @@ impl<'a> SplitCount<'a> {
         Ok(())
     }
 
-    /// The counts of the children, where the parent has these: with the writers held, after a last [`Counting::catch_up`].
+    /// The counts of the children, where the parent has these: with the writers held, after a last [`SplitCount::catch_up`].
     pub fn finish(&self, parent: &Counts) -> Result<[(Counts, CountedIndexes); 2], EngineError> {
         let sum = |count: fn(&SideCounts) -> i64| self.sides.iter().map(count).sum::<i64>();
         let found = [sum(|side| side.items), sum(|side| side.bytes), sum(|side| side.unindexed_items)];

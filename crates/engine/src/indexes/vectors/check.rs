@@ -1,4 +1,4 @@
-//! Checks the rows of vector indexes.
+//! Consistency checks of the rows of vector indexes.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Vectors as 8-bit codes, and how near they are to another one.
+//! Vectors as 8-bit codes, and their similarity.
 //!
-//! What is stored is not what the item has, so nearness is an estimate with a margin, and the margin is a proof: the
-//! distance that the query language computes lies within it. The products of codes are whole numbers, so only quantising
-//! has to be bounded: by the length of what it left out.
+//! The codes are not the item's vector, so a similarity is an estimate with a margin. The margin is proven: the
+//! distance that the query language computes is within it. Products of codes are integers, so only the quantisation has
+//! to be bounded: by the length of the part that it lost.
 
 use multiversion::multiversion;
 use quire_resource::DistanceFunction;

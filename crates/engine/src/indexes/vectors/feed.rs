@@ -1,4 +1,4 @@
-//! What has changed behind a position: rows of the feed of latest versions.
+//! Changes after a position: rows of the latest feed.
 
 use std::ops::ControlFlow;
 

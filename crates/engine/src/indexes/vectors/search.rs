@@ -1,4 +1,4 @@
-//! The nearest vectors of an index, as a snapshot has it.
+//! Search for the nearest vectors of an index in a snapshot.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};

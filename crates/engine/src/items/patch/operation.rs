@@ -1,4 +1,4 @@
-//! One operation of a patch, as a client asks for it.
+//! One operation of a patch, as the client sends it.
 
 use quire_resource::ContainerDefinition;
 use quire_value::{Kind, Number, Object, Value};

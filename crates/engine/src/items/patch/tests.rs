@@ -1,4 +1,4 @@
-//! Patches as tables, and beside a dumber implementation.
+//! Patches as tables, and compared with a simpler implementation.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -678,14 +678,14 @@ mod naive {
 }
 
 #[derive(Clone, Debug)]
-struct Step {
+struct RandomStep {
     op: &'static str,
     path: Vec<String>,
     from: Vec<String>,
     value: Value,
 }
 
-fn naive(item: Value, step: &Step) -> Option<Value> {
+fn naive(item: Value, step: &RandomStep) -> Option<Value> {
     match step.op {
         "add" => naive::put(item, &step.path, &step.value, true),
         "set" => naive::put(item, &step.path, &step.value, false),
@@ -720,7 +720,7 @@ fn pointer(tokens: &[String]) -> String {
     tokens.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
-impl Step {
+impl RandomStep {
     fn json(&self) -> Value {
         let mut object = Object::new();
         object.set("op", self.op);
@@ -750,10 +750,10 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RandomStep> {
     let path = || prop::collection::vec(token(), 1..4);
     let op = prop::sample::select(vec!["add", "set", "replace", "remove", "incr", "move"]);
-    (op, path(), path(), value()).prop_map(|(op, path, from, value)| Step { op, path, from, value })
+    (op, path(), path(), value()).prop_map(|(op, path, from, value)| RandomStep { op, path, from, value })
 }
 
 proptest! {
@@ -768,7 +768,7 @@ proptest! {
         let mut item: Object = [("id", Value::from("1"))].into_iter().collect();
         item.extend(members);
         let item = Value::Object(item);
-        let patch = Value::Array(steps.iter().map(Step::json).collect()).to_json();
+        let patch = Value::Array(steps.iter().map(RandomStep::json).collect()).to_json();
         let mut expected = Ok(item.clone());
         for (index, step) in steps.iter().enumerate() {
             expected = expected.and_then(|item| naive(item, step).ok_or(index + 1));

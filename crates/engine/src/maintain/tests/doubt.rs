@@ -1,6 +1,6 @@
 //! Commits of which nobody can say how they ended: a write that depends on one waits until that is known.
 
-use super::moody::{LATE, LOSE_ANSWER, LOSE_COMMIT, Moody};
+use super::faulty_storage::{FaultyStorage, LATE, LOSE_ANSWER, LOSE_COMMIT};
 use super::*;
 
 fn is_overloaded<T>(result: Result<T, EngineError>) -> bool {
@@ -13,7 +13,7 @@ fn a_target_whose_delete_is_in_doubt() {
     let model = r#"{"version":1,"links":[{"name":"l","from":{"container":"books","path":"/author"},
         "to":{"container":"authors"},"integrity":"enforced"}]}"#;
     for (mood, is_gone) in [(LATE, true), (LOSE_ANSWER, true), (LOSE_COMMIT, false)] {
-        let storage = Moody::new();
+        let storage = FaultyStorage::new();
         let bench = Bench::on(storage.clone(), 5, LIBRARY, model);
         bench.create("authors", r#"{"id":"a1"}"#).unwrap();
         storage.dark.store(true, Ordering::SeqCst);
@@ -37,7 +37,7 @@ fn a_difference_in_doubt() {
         {"name":"a","from":{"container":"books","path":"/author"},"to":{"container":"authors"}}],
         "rollups":[{"name":"n","link":"l","op":"count","into":"/n"},{"name":"m","link":"a","op":"count","into":"/m"}]}"#;
     for (mood, count) in [(LATE, 2), (LOSE_ANSWER, 2), (LOSE_COMMIT, 1)] {
-        let storage = Moody::new();
+        let storage = FaultyStorage::new();
         let bench = Bench::on(storage.clone(), 5, LIBRARY, model);
         bench.create("authors", r#"{"id":"a1"}"#).unwrap();
         // Child ids are reserved with the first item, by a commit of their own.

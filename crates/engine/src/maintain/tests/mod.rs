@@ -2,10 +2,10 @@
 
 mod deletes; // what becomes of referrers
 mod doubt; // commits of unknown outcome
+#[path = "../../../tests/support/faulty_storage.rs"]
+mod faulty_storage;
 mod hot; // many writers of one target
 mod link_keys; // keys that are being indexed, or of items that nobody sees
-#[path = "../../../tests/support/moody.rs"]
-mod moody;
 mod older; // a store from before there were models
 mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
@@ -25,7 +25,7 @@ use quire_resource::PartitionKey;
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_testkit::interpreter::Json;
-use quire_testkit::model::Oracle;
+use quire_testkit::model::ModelOracle;
 use quire_value::{Limits, Object, Value, text};
 
 use crate::api::*;
@@ -207,14 +207,14 @@ impl Bench {
         self.items().iter().map(|(name, item)| (name.clone(), Json::of(item).unwrap())).collect()
     }
 
-    pub fn oracle(&self) -> Oracle {
+    pub fn oracle(&self) -> ModelOracle {
         let keys: Vec<(&str, Vec<&str>)> = self
             .keys
             .iter()
             .map(|(id, paths)| (id.as_str(), paths.iter().map(String::as_str).collect()))
             .collect();
         let keys: Vec<(&str, &[&str])> = keys.iter().map(|(id, paths)| (*id, paths.as_slice())).collect();
-        Oracle::new(&self.model, &keys)
+        ModelOracle::new(&self.model, &keys)
     }
 
     /// Rows of links, totals, mirrors and keys are those of the items, and no others.

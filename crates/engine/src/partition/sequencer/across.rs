@@ -1,21 +1,21 @@
-//! Group commit over partitions: one storage commit for all works of a database that wait.
+//! Group commit over partitions: one storage commit for all waiting atomic writes of a database.
 //!
-//! A work is what has to be committed as a whole and touches several partitions. Works wait in the queue of their database. There
-//! is no thread: a work that finds no leader leads. It takes what waits (itself first), takes the leadership of all partitions
-//! that these works touch, stamps the works in the order of the queue, sends **one** storage commit with one guard for every
-//! partition, answers everyone, and hands leadership to the next in the queue. Who leads a
-//! partition is between two groups of its own writes, which wait for this one commit.
+//! Atomic writes ([`AtomicWrites`]) touch several partitions and are committed as a whole. They wait in the queue of their
+//! database. There is no thread: a caller that finds no leader leads. The leader takes what is queued (its own writes first), takes the
+//! leadership of all partitions that the writes touch, stamps the writes in the order of the queue, sends **one** storage commit
+//! with one guard for every partition, answers all callers, and hands leadership to the next in the queue. The own writes of these
+//! partitions wait for this one commit.
 //!
 //! Invariants:
 //! 1. At most one leader of a queue, and never none while the queue is not empty: a drop guard hands leadership on.
-//! 2. A work is committed as a whole or not at all. One that is refused (it is stale, or a partition of it was split, retired or
-//!    cannot tell how its last commit ended) leaves the others of its group alone.
-//! 3. LSNs of every partition stay dense: the works of a group get theirs in the order of the queue.
-//! 4. Only the one leader of a database leads several partitions. Everyone else who leads a partition, or waits to, waits for
-//!    nothing else meanwhile, and databases share no partition. So nobody waits in a circle, in whatever order partitions
-//!    are handed over.
+//! 2. Atomic writes are committed as a whole or not at all. Writes that are refused (they are stale, or one of their partitions was
+//!    split, retired or has a commit in doubt) do not affect the others of the group.
+//! 3. LSNs of every partition stay dense: the writes of a group get theirs in the order of the queue.
+//! 4. Only the leader of a database's queue leads several partitions. Any other leader of a partition, or thread that waits to
+//!    lead one, waits for nothing else meanwhile, and databases share no partition. So there is no deadlock, in whatever order
+//!    partitions are handed over.
 //! 5. A commit in doubt is settled before the next group of this queue is taken, even if that touches other partitions.
-//! 6. What several works change of one item becomes one version of it ([`Differences`]), made while its partition is led.
+//! 6. What several atomic writes change of one item becomes one version of it ([`Differences`]), made while its partition is led.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -481,9 +481,9 @@ mod tests {
     use crate::Engine;
     use crate::api::{Clock, Options};
 
-    struct Still;
+    struct StoppedClock;
 
-    impl Clock for Still {
+    impl Clock for StoppedClock {
         fn now_ms(&self) -> i64 {
             1_700_000_000_000
         }
@@ -494,7 +494,7 @@ mod tests {
     fn leadership_is_given_up_in_every_stage() {
         let json = |json: &str| text::parse(json.as_bytes(), Limits::default()).unwrap();
         let options = Options {
-            clock: Arc::new(Still),
+            clock: Arc::new(StoppedClock),
             partitions: 1,
             cache_bytes: 1 << 20,
             scripts: Default::default(),

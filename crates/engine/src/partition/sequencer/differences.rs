@@ -1,5 +1,5 @@
-//! What works of one group change together: items that several of them change, such as the count of an author to whom each adds a
-//! book. Each such item gets one new version from the whole group.
+//! Items that several atomic writes of one group change together, such as the count of an author to whom each adds a
+//! book. Each such item gets one new version for the whole group.
 
 use std::any::Any;
 use std::sync::Arc;

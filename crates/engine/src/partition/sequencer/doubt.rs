@@ -1,4 +1,4 @@
-//! Commits of which the storage could not say how they ended.
+//! Commits in doubt: the storage could not report their outcome.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::sync::sleep;
 /// How often the outcome of a commit is asked for before the partition stops taking writes.
 const RESOLVE_TRIES: u32 = 6;
 
-/// A commit of which nobody could be told how it ended.
+/// A commit with an unknown outcome.
 pub(super) struct UnresolvedCommit {
     pub token: Token,
     pub touched: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The writes of one commit, from their stamps to their answers.
+//! The writes of one commit, from stamping to their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! When logical partitions last changed: what tells a transaction that something it read is not the newest any more.
+//! When logical partitions last changed, so that a transaction can detect that what it read is out of date.
 
 use std::collections::HashMap;
 use std::sync::Arc;

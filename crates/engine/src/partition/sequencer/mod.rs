@@ -1,39 +1,39 @@
-//! One commit for all writes of a partition that wait, stamped with dense LSNs.
+//! Group commit of a partition: one storage commit for all waiting writes, stamped with dense LSNs.
 //!
-//! There is no thread: a writer that finds no leader leads. It takes what waits in the queue (itself first), stamps
-//! it, sends **one** storage commit with one guard, answers everyone in the group, and hands leadership to the next
-//! in the queue. While it waits for the disk the queue grows, and that is the next group.
+//! There is no thread: a writer that finds no leader leads. The leader takes the queued writes (its own first), stamps them,
+//! sends **one** storage commit with one guard, answers all writers of the group, and hands leadership to the next in
+//! the queue. The writes that arrive while it waits for the disk are the next group.
 //!
 //! Invariants:
 //! 1. At most one leader, and never none while the queue is not empty. Leadership is given under the mutex of
-//!    `QueueState`, to a ticket that is in the queue, and is handed on by a drop guard, so a panic does not lose it.
-//! 2. LSNs are dense: one per write or transaction, assigned in commit order; `_ts` never falls. Upkeep of index rows
-//!    changes no item and has none.
-//! 3. A write is committed only if nothing uncertain happened since it was prepared: `generation` is noted before
-//!    the write's snapshot and moves whenever the outcome of a commit was in doubt. A write of an older generation
-//!    is [`Refused::Stale`] and prepares again.
-//! 4. `lsn` is published after the commit is durable and visible, and after the item cache forgot what it changed.
+//!    `SequencerState`, to a ticket that is in the queue, and is handed on by a drop guard, so a panic does not lose it.
+//! 2. LSNs are dense: one per write or transaction, assigned in commit order; `_ts` never decreases. Maintenance of
+//!    index rows changes no item and has no LSN.
+//! 3. A write is committed only if no commit was in doubt since it was prepared: a write reads `generation` before its
+//!    snapshot, and every commit in doubt increases it. A write of an older generation is [`WriteRefused::Stale`]
+//!    and is prepared again.
+//! 4. `lsn` is published after the commit is durable and visible, and after the caches have removed what it changed.
 //! 5. A write is committed only if it was made under the definitions (see `partition::write_rules`) that are the newest
-//!    when its group is taken: another definition moves `generation`, too. What is in a group under way then is of the
-//!    older one, until [`Sequencer::pass_barrier`] has returned.
+//!    when its group is taken: another definition increases `generation`, too. A group in progress may still have
+//!    writes of the older one, until [`Sequencer::pass_barrier`] has returned.
 //! 6. After [`Sequencer::retire`] has returned nothing is committed.
-//! 7. What [`Sequencer::changed_since`] denies has not happened: a write is noted before anyone is told of it, and
-//!    whatever cannot be noted (the outcome was in doubt, or the partition was just opened) counts as changed at the
-//!    LSN that is read afterwards.
-//! 8. A partition that was split commits nothing more: what waits or comes later is told `PartitionMoved`.
+//! 7. If [`Sequencer::changed_since`] is false, nothing has changed: a write is recorded before it is answered. What cannot be
+//!    recorded (the outcome was in doubt, or the partition was just opened) counts as changed at the LSN that is read
+//!    afterwards.
+//! 8. A partition that was split commits nothing more: queued and later writes fail with `PartitionMoved`.
 //! 9. A commit over several partitions leads all of them: see [`across`].
-//! 10. What [`Access`] forbids when a group is taken is not committed: it is told `PartitionMoved`, too.
+//! 10. What [`ContainerAccess`] forbids when a group is taken is not committed and fails with `PartitionMoved`, too.
 
-mod across; // one commit over several partitions for all that wait
-mod differences; // items that several works change
-mod doubt; // commits of which nobody knows how they ended
+mod across; // one commit over several partitions
+mod differences; // items that several atomic writes change
+mod doubt; // commits with an unknown outcome
 mod group; // the writes of one commit, and their answers
 mod last_changes; // when logical partitions last changed
 mod prepared; // a write before it has an LSN
-mod queue; // who waits, who leads
-mod retry; // trying again until a write is taken
+mod queue; // waiting writes and their leader
+mod retry; // retries until a write is accepted
 mod stamp; // LSN, `_ts`, and the rows that follow from them
-mod ticket; // a place in a queue whose members lead it in turn
+mod ticket; // an entry in a queue whose members lead it in turn
 
 use std::collections::VecDeque;
 use std::sync::Arc;

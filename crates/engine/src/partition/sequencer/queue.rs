@@ -1,4 +1,4 @@
-//! Writes that wait for their commit, and who makes it.
+//! Writes that wait for their commit, and the leader that makes it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Trying again until the sequencer takes a write.
+//! Retries a write until the sequencer accepts it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One thread's place in a queue whose members lead it in turn.
+//! A ticket: one thread's entry in a queue whose members lead it in turn.
 
 use std::sync::Arc;
 

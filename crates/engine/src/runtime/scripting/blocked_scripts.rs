@@ -1,15 +1,15 @@
-//! Scripts that exceed their time too often.
+//! Scripts that exceed their time limit too often are blocked.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-/// So many times, and it is refused from then on.
+/// After this many timeouts a script is refused.
 const STRIKES_MAX: u32 = 3;
-/// Versions remembered; past that all are forgiven.
+/// Versions counted. With more than this all counts are reset.
 const VERSIONS_MAX: usize = 10_000;
 
-/// By version: a script that is replaced, or made anew, starts without strikes.
+/// By version: a script that is replaced or created again starts at zero.
 #[derive(Default)]
 pub(crate) struct BlockedScripts(Mutex<HashMap<String, u32>>);
 

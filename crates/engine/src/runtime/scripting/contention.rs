@@ -1,4 +1,4 @@
-//! Scripts that were disturbed.
+//! Recent conflicts of scripts.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::ScriptSource;
 
-/// Tasks that share a slot are taken for one.
+/// Tasks that share a slot count as one.
 const SLOTS: usize = 4096;
 /// How long a conflict is remembered.
 const MEMORY: Duration = Duration::from_millis(100);
 
-/// Tasks, each certain scripts in a logical partition, that met a conflict a moment ago: a try without locks is likely to
-/// be wasted. Scripts that only read meet none, and never lock.
+/// Tasks (a set of scripts in a logical partition) that had a conflict recently: another attempt without locks would
+/// probably conflict again. Scripts that only read have no conflicts, and never lock.
 pub(crate) struct Contention {
     hasher: RandomState,
     started: Instant,

@@ -1,14 +1,14 @@
-//! How many scripts run at once.
+//! Limits how many scripts run at once.
 //!
-//! A script may hold a thread and tens of megabytes for seconds. So a bounded number runs at a time, no party (a logical
-//! partition, or a container for its queries) fills more than its share of the places, and the rest waits outside, for a
-//! bounded time.
+//! A script may use a thread and tens of megabytes for seconds. So a bounded number runs at a time, no party (a logical
+//! partition, or a container for its queries) has more than its share of the places, and the others wait in a queue for
+//! a bounded time.
 //!
-//! A script in this process that does not look at the clock cannot be ended. When it is overdue ([`Pass::watched`]) its
+//! A script in this process that does not look at the clock cannot be ended. When it is overdue ([`GatePass::watched`]) its
 //! place is taken from it, and its version is refused from then on ([`Gate::is_stuck`]).
 //!
 //! Invariants: a place is given to the first in the queue whose party has not filled its share, so nobody waits behind a
-//! party that has; dropping [`Pass`] frees the place, also when its holder panics; no more than twice as many scripts run as
+//! party that has; dropping [`GatePass`] frees the place, also when its holder panics; no more than twice as many scripts run as
 //! there are places: once as many have lost theirs, an overdue one keeps it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,13 +21,13 @@ use parking_lot::{Condvar, Mutex};
 use crate::api::EngineError;
 
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Who waits holds a thread of the caller's: more are not worth queueing.
+/// A waiter blocks a thread of the caller: with more waiters than this a script is refused.
 const WAITING_MAX: usize = 192;
-/// The part of the queue that one party may take: threads must be left for others.
+/// The share of the queue that one party may fill.
 const WAITING_SHARE: usize = 3;
-/// What a script may take beyond its time, on a machine under load, before it is overdue.
+/// The time that a script may take beyond its limit, on a busy machine, before it is overdue.
 const GRACE: Duration = Duration::from_secs(1);
-/// Versions remembered as stuck; past that all are forgotten.
+/// Versions recorded as stuck. With more than this all are removed.
 const STUCK_VERSIONS_MAX: usize = 10_000;
 
 pub(crate) struct Gate {
@@ -43,12 +43,12 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct GateState {
     running: usize,
-    /// Those that have a place.
+    /// Scripts with a place.
     holders: Vec<Arc<PassHolder>>,
-    /// Those that lost it and run on.
+    /// Scripts that lost their place and still run.
     stuck: usize,
     stuck_versions: HashSet<Arc<str>>,
-    /// Those that run or wait.
+    /// Parties with running or waiting scripts.
     parties: HashMap<u64, PartyCounts>,
     queue: VecDeque<Arc<GateWaiter>>,
 }
@@ -65,7 +65,7 @@ struct GateWaiter {
     changed: Condvar,
 }
 
-/// A place; given up when dropped.
+/// A place. Dropping it frees the place.
 pub(crate) struct GatePass {
     gate: Arc<Gate>,
     holder: Arc<PassHolder>,
@@ -106,7 +106,7 @@ impl GatePass {
         run()
     }
 
-    /// What runs is not the script itself, which may take its time.
+    /// Runs engine code for the script, which has no time limit of its own.
     pub fn unwatched<T>(&self, run: impl FnOnce() -> T) -> T {
         let watched = self.holder.watched.lock().take();
         let done = run();
@@ -140,7 +140,7 @@ impl Gate {
     pub fn enter(self: &Arc<Self>, party: u64) -> Result<GatePass, EngineError> {
         let waiter = {
             let mut state = self.state.lock();
-            // Whoever waits and could run was admitted when the last place was given up.
+            // A waiter that could run was admitted when the last place was freed.
             if !self.has_place(&state, party) {
                 self.take_from_overdue(&mut state);
             }
@@ -157,13 +157,13 @@ impl Gate {
         Err(EngineError::Overloaded)
     }
 
-    /// Those that run, with a place or without.
+    /// Running scripts, with a place or without.
     pub fn running(&self) -> usize {
         let state = self.state.lock();
         state.running + state.stuck
     }
 
-    /// Those that lost their place because they do not end.
+    /// Scripts that lost their place because they do not end.
     pub fn stuck(&self) -> usize {
         self.state.lock().stuck
     }
@@ -181,7 +181,7 @@ impl Gate {
         state.running < self.places && state.counts(party).running < self.share
     }
 
-    /// Those that are stuck lose their places, as long as threads are left for others.
+    /// Takes the places of overdue scripts, as long as threads are left for others.
     fn take_from_overdue(&self, state: &mut GateState) {
         let now = Instant::now();
         let overdue =
@@ -196,7 +196,7 @@ impl Gate {
         }
     }
 
-    /// Waits for a place until the time is over, and looks meanwhile whether someone is overdue.
+    /// Waits for a place until the time is over. Meanwhile it checks for overdue scripts.
     fn wait(&self, waiter: &GateWaiter) -> Option<Arc<PassHolder>> {
         let deadline = Instant::now() + self.wait_max;
         loop {
@@ -229,7 +229,7 @@ impl Gate {
         Ok(waiter)
     }
 
-    /// The place, when the waiter was admitted meanwhile.
+    /// The place, if the waiter was admitted meanwhile.
     fn leave_queue(&self, waiter: &Arc<GateWaiter>) -> Option<Arc<PassHolder>> {
         let mut state = self.state.lock();
         let Some(at) = state.queue.iter().position(|other| Arc::ptr_eq(other, waiter)) else {
@@ -247,7 +247,7 @@ impl Gate {
         }
     }
 
-    /// Gives the place to the next; false when the holder has lost it already.
+    /// Gives the place to the next waiter; false: the holder has already lost it.
     fn free(&self, state: &mut GateState, holder: &Arc<PassHolder>) -> bool {
         let Some(at) = state.holders.iter().position(|other| Arc::ptr_eq(other, holder)) else {
             return false;
@@ -400,7 +400,7 @@ mod tests {
                     thread::yield_now();
                 }
                 assert!(is_refused(gate, party), "its part of the queue is full");
-                // Nobody's time is over yet, so it was refused at once.
+                // No script is overdue yet, so it was refused at once.
                 assert_eq!(gate.state.lock().queue.len(), waiting.len());
             }
             assert!(is_refused(gate, 99), "the queue is full");

@@ -1,8 +1,8 @@
-//! What all scripts of an engine share: the runtime, how many run at once, which are refused.
+//! State that all scripts of an engine share: the runtime, the gates, and which scripts are blocked.
 
-mod blocked_scripts; // scripts that exceed their time too often
-pub(crate) mod contention; // scripts that met a conflict a moment ago
-pub(crate) mod gate; // how many run at once
+mod blocked_scripts; // scripts that exceed their time limit too often
+pub(crate) mod contention; // recent conflicts
+pub(crate) mod gate; // limits how many run at once
 mod spatial; // `__.spatial`
 
 use std::process::ExitCode;
@@ -27,14 +27,14 @@ const PARTITION_SHARE: usize = 4;
 /// and what queries of one container may, for the functions they call.
 const CONTAINER_SHARE: usize = 2;
 
-/// What all scripts of an engine share.
+/// State that all scripts of an engine share.
 pub(crate) struct Scripting {
     pub scripts: Scripts,
     pub gate: Arc<Gate>,
-    /// Of queries that call functions: one that runs in a script must not wait for another place of the same kind.
+    /// For queries that call functions: a query in a script must not wait for a second place of the same gate.
     pub function_gate: Arc<Gate>,
     pub contention: Contention,
-    /// `None`: nobody is blocked.
+    /// `None`: no script is ever blocked.
     pub blocked: Option<BlockedScripts>,
     pub figures: ScriptFigures,
     pub stopping: AtomicBool,
@@ -111,7 +111,7 @@ impl Scripting {
         }
     }
 
-    /// Notes a failure, and whose it was.
+    /// Counts a failure of a script.
     pub fn failed(&self, script: &ScriptSource, error: ScriptError, log: Option<String>) -> EngineError {
         self.figures.failures.fetch_add(1, Ordering::Relaxed);
         if error == ScriptError::TimedOut {
@@ -124,7 +124,7 @@ impl Scripting {
     }
 }
 
-/// A script, and what names exactly its text.
+/// A script and the version of its text.
 pub(crate) struct ScriptSource {
     pub resource: Arc<Resource>,
     pub version: Arc<str>,

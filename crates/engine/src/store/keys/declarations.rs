@@ -1,4 +1,4 @@
-//! Keys of what declarations of models keep beside items.
+//! Keys of the rows that declarations of models have beside items.
 //!
 //! `target` is a hash of what references name, `referrer` the order of referrers: see `links::target`. Rows of a link's index are
 //! in the container of the referrers, all others but the built marks in that of the targets.

@@ -1,4 +1,4 @@
-//! Keys of what is observed of databases and containers, and of refactorings.
+//! Keys of profiles, advice and workloads of databases and containers, and of refactorings.
 
 use super::join;
 

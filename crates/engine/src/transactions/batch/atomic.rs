@@ -23,7 +23,7 @@ use crate::runtime::Shared;
 use crate::runtime::locks::{LockKind, LockMode, LockSet};
 use crate::sync::sleep;
 use crate::transactions::{
-    Change, ChangeItem, CommitFailure, CommittedTransaction, Transaction, TransactionRead,
+    ChangeItem, CommitFailure, CommittedTransaction, Transaction, TransactionChange, TransactionRead,
 };
 
 /// A batch whose ground moved under it is run again this often.
@@ -256,14 +256,14 @@ fn operate(
 ) -> Result<(OperationDone, Option<u64>), EngineError> {
     let change = match &operation.verb {
         BatchVerb::Read { id } => return Ok((read(transaction, operation, id)?, None)),
-        BatchVerb::Create => Change::Create,
-        BatchVerb::Upsert => Change::Upsert,
-        BatchVerb::Replace { id } => Change::Replace { id: id.clone() },
-        BatchVerb::Delete { id } => Change::Delete { id: id.clone() },
-        BatchVerb::Patch { id } => Change::Patch { id: id.clone() },
+        BatchVerb::Create => TransactionChange::Create,
+        BatchVerb::Upsert => TransactionChange::Upsert,
+        BatchVerb::Replace { id } => TransactionChange::Replace { id: id.clone() },
+        BatchVerb::Delete { id } => TransactionChange::Delete { id: id.clone() },
+        BatchVerb::Patch { id } => TransactionChange::Patch { id: id.clone() },
     };
     let outcome = match change {
-        Change::Delete { .. } => OperationOutcome::Deleted,
+        TransactionChange::Delete { .. } => OperationOutcome::Deleted,
         _ => OperationOutcome::Replaced,
     };
     let changed = transaction.write(ChangeItem {

@@ -1,6 +1,6 @@
 //! From strace's text (`-f -y -xx`) to events.
 
-use super::{Event, FileId};
+use super::{FileEvent, FileId};
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -45,9 +45,14 @@ pub(super) const CALLS: &[&str] = &[
     "mkdirat",
 ];
 
-pub(super) fn events(text: &str, root: &Path) -> Result<Vec<Event>> {
-    let mut parser =
-        Parser { root, events: Vec::new(), names: HashMap::new(), open: HashMap::new(), lengths: vec![] };
+pub(super) fn events(text: &str, root: &Path) -> Result<Vec<FileEvent>> {
+    let mut parser = TraceParser {
+        root,
+        events: Vec::new(),
+        names: HashMap::new(),
+        open: HashMap::new(),
+        lengths: vec![],
+    };
     let mut unfinished: HashMap<&str, (String, usize)> = HashMap::new();
     for line in text.lines() {
         let (process, rest) = line.split_once(' ').context("a line without a process id")?;
@@ -72,9 +77,9 @@ pub(super) fn events(text: &str, root: &Path) -> Result<Vec<Event>> {
     Ok(parser.events)
 }
 
-struct Parser<'a> {
+struct TraceParser<'a> {
     root: &'a Path,
-    events: Vec<Event>,
+    events: Vec<FileEvent>,
     /// Files by their present names.
     names: HashMap<PathBuf, FileId>,
     /// Open files by descriptor; threads share them.
@@ -89,13 +94,13 @@ struct OpenFile {
 }
 
 /// A call taken apart.
-struct Call<'a> {
+struct SystemCall<'a> {
     name: &'a str,
     arguments: &'a str,
     answer: i64,
 }
 
-impl Parser<'_> {
+impl TraceParser<'_> {
     /// One finished call, begun when `since` events had happened.
     fn call(&mut self, text: &str, since: usize) -> Result<()> {
         let call = take_apart(text)?;
@@ -105,7 +110,7 @@ impl Parser<'_> {
         self.finished(&call, since).with_context(|| format!("in {}", &text[..text.len().min(200)]))
     }
 
-    fn finished(&mut self, call: &Call<'_>, since: usize) -> Result<()> {
+    fn finished(&mut self, call: &SystemCall<'_>, since: usize) -> Result<()> {
         match call.name {
             "openat" | "open" | "creat" => self.opened(call),
             "close" => self.closed_descriptor(call),
@@ -117,7 +122,7 @@ impl Parser<'_> {
             }
             "write" if call.descriptor()? == 1 => {
                 let said = String::from_utf8_lossy(&call.string(0)?).into_owned();
-                self.events.extend(said.lines().map(|line| Event::Said { line: line.to_owned() }));
+                self.events.extend(said.lines().map(|line| FileEvent::Said { line: line.to_owned() }));
                 Ok(())
             }
             "write" => self.wrote(call, None),
@@ -126,14 +131,14 @@ impl Parser<'_> {
             "fsync" | "fdatasync" => self.synced(call, since),
             "syncfs" => {
                 let path = call.descriptor_path()?;
-                self.events.extend(self.inside(&path).then_some(Event::SyncAll { since }));
+                self.events.extend(self.inside(&path).then_some(FileEvent::SyncAll { since }));
                 Ok(())
             }
             "rename" | "renameat" | "renameat2" => self.renamed(call),
             "unlink" | "unlinkat" | "rmdir" => self.removed(call),
             "mkdir" | "mkdirat" => {
                 let path = call.path(0)?;
-                self.events.extend(self.inside(&path).then_some(Event::MakeFolder { path }));
+                self.events.extend(self.inside(&path).then_some(FileEvent::MakeFolder { path }));
                 Ok(())
             }
             _ => self.not_understood(call),
@@ -142,16 +147,16 @@ impl Parser<'_> {
 
     fn closed(&mut self, begun: &str) -> Result<()> {
         let arguments = begun.trim_start_matches("close(");
-        self.closed_descriptor(&Call { name: "close", arguments, answer: 0 })
+        self.closed_descriptor(&SystemCall { name: "close", arguments, answer: 0 })
     }
 
-    fn closed_descriptor(&mut self, call: &Call<'_>) -> Result<()> {
+    fn closed_descriptor(&mut self, call: &SystemCall<'_>) -> Result<()> {
         self.open.remove(&call.descriptor()?);
         Ok(())
     }
 
     /// The open file a call is about; `None` for one outside the folder.
-    fn open_file(&mut self, call: &Call<'_>) -> Result<Option<&mut OpenFile>> {
+    fn open_file(&mut self, call: &SystemCall<'_>) -> Result<Option<&mut OpenFile>> {
         let descriptor = call.descriptor()?;
         if !self.open.contains_key(&descriptor) {
             let path = call.descriptor_path()?;
@@ -164,7 +169,7 @@ impl Parser<'_> {
         path.starts_with(self.root)
     }
 
-    fn opened(&mut self, call: &Call<'_>) -> Result<()> {
+    fn opened(&mut self, call: &SystemCall<'_>) -> Result<()> {
         let path = call.path(0)?;
         if !self.inside(&path) || call.arguments.contains("O_DIRECTORY") {
             return Ok(());
@@ -175,21 +180,21 @@ impl Parser<'_> {
                 let file = self.lengths.len();
                 self.lengths.push(0);
                 self.names.insert(path.clone(), file);
-                self.events.push(Event::Create { path, file });
+                self.events.push(FileEvent::Create { path, file });
                 file
             }
             None => return Ok(()), // a folder opened to be synced
         };
         if call.arguments.contains("O_TRUNC") && self.lengths[file] > 0 {
             self.lengths[file] = 0;
-            self.events.push(Event::Resize { file, length: 0 });
+            self.events.push(FileEvent::Resize { file, length: 0 });
         }
         let append = call.arguments.contains("O_APPEND");
         self.open.insert(call.answer, OpenFile { file, offset: 0, append });
         Ok(())
     }
 
-    fn wrote(&mut self, call: &Call<'_>, position: Option<u64>) -> Result<()> {
+    fn wrote(&mut self, call: &SystemCall<'_>, position: Option<u64>) -> Result<()> {
         let Some(&mut OpenFile { file, offset, append }) = self.open_file(call)? else { return Ok(()) };
         let mut bytes = call.string(0)?;
         bytes.truncate(call.answer as usize);
@@ -205,50 +210,50 @@ impl Parser<'_> {
             open.offset = end;
         }
         self.lengths[file] = self.lengths[file].max(end);
-        self.events.push(Event::Write { file, offset, bytes });
+        self.events.push(FileEvent::Write { file, offset, bytes });
         Ok(())
     }
 
-    fn resized(&mut self, call: &Call<'_>) -> Result<()> {
+    fn resized(&mut self, call: &SystemCall<'_>) -> Result<()> {
         let Some(&mut OpenFile { file, .. }) = self.open_file(call)? else { return Ok(()) };
         let length = call.last_number()?;
         self.lengths[file] = length;
-        self.events.push(Event::Resize { file, length });
+        self.events.push(FileEvent::Resize { file, length });
         Ok(())
     }
 
-    fn synced(&mut self, call: &Call<'_>, since: usize) -> Result<()> {
+    fn synced(&mut self, call: &SystemCall<'_>, since: usize) -> Result<()> {
         if let Some(open) = self.open.get(&call.descriptor()?) {
-            self.events.push(Event::SyncFile { file: open.file, since });
+            self.events.push(FileEvent::SyncFile { file: open.file, since });
             return Ok(());
         }
         let path = call.descriptor_path()?;
-        self.events.extend(self.inside(&path).then_some(Event::SyncFolder { path, since }));
+        self.events.extend(self.inside(&path).then_some(FileEvent::SyncFolder { path, since }));
         Ok(())
     }
 
-    fn renamed(&mut self, call: &Call<'_>) -> Result<()> {
+    fn renamed(&mut self, call: &SystemCall<'_>) -> Result<()> {
         let (from, to) = (call.path(0)?, call.path(1)?);
         if !self.inside(&from) && !self.inside(&to) {
             return Ok(());
         }
         let file = self.names.remove(&from).context("only files are renamed")?;
         self.names.insert(to.clone(), file);
-        self.events.push(Event::Rename { from, to });
+        self.events.push(FileEvent::Rename { from, to });
         Ok(())
     }
 
-    fn removed(&mut self, call: &Call<'_>) -> Result<()> {
+    fn removed(&mut self, call: &SystemCall<'_>) -> Result<()> {
         let path = call.path(0)?;
         if self.inside(&path) {
             self.names.remove(&path);
-            self.events.push(Event::Remove { path });
+            self.events.push(FileEvent::Remove { path });
         }
         Ok(())
     }
 
     /// Anything else is harmless only elsewhere.
-    fn not_understood(&self, call: &Call<'_>) -> Result<()> {
+    fn not_understood(&self, call: &SystemCall<'_>) -> Result<()> {
         let touches =
             call.strings().iter().any(|bytes| self.inside(Path::new(&*String::from_utf8_lossy(bytes))));
         let descriptor = call.descriptor().is_ok_and(|descriptor| self.open.contains_key(&descriptor));
@@ -259,7 +264,7 @@ impl Parser<'_> {
     }
 }
 
-fn take_apart(text: &str) -> Result<Call<'_>> {
+fn take_apart(text: &str) -> Result<SystemCall<'_>> {
     let (name, rest) = text.split_once('(').context("a call without arguments")?;
     let end = rest.rfind(" = ").context("a call without an answer")?;
     let arguments = rest[..end].trim_end().strip_suffix(')').context("unfinished arguments")?;
@@ -268,10 +273,10 @@ fn take_apart(text: &str) -> Result<Call<'_>> {
         answer.find(|letter: char| !letter.is_ascii_digit() && letter != '-').unwrap_or(answer.len());
     // A killed call has no answer: it counts as not done.
     let answer = answer[..digits].parse().unwrap_or(-1);
-    Ok(Call { name, arguments, answer })
+    Ok(SystemCall { name, arguments, answer })
 }
 
-impl Call<'_> {
+impl SystemCall<'_> {
     /// The descriptor in the first argument.
     fn descriptor(&self) -> Result<i64> {
         let end =
@@ -356,18 +361,18 @@ mod tests {
             out = hex("pipe:[1]"),
             said = hex("hi\n"),
         );
-        let write = |offset, text: &str| Event::Write { file: 0, offset, bytes: text.into() };
+        let write = |offset, text: &str| FileEvent::Write { file: 0, offset, bytes: text.into() };
         let expected = [
-            Event::Create { path: "/r/a".into(), file: 0 },
+            FileEvent::Create { path: "/r/a".into(), file: 0 },
             write(0, "one"),
             write(9, "x"),
-            Event::SyncFile { file: 0, since: 2 },
+            FileEvent::SyncFile { file: 0, since: 2 },
             write(3, "one"),
-            Event::Resize { file: 0, length: 100 },
-            Event::Rename { from: "/r/a".into(), to: "/r/b".into() },
-            Event::SyncFolder { path: "/r".into(), since: 7 },
-            Event::Remove { path: "/r/b".into() },
-            Event::Said { line: "hi".into() },
+            FileEvent::Resize { file: 0, length: 100 },
+            FileEvent::Rename { from: "/r/a".into(), to: "/r/b".into() },
+            FileEvent::SyncFolder { path: "/r".into(), since: 7 },
+            FileEvent::Remove { path: "/r/b".into() },
+            FileEvent::Said { line: "hi".into() },
         ];
         assert_eq!(events(&text, Path::new("/r")).unwrap(), expected);
     }

@@ -9,17 +9,17 @@ use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed, shown};
 use super::super::declared::list;
-use super::followed::Followed;
+use super::followed::FollowedReads;
 use super::writer::Writer;
 use super::{DATABASE_NAME, MODEL, ModelFigures, ModelPlan, PROBLEMS_MAX};
 use crate::interpreter;
-use crate::model::Oracle;
+use crate::model::ModelOracle;
 use crate::model::random::KEYS;
 
 type Items = Vec<(String, interpreter::Json)>;
 
 /// What was found.
-pub struct Compared {
+pub struct ModelComparison {
     /// Owned paths are compared by so many.
     pub declarations: usize,
     /// Whether an active link is enforced.
@@ -37,7 +37,7 @@ pub fn compare(
     client: &mut Client<'_>,
     writers: &[Writer<'_>],
     figures: &mut ModelFigures,
-) -> Result<Compared> {
+) -> Result<ModelComparison> {
     let status = settle(plan, client, figures)?;
     let active = active_declarations(&status);
     let model = client.ask("GET", &format!("/{MODEL}"), ("_quire", MODEL), "", "").context("no answer")?;
@@ -59,7 +59,7 @@ pub fn compare(
     let mut problems: Vec<String> = oracle.problems(&items).into_iter().take(PROBLEMS_MAX).collect();
     problems.extend(check(client, &oracle, &items)?);
     let links = active_links(&model, &active);
-    let mut followed = Followed { client, oracle: &oracle, items: &items, count: 0 };
+    let mut followed = FollowedReads { client, oracle: &oracle, items: &items, count: 0 };
     problems.extend(followed.problems(&links)?.into_iter().take(PROBLEMS_MAX));
     figures.followed += followed.count;
     if !problems.is_empty() {
@@ -77,11 +77,11 @@ pub fn compare(
     let dangling = references.iter().filter(|(_, has_target)| !has_target).map(|(name, _)| name.clone());
     let dangling_enforced = dangling.collect();
     let enforced = references.len();
-    Ok(Compared { declarations, has_enforced, model, active, enforced, dangling_enforced })
+    Ok(ModelComparison { declarations, has_enforced, model, active, enforced, dangling_enforced })
 }
 
-pub fn oracle(model: &Json, active: &[String]) -> Oracle {
-    Oracle::new(&model.to_string(), KEYS).only(active.iter().map(String::as_str))
+pub fn oracle(model: &Json, active: &[String]) -> ModelOracle {
+    ModelOracle::new(&model.to_string(), KEYS).only(active.iter().map(String::as_str))
 }
 
 pub fn active_declarations(status: &Json) -> Vec<String> {
@@ -125,7 +125,7 @@ fn run_job(client: &mut Client<'_>, what: &str, body: &Json) -> Result<Json> {
 }
 
 /// The server's own check finds what is left without a target, to the last reference, and nothing else of what is active.
-fn check(client: &mut Client<'_>, oracle: &Oracle, items: &Items) -> Result<Vec<String>> {
+fn check(client: &mut Client<'_>, oracle: &ModelOracle, items: &Items) -> Result<Vec<String>> {
     let result = run_job(client, "check", &json!({}))?;
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for own in oracle.dangling(items) {
@@ -155,7 +155,7 @@ fn check(client: &mut Client<'_>, oracle: &Oracle, items: &Items) -> Result<Vec<
 pub fn repair(
     plan: &ModelPlan,
     client: &mut Client<'_>,
-    before: &Compared,
+    before: &ModelComparison,
     figures: &mut ModelFigures,
 ) -> Result<()> {
     let order = json!({ "dangling": "remove" });

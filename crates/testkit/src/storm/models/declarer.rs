@@ -6,7 +6,7 @@ use quire_value::Value;
 use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed, shown};
-use super::{DATABASE, MODEL, Phase, json_of};
+use super::{DATABASE, MODEL, RoundPhase, json_of};
 use crate::model::random::{Chance, KEYS, random_model};
 
 /// Statuses of a server that cannot just now.
@@ -25,14 +25,14 @@ impl<'a> Declarer<'a> {
         Declarer { client, chance: Chance(seed), models: 0, splits: 0, problems: Vec::new() }
     }
 
-    pub fn work(&mut self, phase: Phase) {
+    pub fn work(&mut self, phase: RoundPhase) {
         while !self.client.is_stopped() && !self.client.has_given_up() {
             match self.chance.below(10) {
                 1 | 2 => self.split(),
                 3 => self.check(),
                 4 => self.put_the_same(),
                 5 => self.put_what_is_refused(),
-                _ if phase == Phase::Steady => {}
+                _ if phase == RoundPhase::Steady => {}
                 0 => self.remove(),
                 _ => self.put(),
             }

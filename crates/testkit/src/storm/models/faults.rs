@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use super::super::client::{Client, Shared, shown};
+use super::super::client::{Client, StormState, shown};
 use super::{ModelFigures, ModelPlan};
-use crate::live::Live;
+use crate::live::LiveServer;
 use crate::model::random::Chance;
 
 /// Every so many starts the disk of the server fails.
@@ -21,10 +21,10 @@ const LOST_ANSWERS: f64 = 0.02;
 /// For a server under writers to meet its failing sync.
 const FAILURE_WAIT: Duration = Duration::from_secs(60);
 
-pub struct Server<'a> {
-    pub shared: &'a Shared,
+pub struct FaultyServer<'a> {
+    pub shared: &'a StormState,
     pub chance: Chance,
-    live: Option<Live>,
+    live: Option<LiveServer>,
     plan: ModelPlan,
     data: PathBuf,
     starts: u32,
@@ -32,11 +32,17 @@ pub struct Server<'a> {
     is_failing: bool,
 }
 
-impl<'a> Server<'a> {
-    pub fn start(plan: &ModelPlan, data: &Path, shared: &'a Shared, seed: u64) -> Result<Server<'a>> {
+impl<'a> FaultyServer<'a> {
+    pub fn start(
+        plan: &ModelPlan,
+        data: &Path,
+        shared: &'a StormState,
+        seed: u64,
+    ) -> Result<FaultyServer<'a>> {
         let (plan, data) = (plan.clone(), data.to_owned());
         let chance = Chance(seed);
-        let mut server = Server { shared, chance, live: None, plan, data, starts: 0, is_failing: false };
+        let mut server =
+            FaultyServer { shared, chance, live: None, plan, data, starts: 0, is_failing: false };
         server.start_again()?;
         Ok(server)
     }
@@ -47,13 +53,13 @@ impl<'a> Server<'a> {
         self.is_failing = self.starts % STARTS_PER_FAILURE == 2;
         let arguments = ["--partitions", "2", "--enable-transactions", "--enable-faults"];
         let live = match self.is_failing {
-            false => Live::quire(&self.plan.program, &self.data, &arguments)?,
+            false => LiveServer::quire(&self.plan.program, &self.data, &arguments)?,
             true => {
                 let failing = FAILING_SYNC.0 + self.chance.below(FAILING_SYNC.1);
-                Live::quire_with_failing_sync(&self.plan.program, &self.data, &arguments, failing)?
+                LiveServer::quire_with_failing_sync(&self.plan.program, &self.data, &arguments, failing)?
             }
         };
-        let own = Shared::default();
+        let own = StormState::default();
         own.port.store(live.port, Ordering::SeqCst);
         self.lose_answers(&mut Client::new(&own))?;
         self.shared.port.store(live.port, Ordering::SeqCst);
@@ -97,7 +103,7 @@ impl<'a> Server<'a> {
 
     fn kill(&mut self) -> Result<()> {
         self.shared.port.store(0, Ordering::SeqCst);
-        self.live.take().map_or(Ok(()), Live::kill)
+        self.live.take().map_or(Ok(()), LiveServer::kill)
     }
 
     /// Whether the server has stopped to take writes.
@@ -116,6 +122,6 @@ impl<'a> Server<'a> {
 
     /// One that can write: jobs are to end.
     pub fn stop(&mut self) -> Result<()> {
-        self.live.take().map_or(Ok(()), Live::stop)
+        self.live.take().map_or(Ok(()), LiveServer::stop)
     }
 }

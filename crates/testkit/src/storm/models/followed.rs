@@ -7,21 +7,21 @@ use serde_json::{Value as Json, json};
 use super::super::client::{Client, json as parsed, shown};
 use super::DATABASE;
 use crate::interpreter;
-use crate::model::Oracle;
+use crate::model::ModelOracle;
 use crate::model::random::KEYS;
 
 /// Referrers of a link that are looked at.
 const REFERRERS_MAX: usize = 8;
 
-pub struct Followed<'a, 'c> {
+pub struct FollowedReads<'a, 'c> {
     pub client: &'a mut Client<'c>,
-    pub oracle: &'a Oracle,
+    pub oracle: &'a ModelOracle,
     pub items: &'a [(String, interpreter::Json)],
     /// Targets that were compared.
     pub count: usize,
 }
 
-impl Followed<'_, '_> {
+impl FollowedReads<'_, '_> {
     pub fn problems(&mut self, links: &[String]) -> Result<Vec<String>> {
         let mut problems = Vec::new();
         for link in links {

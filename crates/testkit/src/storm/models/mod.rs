@@ -22,12 +22,12 @@ use anyhow::{Context, Result, ensure};
 use quire_value::Value;
 use serde_json::{Value as Json, json};
 
-use self::compare::{Compared, compare, repair};
+use self::compare::{ModelComparison, compare, repair};
 use self::declarer::Declarer;
-use self::faults::Server;
+use self::faults::FaultyServer;
 use self::reader::Reader;
 use self::writer::Writer;
-use super::client::{Client, Shared, shown};
+use super::client::{Client, StormState, shown};
 use crate::model::random::{Chance, KEYS};
 
 /// How a run goes.
@@ -93,7 +93,7 @@ const WINDOWED: &str = "a";
 
 /// What may happen in a phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RoundPhase {
     /// Everything.
     Changing,
     /// The model stays, and no item expires or goes with its partition key.
@@ -113,8 +113,8 @@ pub fn run(plan: &ModelPlan) -> Result<ModelFigures> {
 }
 
 fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut ModelFigures) -> Result<()> {
-    let shared = Shared::default();
-    let mut server = Server::start(plan, data, &shared, chance.draw())?;
+    let shared = StormState::default();
+    let mut server = FaultyServer::start(plan, data, &shared, chance.draw())?;
     set_up(&mut Client::new(&shared))?;
     let mut writers: Vec<Writer<'_>> =
         (0..plan.writers).map(|number| Writer::new(Client::new(&shared), number, chance.draw())).collect();
@@ -142,9 +142,9 @@ fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut Model
     Ok(())
 }
 
-fn put_another(shared: &Shared, chance: &mut Chance, figures: &mut ModelFigures) {
+fn put_another(shared: &StormState, chance: &mut Chance, figures: &mut ModelFigures) {
     // The others have stopped.
-    let own = Shared::default();
+    let own = StormState::default();
     own.port.store(shared.port.load(Ordering::SeqCst), Ordering::SeqCst);
     let mut declarer = Declarer::new(Client::new(&own), chance.draw());
     declarer.put();
@@ -155,9 +155,9 @@ fn put_another(shared: &Shared, chance: &mut Chance, figures: &mut ModelFigures)
 /// Under a model that stays: no reference loses its target, and what was wrong before can be repaired.
 fn steady_phase<'a>(
     plan: &ModelPlan,
-    server: &mut Server<'a>,
+    server: &mut FaultyServer<'a>,
     writers: &mut [Writer<'a>],
-    before: &Compared,
+    before: &ModelComparison,
     figures: &mut ModelFigures,
 ) -> Result<()> {
     work(plan, server, Some(before), writers, figures)?;
@@ -175,13 +175,13 @@ fn steady_phase<'a>(
 /// Lets the clients work while the server is killed. `steady` is what was found before a phase in which the model stays.
 fn work<'a>(
     plan: &ModelPlan,
-    server: &mut Server<'a>,
-    steady: Option<&Compared>,
+    server: &mut FaultyServer<'a>,
+    steady: Option<&ModelComparison>,
     writers: &mut [Writer<'a>],
     figures: &mut ModelFigures,
 ) -> Result<()> {
     let shared = server.shared;
-    let phase = if steady.is_some() { Phase::Steady } else { Phase::Changing };
+    let phase = if steady.is_some() { RoundPhase::Steady } else { RoundPhase::Changing };
     shared.stop.store(false, Ordering::SeqCst);
     let mut declarer = Declarer::new(Client::new(shared), server.chance.draw());
     let known = steady.map_or(BTreeSet::new(), |before| before.dangling_enforced.clone());
@@ -191,10 +191,10 @@ fn work<'a>(
             scope.spawn(|| writer.work(phase));
         }
         scope.spawn(|| declarer.work(phase));
-        if phase == Phase::Steady {
+        if phase == RoundPhase::Steady {
             scope.spawn(|| reader.work());
         }
-        let time = if phase == Phase::Steady { plan.steady } else { plan.round };
+        let time = if phase == RoundPhase::Steady { plan.steady } else { plan.round };
         let served = server.serve(time, figures);
         shared.given_up.store(served.is_err(), Ordering::SeqCst);
         shared.stop.store(true, Ordering::SeqCst);

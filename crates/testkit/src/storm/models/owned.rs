@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::client::Client;
 use super::DATABASE;
-use crate::http::Answer;
+use crate::http::Response;
 use crate::interpreter;
 use crate::model::random::Chance;
 
@@ -22,29 +22,29 @@ const UNSURE: [u16; 5] = [408, 429, 500, 503, 504];
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What an item may be: its token, or nothing.
-type Possible = Vec<Option<u64>>;
+type PossibleTokens = Vec<Option<u64>>;
 
-pub struct Owned {
+pub struct OwnedItems {
     /// Of the partition key of its books, and the id of its author.
     name: String,
     next_token: u64,
     next_book: u64,
     books: Vec<String>,
     /// By container and id. More than one: it depends on requests without an answer.
-    possible: BTreeMap<(&'static str, String), Possible>,
+    possible: BTreeMap<(&'static str, String), PossibleTokens>,
     /// The same of requests that may still be done at any time.
-    late: BTreeMap<(&'static str, String), Possible>,
+    late: BTreeMap<(&'static str, String), PossibleTokens>,
 }
 
-impl Owned {
-    pub fn new(writer: u32) -> Owned {
+impl OwnedItems {
+    pub fn new(writer: u32) -> OwnedItems {
         let name = format!("own{writer}");
         let (books, possible, late) = Default::default();
-        Owned { name, next_token: 0, next_book: 0, books, possible, late }
+        OwnedItems { name, next_token: 0, next_book: 0, books, possible, late }
     }
 
     /// Writes the author or one of the books.
-    pub fn step(&mut self, client: &mut Client<'_>, chance: &mut Chance) -> Option<(&'static str, Answer)> {
+    pub fn step(&mut self, client: &mut Client<'_>, chance: &mut Chance) -> Option<(&'static str, Response)> {
         while self.books.len() < BOOKS {
             self.next_book += 1;
             self.books.push(format!("{}-{}", self.name, self.next_book));
@@ -71,7 +71,7 @@ impl Owned {
         what: &'static str,
         after: Option<u64>,
         item: &Json,
-    ) -> Option<(&'static str, Answer)> {
+    ) -> Option<(&'static str, Response)> {
         let key = format!("x-ms-documentdb-partitionkey: [{:?}]\r\n", self.name);
         let link = format!("{DATABASE}/colls/{container}");
         let (is_left, sent) = (client.leave_next, Instant::now());
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn lost_writes_are_found() {
         let item = |text: &str| ("b".to_owned(), interpreter::parse_json(text).expect("JSON"));
-        let mut owned = Owned::new(1);
+        let mut owned = OwnedItems::new(1);
         owned.possible.insert(("b", "x".to_owned()), vec![Some(3)]);
         owned.possible.insert(("b", "y".to_owned()), vec![Some(3), None]);
         assert_eq!(owned.problems(&[item(r#"{"id":"x","v":3}"#)]).0, [""; 0]);

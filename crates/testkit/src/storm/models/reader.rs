@@ -11,7 +11,7 @@ use super::super::declared::without_system_properties;
 use super::compare::{active_declarations, active_links, enforced_links, oracle};
 use super::{DATABASE, MODEL};
 use crate::interpreter;
-use crate::model::Oracle;
+use crate::model::ModelOracle;
 
 /// Items that `REFERRERS` gives at most: of more, a row says too little.
 const REFERRERS_MAX: usize = 1_000;
@@ -30,9 +30,9 @@ pub struct Reader<'a> {
 type Row = (interpreter::Json, Vec<interpreter::Json>);
 
 /// The model while it stays.
-struct Steady {
+struct SteadyModel {
     model: Json,
-    oracle: Oracle,
+    oracle: ModelOracle,
     enforced: Vec<String>,
     links: Vec<String>,
 }
@@ -59,13 +59,13 @@ impl<'a> Reader<'a> {
         (answer.status == 200).then(|| parsed(&answer))
     }
 
-    fn steady(&mut self) -> Option<Steady> {
+    fn steady(&mut self) -> Option<SteadyModel> {
         let status = self.ask(&format!("{MODEL}/status"))?;
         let active = active_declarations(&status);
         let model = self.ask(MODEL)?;
         let (oracle, enforced) = (oracle(&model, &active), enforced_links(&model, &active));
         let links = active_links(&model, &active);
-        Some(Steady { model, oracle, enforced, links })
+        Some(SteadyModel { model, oracle, enforced, links })
     }
 
     /// The newest fan-out, and whether one is pending.
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Some((newest, jobs.iter().all(is_done)))
     }
 
-    fn look(&mut self, steady: &Steady, link: &str) {
+    fn look(&mut self, steady: &SteadyModel, link: &str) {
         let (from, to) = steady.oracle.ends(link);
         let before = self.fan_outs();
         let Some(referrers) = self.rows(&from, "FOLLOW", link) else { return };

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed, shown};
-use super::owned::Owned;
-use super::{DATABASE, ModelFigures, Phase, WINDOWED, WRITTEN, json_of};
-use crate::http::Answer;
+use super::owned::OwnedItems;
+use super::{DATABASE, ModelFigures, RoundPhase, WINDOWED, WRITTEN, json_of};
+use crate::http::Response;
 use crate::model::random::{Chance, IDS, KEYS, random_item, with_window};
 
 /// One request of so many is left without waiting for its answer.
@@ -20,8 +20,8 @@ pub struct Writer<'a> {
     chance: Chance,
     /// Elements of windows so far.
     elements: i64,
-    phase: Phase,
-    pub owned: Owned,
+    phase: RoundPhase,
+    pub owned: OwnedItems,
     answers: BTreeMap<(&'static str, u16), u64>,
     problems: Vec<String>,
 }
@@ -29,7 +29,7 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub fn new(client: Client<'a>, number: u32, seed: u64) -> Writer<'a> {
         let (elements, chance) = ((seed >> 32) as i64, Chance(seed));
-        let (phase, owned) = (Phase::Changing, Owned::new(number));
+        let (phase, owned) = (RoundPhase::Changing, OwnedItems::new(number));
         let (answers, problems) = (BTreeMap::new(), Vec::new());
         Writer { client, chance, elements, phase, owned, answers, problems }
     }
@@ -44,7 +44,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    pub fn work(&mut self, phase: Phase) {
+    pub fn work(&mut self, phase: RoundPhase) {
         self.phase = phase;
         while !self.client.is_stopped() && !self.client.has_given_up() && self.problems.is_empty() {
             self.step();
@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
             item = with_window(&mut self.chance, item, None, &mut self.elements);
         }
         let mut item = json_of(&item);
-        if self.phase == Phase::Changing && self.chance.one_in(12) {
+        if self.phase == RoundPhase::Changing && self.chance.one_in(12) {
             item["ttl"] = json!(1 + self.chance.below(2));
         }
         item
@@ -90,7 +90,9 @@ impl<'a> Writer<'a> {
             }
             16 | 17 => self.batch(place, &item),
             18 => self.transaction(),
-            _ if self.phase == Phase::Changing && self.chance.one_in(10) => self.delete_key(place, &item),
+            _ if self.phase == RoundPhase::Changing && self.chance.one_in(10) => {
+                self.delete_key(place, &item)
+            }
             _ => {}
         }
     }
@@ -180,7 +182,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Whatever was refused, a server error is never an answer.
-    fn note(&mut self, what: &'static str, answer: Option<Answer>) {
+    fn note(&mut self, what: &'static str, answer: Option<Response>) {
         let Some(answer) = answer else { return };
         *self.answers.entry((what, answer.status)).or_default() += 1;
         match answer.status {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use quire_sql::{Externals, Query, Schema, SqlError};
 use quire_testkit::links::{ItemLinks, OWN_CONTAINER};
-use quire_testkit::qt::{self, Runner, Setup};
+use quire_testkit::qt::{self, QuerySetup, Runner};
 use quire_value::{Object, Value};
 
 use super::bench::Bench;
@@ -35,7 +35,7 @@ fn rows_are_those_of_the_language() {
 }
 
 impl Runner for Engines {
-    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+    fn query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, String> {
         let expected = oracle(setup, text);
         let request = PageRequest {
             item_count_max: Some(self.page_size),
@@ -65,13 +65,13 @@ impl Engines {
         if agrees { Ok(()) } else { Err(format!("the engine gives {}", Value::Array(found).to_json())) }
     }
 
-    fn bench(&self, setup: &Setup) -> Arc<Bench> {
+    fn bench(&self, setup: &QuerySetup) -> Arc<Bench> {
         let key = format!("{:?} {:?} {:?}", setup.items, setup.others, setup.links);
         Arc::clone(self.filled.lock().entry(key).or_insert_with(|| Arc::new(self.fill(setup))))
     }
 
     /// With one partition all items have one key, so they come in the order in which they were written.
-    fn fill(&self, setup: &Setup) -> Bench {
+    fn fill(&self, setup: &QuerySetup) -> Bench {
         let own_path = if self.partitions == 1 { "/nobodyHasThis" } else { "/id" };
         let mut containers = vec![(OWN_CONTAINER, own_path, "")];
         containers.extend(setup.others.keys().map(|name| (name.as_str(), "/id", "")));
@@ -98,7 +98,7 @@ fn routed(link: &Value, own_path: &str) -> Value {
     Value::Object(link)
 }
 
-fn oracle(setup: &Setup, text: &str) -> Result<Vec<Value>, SqlError> {
+fn oracle(setup: &QuerySetup, text: &str) -> Result<Vec<Value>, SqlError> {
     let links = ItemLinks::of(setup);
     let schema = Schema::default().with_links(&links);
     let query = Query::compile_for(text, &Parameters(setup.parameters.clone()), schema)?;

@@ -17,7 +17,7 @@ use support::fixture::{FakeClock, Fixture, Random, json, number_of, options, pk,
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
-struct Held {
+struct ResultCacheFixture {
     fixture: Fixture,
     temp: Arc<TempSpace>,
     directory: tempfile::TempDir,
@@ -37,7 +37,7 @@ fn opened(
     engine
 }
 
-fn held(partitions: u32, query_bytes: usize, temp_bytes: u64) -> Held {
+fn held(partitions: u32, query_bytes: usize, temp_bytes: u64) -> ResultCacheFixture {
     let directory = tempfile::tempdir().expect("a directory");
     let temp = TempSpace::open(directory.path(), temp_bytes, 32).expect("opens");
     let (storage, clock): (Arc<dyn Storage>, _) = (Arc::new(MemoryStorage::new()), FakeClock::new());
@@ -45,11 +45,11 @@ fn held(partitions: u32, query_bytes: usize, temp_bytes: u64) -> Held {
     engine.catalog().create_database(&json(r#"{"id":"db"}"#), None).expect("database");
     let definition = json(&format!(r#"{{"id":"c","partitionKey":{KEY}}}"#));
     let container = engine.catalog().create_container("db", &definition, None).expect("container");
-    Held { fixture: Fixture { engine, container, clock, storage }, temp, directory }
+    ResultCacheFixture { fixture: Fixture { engine, container, clock, storage }, temp, directory }
 }
 
-impl Held {
-    fn filled(self, items: u64) -> Held {
+impl ResultCacheFixture {
+    fn filled(self, items: u64) -> ResultCacheFixture {
         for n in 0..items {
             self.write(n, n * 7919 % items);
         }
@@ -78,7 +78,7 @@ impl Held {
         scope: &Scope,
         page_size: i64,
         index_use: bool,
-        mut between: impl FnMut(&Held, usize),
+        mut between: impl FnMut(&ResultCacheFixture, usize),
     ) -> (Vec<Value>, u64) {
         let (mut rows, mut read, mut number) = (Vec::new(), 0, 0);
         let mut next = PageRequest { index_use, ..request(scope.clone(), page_size, None) };
@@ -124,7 +124,7 @@ fn a_query_that_was_computed_is_not_run_again_for_each_page() {
             assert_eq!(rows, expected, "{query}");
             assert!(expected.len() >= 500, "{query}");
             assert!(read <= reads_max, "{query}: {read} items read in {} pages", rows.len() / 10);
-            let drop_all = |held: &Held, _| held.fixture.engine.drop_held_results();
+            let drop_all = |held: &ResultCacheFixture, _| held.fixture.engine.drop_held_results();
             let (_, again) = held.pages(query, &everything, 50, false, drop_all);
             assert!(again >= 8_000, "{query}: {again} items read where nothing is held");
         }
@@ -149,13 +149,13 @@ fn pages_are_the_same_with_held_results_and_without() {
                     let (rows, _) = held.pages(query, scope, size, false, |_, _| {});
                     assert_eq!(rows, expected, "held: {query} {scope:?}");
                 }
-                let drop_all = |held: &Held, _| held.fixture.engine.drop_held_results();
+                let drop_all = |held: &ResultCacheFixture, _| held.fixture.engine.drop_held_results();
                 assert_eq!(
                     held.pages(query, scope, 17, false, drop_all).0,
                     expected,
                     "dropped: {query} {scope:?}"
                 );
-                let drop_some = |held: &Held, number: usize| {
+                let drop_some = |held: &ResultCacheFixture, number: usize| {
                     if number.is_multiple_of(3) {
                         held.fixture.engine.drop_held_results();
                     }

@@ -20,7 +20,7 @@ pub const LATE: u64 = 3;
 pub const PANIC: u64 = 4;
 
 /// Loses answers, and while it is dark does not say what became of a token.
-pub struct Moody {
+pub struct FaultyStorage {
     inner: MemoryStorage,
     pub mood: AtomicU64,
     pub dark: AtomicBool,
@@ -28,14 +28,14 @@ pub struct Moody {
     late: Mutex<Option<Commit>>,
 }
 
-impl Moody {
-    pub fn new() -> Arc<Moody> {
+impl FaultyStorage {
+    pub fn new() -> Arc<FaultyStorage> {
         let (mood, dark, slow) = (AtomicU64::new(PASS), AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Moody { inner: MemoryStorage::new(), mood, dark, slow, late: Mutex::default() })
+        Arc::new(FaultyStorage { inner: MemoryStorage::new(), mood, dark, slow, late: Mutex::default() })
     }
 }
 
-impl Storage for Moody {
+impl Storage for FaultyStorage {
     fn caps(&self) -> &Caps {
         self.inner.caps()
     }

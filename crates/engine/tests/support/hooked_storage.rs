@@ -25,7 +25,7 @@ pub enum Call<'a> {
 
 type Hook = dyn Fn(&Call<'_>) + Send + Sync;
 
-pub struct Hooked {
+pub struct HookedStorage {
     inner: Arc<dyn Storage>,
     shared: Arc<Calls>,
 }
@@ -45,11 +45,11 @@ struct HookedSnapshot {
     shared: Arc<Calls>,
 }
 
-impl Hooked {
-    pub fn new(inner: Arc<dyn Storage>) -> Hooked {
+impl HookedStorage {
+    pub fn new(inner: Arc<dyn Storage>) -> HookedStorage {
         let (snapshots, scans, rows, commits) = Default::default();
         let hook = RwLock::new(Arc::new(|_: &Call<'_>| ()) as Arc<Hook>);
-        Hooked { inner, shared: Arc::new(Calls { hook, snapshots, scans, rows, commits }) }
+        HookedStorage { inner, shared: Arc::new(Calls { hook, snapshots, scans, rows, commits }) }
     }
 
     pub fn calls(&self) -> Arc<Calls> {
@@ -82,7 +82,7 @@ impl Calls {
     }
 }
 
-impl Storage for Hooked {
+impl Storage for HookedStorage {
     fn caps(&self) -> &Caps {
         self.inner.caps()
     }
