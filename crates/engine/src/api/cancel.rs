@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::EngineError;
 
-/// Tells work that nobody waits for it any more: it ends with [`EngineError::Cancelled`] soon after, and nothing that it was
-/// to do as a whole is done.
+/// Cancels work that no client waits for: it ends soon with [`EngineError::Cancelled`], and an atomic operation is then
+/// not done at all.
 #[derive(Clone, Default)]
 pub struct Cancel {
     cancelled: Arc<AtomicBool>,
@@ -15,7 +15,7 @@ pub struct Cancel {
     deadline: Option<Instant>,
 }
 
-/// Whether nobody waits any more: asked now and then, because it may be a system call.
+/// A check whether the client has disconnected. It is called at intervals, because it may be a system call.
 struct DisconnectCheck {
     is_gone: Box<dyn Fn() -> bool + Send + Sync>,
     began: Instant,

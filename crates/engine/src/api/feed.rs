@@ -2,7 +2,7 @@
 
 use super::PageRequest;
 
-/// Where a reading of the change feed begins.
+/// Where a read of the change feed begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedStart {
     Beginning,
@@ -11,7 +11,7 @@ pub enum FeedStart {
     After(String),
 }
 
-/// What a reading of the change feed tells.
+/// What a read of the change feed returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeedMode {
     /// Every visible item once, as it is.

@@ -19,7 +19,7 @@ pub struct PartitionInfo {
     pub size_bytes: u64,
 }
 
-/// Where the serving partition stands, for session token, lsn headers and the range id header.
+/// The LSN of the serving partition, for session token, lsn headers and the range id header.
 #[derive(Clone, Debug)]
 pub struct SessionPosition {
     pub partition_id: String,
@@ -27,7 +27,7 @@ pub struct SessionPosition {
     pub lsn: u64,
 }
 
-/// Every item operation says what it cost and where the partition stands, also when it failed.
+/// The result of an item operation with its charge and the LSN of the partition, also when it failed.
 pub struct Answer<T> {
     pub charge: f64,
     pub position: Option<SessionPosition>,

@@ -16,7 +16,7 @@ pub struct Scope {
     pub range: Option<EpkRange>,
 }
 
-/// What becomes of a query whose scope is more than one partition key or partition.
+/// How a query is run whose scope is more than one partition key or partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crossing {
     /// Run whole, whatever it needs.
@@ -78,7 +78,7 @@ impl Default for PageRequest {
     }
 }
 
-/// A place in the order of a query, as a client that merges the rows of several partitions names it.
+/// A position in the order of a query, named by a client that merges the rows of several partitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResumeFilter {
     /// One for each column of ORDER BY.

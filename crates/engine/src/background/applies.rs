@@ -9,7 +9,7 @@ use crate::api::{EngineError, corrupt};
 use crate::applies::{APPLY, Applies, ApplyOrder, ApplyState, JOURNAL_MS, Progress, Stage};
 use crate::jobs::{JobClaim, JobId, JobKind, JobOwner, JobState, JobStatus, JobStep, NewJob};
 
-/// Between two looks at what it waits for.
+/// Between two checks of the work that the job waits for.
 const WAIT: Duration = Duration::from_millis(20);
 const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
 /// What a job is about, where it takes back another one.
@@ -43,7 +43,7 @@ impl JobKind for ApplyJobs {
         APPLY
     }
 
-    /// The way back is to undo it.
+    /// It is undone instead.
     fn can_cancel(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What the catalog leaves to do: it becomes jobs.
+//! Creates jobs for the marks of the catalog.
 //!
 //! A drop, a change of policy and a delete of a partition key are durable with their own commits, as marks in rows that are
 //! theirs. Here every mark that has no job gets one, soon after its commit or after a restart, so the marks decide what there is to
@@ -13,10 +13,10 @@ use crate::catalog::{Catalog, Container};
 use crate::jobs::{Jobs, NewJob};
 use crate::runtime::signals::Signal;
 
-/// Names what is not a container's in a round.
+/// The part of a round that belongs to no container.
 const CATALOG_PART: u64 = 1 << 32;
 
-/// Work that marks in rows say is to be done.
+/// Work for which rows have marks.
 pub(crate) trait MarkedWork: Send + Sync {
     const KIND: &'static str;
 
@@ -42,7 +42,7 @@ impl CatalogWork {
         drops.into_iter().chain(self.index_builds.statistics()).chain(key_deletes).collect()
     }
 
-    /// Paths that queries asked for become part of the container.
+    /// Adds the paths that queries requested to the container's row.
     fn record_wanted(&self, container: &Container) -> Result<(), EngineError> {
         let wanted = container.partitions.requested_missing();
         if wanted.is_empty() {
@@ -57,7 +57,7 @@ impl CatalogWork {
         Ok(())
     }
 
-    /// The jobs are looked at first: one that ends meanwhile takes its mark away before.
+    /// Reads the jobs first: a job that ends meanwhile removes its mark before.
     fn make_jobs<M: MarkedWork>(&self, marked: &M) -> Result<(), EngineError> {
         self.jobs.refresh()?;
         let known = self.jobs.unfinished(M::KIND);
@@ -81,7 +81,7 @@ impl WorkerTask for CatalogWork {
         for container in state.containers().filter(|container| container.partitions.has_requested_rows()) {
             turn.part(u64::from(container.number), || Ok(self.record_wanted(container)?))?;
         }
-        // It has containers that may be dropped by now, and there may be many jobs to make.
+        // The catalog state has containers that may be dropped by now, and there may be many jobs to create.
         drop(state);
         self.make_jobs(&*self.drops)?;
         self.make_jobs(&*self.index_builds)?;

@@ -1,7 +1,7 @@
-//! Jobs of kind `check`: whether items are what a model says, and estimates of models that are not declared.
+//! Jobs of kind `check`: compare items with a model, and estimate models that are not declared.
 //!
-//! A check reads one snapshot, which it keeps between its steps. After a restart, or when it was paused, it begins anew with
-//! another one; what it shows of its progress does not fall.
+//! A check reads one snapshot, which it keeps between its steps. After a restart or a pause it starts again with a new
+//! snapshot; the progress that it reports does not decrease.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ use crate::runtime::Shared;
 pub(crate) const CHECK: &str = "check";
 /// Items of one step.
 const STEP_ITEMS: usize = 500;
-/// Between two commits of how far a check is.
+/// Between two commits of the progress.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
 
@@ -34,7 +34,7 @@ struct RunningCheck {
     shown: Instant,
 }
 
-/// What a job is to check, as its payload has it.
+/// The payload of a check job.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckPayload {
     pub check: CheckModel,
@@ -131,7 +131,7 @@ fn empty_model() -> Value {
     Value::Object(Object::from_iter([("version", 1)]))
 }
 
-/// It will be the same the next time.
+/// Whether a retry would fail in the same way.
 fn is_final(error: &EngineError) -> bool {
     matches!(
         error,

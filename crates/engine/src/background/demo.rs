@@ -1,7 +1,7 @@
 //! Jobs of kind `demo`: fill a new database with examples.
 //!
-//! What fills it comes from outside ([`DemoFill`]) and runs as one step. A job that is killed deletes the containers that were
-//! made and begins anew.
+//! The caller provides the function that fills it ([`DemoFill`]); it runs as one step. A job that was killed deletes
+//! the containers that it created and starts again.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::catalog::Catalog;
 use crate::jobs::{JobClaim, JobKind, JobOwner, JobStep, NewJob};
 
 pub(crate) const DEMO: &str = "demo";
-/// Until the program around the engine has said what fills it.
+/// The wait until the program around the engine has set the function.
 const FILL_WAIT: Duration = Duration::from_millis(100);
-/// Its containers are there, or some of them.
+/// Some of its containers exist.
 const STARTED: &[u8] = b"started";
 const ANY: Precondition = Precondition { if_match: None };
 

@@ -1,12 +1,12 @@
-//! Removing the rows of what was deleted.
+//! Removes the rows of deleted containers, databases, users and declarations.
 //!
 //! A delete leaves a mark in its own commit. The rows that are left are found by prefix, so a restart goes on where it stopped,
 //! and the mark goes last. Numbers are never reused, so a row that waits here can never be found by anyone. Nothing else
 //! waits for these jobs. The rows of a container are removed by range, in steps of the storage's own; what is in the
 //! catalog by commits.
 //!
-//! A backup reads containers one after the other, each in snapshots of its own: what is deleted meanwhile stays until it is
-//! done.
+//! A backup reads containers one after the other, each in snapshots of its own: rows that are deleted meanwhile are
+//! removed after the backup.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,21 +35,21 @@ const KIND: &str = "drop";
 const UNIT: &str = "ranges";
 /// Rows removed by one commit: small enough that writers of other containers hardly wait behind it.
 const CHUNK_ROWS: usize = 1000;
-/// The longest rest after a step: otherwise as long as the step took.
+/// The longest pause after a step. A shorter step is followed by a pause of its own length.
 const REST_MAX: Duration = Duration::from_millis(100);
-/// Between two looks at whether a backup is done.
+/// Between two checks whether a backup has ended.
 const BACKUP_WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) struct Drops {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
     watched: Arc<WatchedStorage>,
-    /// What is being removed.
+    /// The ranges that are being removed.
     plans: Mutex<HashMap<DropJob, DropPlan>>,
     reclaimed_containers: AtomicU64,
 }
 
-/// What is to be removed, in this order.
+/// The ranges to remove, in this order.
 #[derive(Clone)]
 struct DropPlan {
     ranges: Arc<[DroppedRange]>,
@@ -81,7 +81,7 @@ impl Drops {
         ]
     }
 
-    /// Nothing comes to life in these ranges any more.
+    /// No new rows appear in these ranges.
     fn plan(&self, job: DropJob) -> Result<DropPlan, EngineError> {
         if let Some(plan) = self.plans.lock().get(&job) {
             return Ok(plan.clone());
@@ -175,7 +175,7 @@ impl Drops {
         database.containers.iter().try_for_each(|own| own.partitions.pass_barrier())
     }
 
-    /// A write whose outcome nobody learnt must not come to life behind the job.
+    /// A write with an unknown outcome must not become visible after the job.
     fn fence(&self, container: u32) -> Result<(), EngineError> {
         let storage = &*self.shared.storage;
         let mut partitions = Vec::new();
@@ -263,7 +263,7 @@ impl JobKind for Drops {
         UNIT
     }
 
-    /// What was deleted cannot be kept.
+    /// A delete cannot be cancelled.
     fn can_cancel(&self) -> bool {
         false
     }
@@ -273,7 +273,7 @@ impl JobKind for Drops {
         if !self.catalog.state().jobs.contains(&job) {
             return Ok(JobStep::Done(Value::Null));
         }
-        // What is dropped now is not seen by a backup that begins now.
+        // A backup that begins now does not read what is dropped now.
         if self.watched.is_backup_running() {
             return Ok(JobStep::Rest(BACKUP_WAIT));
         }

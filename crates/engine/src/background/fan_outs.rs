@@ -1,4 +1,4 @@
-//! Jobs of kind `fan-out`: what the change of a target means for more referrers than one request rewrites.
+//! Jobs of kind `fan-out`: a change of a target that more referrers have to follow than one request rewrites.
 //!
 //! A job goes through the referrers in the order of the link's index, some of them to a commit: it locks them, and the target
 //! shared, and writes what the target says then. When the target has changed since the walk began, it begins another one: see
@@ -44,12 +44,12 @@ struct FanOutWalk<'a> {
     targets: Arc<Container>,
 }
 
-/// Where a job is.
+/// The position of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct FanOutPosition {
     /// Of the target, when the walk began; 0 before the first.
     rounds: u64,
-    /// Behind which referrer the walk goes on.
+    /// The last referrer that was visited.
     after: Option<Vec<u8>>,
     failed: Vec<Value>,
 }
@@ -65,7 +65,7 @@ impl JobKind for FanOuts {
         FAN_OUT
     }
 
-    /// Copies would stay wrong.
+    /// Without it copies would stay wrong, so it cannot be cancelled.
     fn can_stop(&self) -> bool {
         false
     }
@@ -166,7 +166,7 @@ impl<'a> FanOutWalk<'a> {
         Ok(None)
     }
 
-    /// One of them cannot be written: the others are.
+    /// Writes them one by one, because one of them cannot be written.
     fn one_by_one(
         &self,
         claim: &mut JobClaim<'_>,

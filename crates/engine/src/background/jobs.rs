@@ -1,4 +1,4 @@
-//! Running jobs: several threads, a slice of a job each, owners in turn (see `jobs`).
+//! Runs jobs: several threads, one slice of a job each, owners in turn (see `jobs`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::runtime::signals::Signal;
 
 /// Threads that run jobs.
 const THREADS: usize = 3;
-/// The longest time of a job before it is another one's turn, but for the step that is under way then.
+/// The longest slice of a job; a step in progress ends after it.
 const SLICE: Duration = Duration::from_millis(50);
 /// Slices of a round.
 const SLICES_MAX: usize = 64;
-/// Before a job is run again that something else was in the way of.
+/// The wait before a job runs again after a passing failure.
 const PASSING_WAIT: Duration = Duration::from_millis(10);
 
 pub(crate) struct JobRunner {
@@ -23,7 +23,7 @@ pub(crate) struct JobRunner {
 }
 
 impl JobRunner {
-    /// Goes on with what an earlier run left.
+    /// Also runs the jobs of an earlier process.
     pub fn start(jobs: &Arc<Jobs>, kinds: Vec<Arc<dyn JobKind>>) -> Result<Worker<JobRunner>, EngineError> {
         let signal = Arc::<Signal>::default();
         let wakes = Arc::clone(&signal);
@@ -32,7 +32,7 @@ impl JobRunner {
         Worker::start_threads(runner, signal, THREADS)
     }
 
-    /// Runs the job whose turn it is for a while, if there is one.
+    /// Runs the next job for one slice, if there is one.
     fn run_slice(&self, turn: &WorkerRound<'_>) -> Result<Result<(), NoJobDue>, Interrupted> {
         let ClaimedJob { mut claim, kind, has_more } = match self.jobs.claim(|id| !turn.is_waiting(id.0)) {
             Ok(claimed) => claimed,
@@ -72,7 +72,7 @@ impl WorkerTask for JobRunner {
     }
 }
 
-/// Something else happened to what the job works on: it looks again.
+/// Whether a retry will probably succeed: what the job works on was changed meanwhile.
 fn is_passing(error: &EngineError) -> bool {
     matches!(error, EngineError::TransactionConflict | EngineError::PartitionMoved | EngineError::Contended)
 }

@@ -1,4 +1,4 @@
-//! Items of deleted partition keys.
+//! Removes the items of deleted partition keys.
 //!
 //! A mark hides the items of a key up to an LSN (`items::key_delete`). Its job looks for them once, in the order of their rids,
 //! and removes them through the feed. A mark goes when a whole look has left nothing behind: an item that could not be
@@ -28,26 +28,26 @@ const KIND: &str = "key-delete";
 const UNIT: &str = "items";
 /// Items removed in one step: their locks are held together.
 const STEP_ITEMS: usize = 500;
-/// After a look that left items behind.
+/// The wait after a scan that could not remove all items.
 const AGAIN: Duration = Duration::from_secs(1);
-/// After a look that met items which cannot be read.
+/// The wait after a scan with items that cannot be read.
 const AGAIN_UNREADABLE: Duration = Duration::from_secs(600);
-/// While nothing is to be removed, and after something else was in the way.
+/// The wait while the sweep is paused, and after a passing failure.
 const WAIT: Duration = Duration::from_millis(20);
 
 pub(crate) struct KeyDeletes {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
-    /// Of the sweep: what is gone is left on the disk while it is paused.
+    /// The signal of the sweep: while the sweep is paused nothing is removed.
     sweep: Arc<Signal>,
     removed: AtomicU64,
 }
 
-/// How far the items of a key were looked through.
+/// The progress of a scan over the items of a key.
 #[derive(Clone, Copy, Default)]
 struct ScannedItems {
     next_rid: u64,
-    /// Items of this look that are still there.
+    /// Items of this scan that could not be removed.
     left: u64,
     unreadable: u64,
 }
@@ -67,7 +67,7 @@ impl KeyDeletes {
         ]
     }
 
-    /// One look at all deleted keys of a container, which remembers nothing. What it cannot do is left for another one.
+    /// One scan over all deleted keys of a container, without a checkpoint. What fails is left to the next scan.
     #[cfg(feature = "schedules")]
     pub fn scan_once(&self, container: &Container) {
         for (key, lsn) in container.partitions.deleted_keys().iter() {
@@ -83,7 +83,7 @@ impl KeyDeletes {
         }
     }
 
-    /// Removes some items of a key; how many, and whether all were looked at.
+    /// Removes some items of a key; returns their number, and whether these were all.
     fn remove_some(
         &self,
         container: &Container,
@@ -105,7 +105,7 @@ impl KeyDeletes {
         Ok((removal.removed, next_rid.is_none()))
     }
 
-    /// The mark of a key without items goes, and so do earlier ones; false when it has to be tried again.
+    /// Removes the mark of a key without items, and earlier marks; false: it has to be tried again.
     fn forget(
         &self,
         container: &Container,
@@ -167,7 +167,7 @@ impl JobKind for KeyDeletes {
         UNIT
     }
 
-    /// The items are gone for everybody since the request.
+    /// The items are invisible since the request, so the job cannot be cancelled.
     fn can_cancel(&self) -> bool {
         false
     }

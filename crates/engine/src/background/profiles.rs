@@ -1,4 +1,4 @@
-//! Jobs of kind `profile` and `advice`: what is stored in the containers of a database, and what the rules say about it.
+//! Jobs of kind `profile` and `advice`: profile the containers of a database, and evaluate the rules over the profile.
 //!
 //! Where the last profile can be brought up to date from what was touched since, that is done; otherwise, and when a job says how
 //! many items to scan, it is built anew. Both read one snapshot, which they keep between their steps. After a restart, or when a job
@@ -51,7 +51,7 @@ enum Refresh {
     Follow(Box<ProfileFollow>),
 }
 
-/// What a job needs while it runs.
+/// What a job uses while it runs.
 struct ProfileContext {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
@@ -60,7 +60,7 @@ struct ProfileContext {
     order: ProfilePayload,
 }
 
-/// What a job is to do, as its payload has it.
+/// The payload of a profile or advice job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProfilePayload {
     pub profile: ProfileRequest,
@@ -191,7 +191,7 @@ impl ProfileContext {
         ProfileBuild::start(&self.shared, &self.database.name, self.containers()?, &options)
     }
 
-    /// The containers of the database as they are now. Views are left out: what they hold is their source's.
+    /// The current containers of the database, without views: their items are those of the source.
     fn containers(&self) -> Result<Vec<Arc<Container>>, EngineError> {
         let name = || self.database.name.clone();
         let state = self.catalog.state();
@@ -209,7 +209,7 @@ impl ProfileContext {
         Ok(self.profiles.current(self.database.number, &self.containers()?))
     }
 
-    /// What was recorded of the database until now.
+    /// The workload that was recorded so far.
     fn recorded(&self) -> Result<Arc<Mutex<DatabaseRecord>>, EngineError> {
         self.shared.recorder.current(&*self.shared.storage, self.database.number)
     }

@@ -1,4 +1,4 @@
-//! Takes in what was recorded every second, and stores it every minute and when the engine is closed.
+//! Collects the recorded requests every second, and stores them every minute and when the engine is closed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Recording {
         self.shared.recorder.store(&*self.shared.storage, &|database| state.database(database).is_some())
     }
 
-    /// Before the storage is closed. What cannot be stored then is lost, and nothing else.
+    /// Call it before the storage is closed. Records that cannot be stored are lost.
     pub fn store_last(&self) {
         if self.shared.storage.is_writable()
             && let Err(error) = self.store()

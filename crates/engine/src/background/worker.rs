@@ -1,4 +1,4 @@
-//! A thread of background work that goes on after errors and panics.
+//! A worker: a thread of background work that continues after errors and panics.
 //!
 //! Work is done in rounds. A round that fails or panics is counted, logged and done again after a wait that doubles up to
 //! [`BACK_OFF_MAX`]; what the work remembers in memory is made anew after a panic. A round divides its work into parts, such
@@ -29,12 +29,12 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 /// A worker whose last rounds all failed, so many of them, is failing.
 const FAILURES_TOLERATED: u32 = 5;
 
-/// What a worker does.
+/// The work of a worker.
 pub(crate) trait WorkerTask: Send + Sync + 'static {
     const NAME: &'static str;
     /// Before the first round, unless the worker is woken.
     const DELAY: Duration = Duration::ZERO;
-    /// What is remembered from round to round; lost when a round panics.
+    /// What is kept from round to round; lost when a round panics.
     type Memory: Default;
 
     fn round(&self, turn: &WorkerRound<'_>, memory: &mut Self::Memory) -> Result<NextRound, Interrupted>;
@@ -84,7 +84,7 @@ pub enum WorkerState {
     Running,
     /// Its last rounds all failed.
     Failing,
-    /// Its thread has ended although nobody stopped it.
+    /// Its thread ended without a request to stop.
     Down,
 }
 
@@ -124,8 +124,8 @@ impl<W: WorkerTask> Worker<W> {
         Worker::start_threads(work, signal, 1)
     }
 
-    /// Several threads, each with its rounds and its memory. A wake-up reaches one of them: whoever finds more to do than it
-    /// can do wakes the next one.
+    /// Several threads, each with its rounds and its memory. A wake-up reaches one of them: a thread with more work
+    /// than it can do wakes the next one.
     pub fn start_threads(work: W, signal: Arc<Signal>, count: usize) -> Result<Worker<W>, EngineError> {
         let (work, health) = (Arc::new(work), Arc::<Mutex<WorkerHealth>>::default());
         let worker = Worker { work, signal, health, threads: Mutex::default() };
@@ -239,8 +239,8 @@ impl WorkerRound<'_> {
         if self.signal.sleep(time) { Ok(()) } else { Err(Interrupted::Asked) }
     }
 
-    /// Does one part of the round. `None` when it failed, now or shortly before: it is tried again after a wait of its own,
-    /// and the round goes on with the other parts.
+    /// Runs one part of the round. `None`: it failed, now or shortly before. It is tried again after a wait of its own,
+    /// and the round continues with the other parts.
     pub fn part<T>(
         &self,
         part: u64,
@@ -280,7 +280,7 @@ impl WorkerRound<'_> {
 
     /// Forgets the failures of parts that are not there any more.
     pub fn retain_parts(&self, is_there: impl Fn(u64) -> bool) {
-        // Not while the lock is held: whoever is asked may hold locks of its own, and ask about a part under them.
+        // Not while the lock is held: the callback may take locks of its own, and ask about a part under them.
         let parts: Vec<u64> = self.health.lock().parts.keys().copied().collect();
         let gone: Vec<u64> = parts.into_iter().filter(|part| !is_there(*part)).collect();
         let mut health = self.health.lock();
@@ -330,8 +330,8 @@ fn is_closed(error: &EngineError) -> bool {
     matches!(error, EngineError::Storage(StorageError::Closed))
 }
 
-/// What a panic says, where there was one. What the work shares with others is behind locks that are not poisoned, and each
-/// of its changes is a commit, so nothing is left half done.
+/// The message of a panic, if there was one. Shared state is behind locks that are not poisoned, and each change is a
+/// commit, so nothing is half done.
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_text(&*panic))
 }

@@ -1,4 +1,4 @@
-//! What a survey found: problems with examples, and the figures of every declaration.
+//! The report of a survey: problems with examples, and the figures of every declaration.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub(crate) struct DeclarationFigures {
     pub examples: Vec<Value>,
 }
 
-/// What a survey found.
+/// The report of a survey.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SurveyReport {
     examples_max: usize,
@@ -75,7 +75,7 @@ impl SurveyReport {
         SurveyReport { examples_max, declarations, ..SurveyReport::default() }
     }
 
-    /// Figures of a declaration; nothing when it was not asked for.
+    /// Figures of a declaration; `None`: it is not part of the survey.
     pub fn figures(&mut self, declaration: &str) -> Option<&mut DeclarationFigures> {
         self.declarations.iter_mut().find(|(name, _)| name == declaration).map(|(_, own)| own)
     }
@@ -84,7 +84,7 @@ impl SurveyReport {
         self.declarations.iter().any(|(name, _)| name == declaration)
     }
 
-    /// Notes a problem of a declaration that was asked for.
+    /// Adds a problem of a declaration that is part of the survey.
     pub fn add(
         &mut self,
         declaration: &str,

@@ -13,10 +13,10 @@ use crate::links::{TargetHash, TargetRoute, find_target};
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 
-/// What is known of the link that is walked.
+/// The state of the link of the current walk.
 #[derive(Default)]
 pub(super) struct LinkState {
-    /// Of a link that finds targets by a key of their own: the items, and whether nobody sees them any more.
+    /// Of a link that finds targets by a key of their own: the items, and whether they are invisible.
     keys: HashMap<TargetHash, (u64, bool)>,
     /// Referrers by target, visible ones.
     fan_out: HashMap<TargetHash, u32>,
@@ -94,7 +94,7 @@ pub(super) fn check_referrer(
     super::targets::add_up(view, state, link, round, &references, visited)
 }
 
-/// The figures of a link, when all referrers were looked at.
+/// The figures of a link after all referrers were checked.
 pub(super) fn end(view: &SurveySnapshot, state: &mut SurveyState, link: usize, round: TargetRound) {
     if round.number > 0 {
         return;

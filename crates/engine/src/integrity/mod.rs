@@ -1,4 +1,4 @@
-//! Whether items are what a model says: a recomputation of everything that it maintains, from the items alone.
+//! Compares items with a model: recomputes everything that it maintains, from the items alone.
 //!
 //! A [`Survey`] walks the containers of a model in one snapshot, a page of items at a time, and compares. It reads no row that
 //! the model's own maintenance has written, so it works for a model that is not declared as well, and finds what maintenance

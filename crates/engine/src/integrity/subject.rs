@@ -9,7 +9,7 @@ use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::model::{DatabaseModel, DeclarationState};
 
-/// What is surveyed.
+/// The model of a survey and its containers.
 #[derive(Clone)]
 pub(crate) struct SurveySubject {
     pub rules: Arc<ModelRules>,
@@ -25,7 +25,7 @@ impl SurveySubject {
         found.ok_or_else(|| EngineError::ResourceNotFound { kind: "container", id: name.to_owned() })
     }
 
-    /// What the declaration maintains is still being made.
+    /// Whether the declaration is still being built.
     pub fn is_building(&self, declaration: &str) -> bool {
         let state = self.declared.as_ref().and_then(|model| model.declarations.named(declaration));
         state.is_some_and(|own| matches!(own.state, DeclarationState::Building { .. }))

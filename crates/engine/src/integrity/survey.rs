@@ -33,7 +33,7 @@ pub(crate) struct SurveyOptions {
 pub(crate) struct Survey {
     view: SurveySnapshot,
     walks: VecDeque<SurveyWalk>,
-    /// Where the walk that is under way goes on.
+    /// The rest of the current walk.
     range: Option<KeyRange>,
     state: SurveyState,
     /// Containers whose items are counted.
@@ -42,7 +42,7 @@ pub(crate) struct Survey {
     total: u64,
 }
 
-/// What a survey looks at; it does not change.
+/// The input of a survey, which does not change.
 pub(super) struct SurveySnapshot {
     pub subject: SurveySubject,
     pub snapshot: Box<dyn Snapshot>,
@@ -51,14 +51,14 @@ pub(super) struct SurveySnapshot {
     pending: HashSet<(u32, TargetHash)>,
 }
 
-/// What it has found out so far.
+/// The results so far.
 pub(super) struct SurveyState {
     pub report: SurveyReport,
     pub link: LinkState,
     pub window: WindowState,
 }
 
-/// One pass over a container. `round` of `rounds` is the part of all targets that is looked at.
+/// One pass over a container. `round` of `rounds` is the share of all targets that it checks.
 #[derive(Clone, Copy, Debug)]
 enum SurveyWalk {
     /// Targets of a link that are found by a key of their own.
@@ -93,7 +93,7 @@ pub(super) struct VisitedItem<'a> {
     pub container: &'a Container,
     pub rid: u64,
     pub row: ItemRow<'a>,
-    /// Nobody sees it any more; the sweep has not removed it yet.
+    /// It is no longer visible; the sweep has not removed it yet.
     pub is_gone: bool,
 }
 
@@ -159,7 +159,7 @@ impl Survey {
         Ok(self.into_report())
     }
 
-    /// Items that were looked at, and all that there are to look at.
+    /// Items that were checked, and all items to check.
     pub fn progress(&self) -> (u64, u64) {
         (self.done, self.total.max(self.done))
     }
@@ -257,7 +257,7 @@ impl TargetRound {
     }
 }
 
-/// Names of the declarations to look at, in the order of the model.
+/// Names of the declarations to check, in the order of the model.
 fn wanted(subject: &SurveySubject, options: &SurveyOptions) -> Result<Vec<String>, EngineError> {
     let all: Vec<String> = subject.rules.model.declarations().map(str::to_owned).collect();
     let Some(asked) = &options.declarations else { return Ok(all) };

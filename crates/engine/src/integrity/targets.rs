@@ -1,4 +1,4 @@
-//! Targets: what their referrers add up to, against what they have.
+//! Targets: compares what their referrers add up to with what they have.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) struct Sums {
     mirrors: Vec<BTreeMap<ReferrerKey, Value>>,
 }
 
-/// Adds what an item adds to its targets. One that nobody sees counts until the sweep removes it.
+/// Adds the contributions of an item to its targets. An invisible item counts until the sweep removes it.
 pub(super) fn add_up(
     view: &SurveySnapshot,
     state: &mut SurveyState,

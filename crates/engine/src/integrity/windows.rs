@@ -73,7 +73,7 @@ pub(super) fn check_windowed_item(
     let rules = &view.subject.rules.windows[window];
     let item = visited.row.node()?.to_value();
     let id = visited.row.id()?;
-    // The pages of an item that nobody sees go with it.
+    // The pages of an invisible item are removed with it.
     let page_key = page_key(view, rules, &item, id)?;
     let pages = page_key.and_then(|key| state.window.pages.remove(&(id.to_owned(), key)));
     if visited.is_gone {
@@ -108,7 +108,7 @@ pub(super) fn check_windowed_item(
     Ok(())
 }
 
-/// Pages that are left have no item.
+/// The remaining pages have no item.
 pub(super) fn end(view: &SurveySnapshot, state: &mut SurveyState, window: usize) -> Result<(), EngineError> {
     let rules = &view.subject.rules.windows[window];
     let container = view.subject.container(&rules.window.pages.container)?;

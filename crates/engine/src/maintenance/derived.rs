@@ -1,4 +1,4 @@
-//! What follows from an item: the rows that a restore makes again and that `verify` expects.
+//! Rows that are derived from an item: a restore writes them again, and `verify` expects them.
 
 use quire_resource::{ContainerDefinition, ItemTtl};
 use quire_storage::Space;
@@ -19,7 +19,7 @@ pub(crate) struct DerivedRow {
 /// All that follows from an item.
 pub(crate) struct DerivedRows {
     pub rows: Vec<DerivedRow>,
-    /// What is counted of it without rows.
+    /// Counts that have no rows.
     pub weights: Vec<(IndexId, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What an operator runs: backup, restore, verification.
+//! Commands of an operator: backup, restore, verification.
 
 pub(crate) mod backup; // the whole account copied to files while it is written to
 pub(crate) mod derived; // rows that follow from an item

@@ -1,4 +1,5 @@
-//! What declarations of a model keep beside items, made again of the items alone: for a restore, and to verify a store by.
+//! Rows that declarations of a model have beside items, derived again from the items alone: for a restore and for
+//! `verify`.
 //!
 //! Rows of links' indexes and of mirrors follow from single items. Totals, values of `min` and `max`, and keys by which links find
 //! items follow from all of them together. Only declarations whose rows are complete have any here: those that are active, and
@@ -32,7 +33,7 @@ pub(crate) struct ModelRows {
     containers: HashMap<String, u32>,
     totals: HashMap<TargetName, RollupTotals>,
     extremes: HashMap<TargetName, BTreeMap<Vec<u8>, i64>>,
-    /// Whoever expires last has a key; the others are not seen any more.
+    /// The item that expires last has the key; the others are no longer visible.
     link_keys: HashMap<TargetName, KeyHolder>,
     /// Default times to live of containers, and keys that were deleted.
     default_ttls: HashMap<u32, Option<i32>>,
@@ -87,7 +88,7 @@ impl ModelRows {
         })
     }
 
-    /// Before items of the container are taken in: partition keys whose items nobody sees any more.
+    /// Call it before adding items of the container: partition keys whose items are no longer visible.
     pub fn set_deleted_keys(&mut self, container: u32, deleted: DeletedKeys) {
         self.deleted_keys.insert(container, deleted);
     }

@@ -43,7 +43,7 @@ const NUMBER_JUMP: u64 = 10_000;
 const COMMIT_BYTES: usize = 4 << 20;
 const COMMIT_ROWS: usize = 20_000;
 
-/// What a restore came to.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreReport {
     pub containers: u64,
@@ -73,7 +73,7 @@ pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport,
     Ok(RestoreReport { containers: manifest.containers.len() as u64, items, incarnation })
 }
 
-/// What the catalog says of a container.
+/// The catalog entry of a container.
 struct RestoredContainer {
     /// Number of its database.
     database: u32,
@@ -199,7 +199,7 @@ impl Restore<'_> {
         for (database, row, payload) in std::mem::take(&mut self.fan_outs) {
             let model = models.iter().find(|(own, _)| *own == database);
             let target = model.and_then(|(_, model)| model.target_of(payload.declaration, &payload.target));
-            // A declaration that is gone: its jobs end by themselves.
+            // The declaration was deleted: its jobs end by themselves.
             let Some(target) = target else { continue };
             let is_there = snapshot.get(keys::LOOKUPS, &target.lookup)?.is_some();
             let row = FanOutRow { is_deletion: target.is_deleted_by_link && !is_there, ..row };
@@ -282,7 +282,7 @@ fn write_model_rows(
     loader.flush_if_full()
 }
 
-/// What the items of a partition come to.
+/// The counts of a partition's items.
 #[derive(Default)]
 struct RestoredPartition {
     counts: Counts,

@@ -71,7 +71,7 @@ pub(crate) struct ScannedContainer {
     pub positions: Vec<SessionPosition>,
 }
 
-/// What the walks look at; it does not change.
+/// The input of the walks, which does not change.
 pub(super) struct ProfileSnapshot {
     pub sources: Vec<ProfileSource>,
     pub snapshot: Box<dyn Snapshot>,
@@ -163,7 +163,7 @@ impl ProfileBuild {
         Ok(self.stage == ProfileStage::Done)
     }
 
-    /// Items that were looked at, and all that there are to look at.
+    /// Items that were read, and all items to read.
     pub fn progress(&self) -> (u64, u64) {
         (self.done, self.total.max(self.done))
     }
@@ -294,7 +294,7 @@ impl ProfileBuild {
     }
 }
 
-/// What all containers have, beside what they hold.
+/// The results of all containers.
 pub(super) struct ScanResults<'a> {
     pub results: Vec<ScanResult>,
     pub followed: Vec<Option<Followed>>,

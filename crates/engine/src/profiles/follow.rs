@@ -1,4 +1,4 @@
-//! Brings a profile up to date: looks at the items that writers touched since it was built, and at nothing else.
+//! Refreshes a profile: reads only the items that writers touched since it was built.
 //!
 //! A profile of which a tenth of the items has changed, or whose containers are others now, is built anew. What a change took away
 //! stays in the sketches until then, and the profile says how many changes there were since which moment. Items and bytes are
@@ -85,7 +85,7 @@ impl ProfileFollow {
         Ok(true)
     }
 
-    /// Items that were looked at, and all that there are to look at.
+    /// Items that were read, and all items to read.
     pub fn progress(&self) -> (u64, u64) {
         (self.next as u64, self.touched.len() as u64)
     }
@@ -150,7 +150,7 @@ impl ProfileFollow {
 }
 
 impl RetainedScans {
-    /// What was touched in each container; `None` where it is not known, or is too much.
+    /// The items that were touched in each container; `None`: not complete, or too many.
     fn take_notes(&self) -> Option<Vec<TouchedRids>> {
         let notes: Vec<TouchedRids> =
             self.sources.iter().map(|source| source.notes.take()).collect::<Option<_>>()?;
@@ -162,7 +162,7 @@ impl RetainedScans {
         (!is_due).then_some(notes)
     }
 
-    /// What is to be looked at, in the order of the items.
+    /// Collects the items to read, in order.
     fn begin(&mut self, view: &ProfileSnapshot, notes: Vec<TouchedRids>) -> Vec<TouchedItem> {
         let mut touched = Vec::new();
         for (place, (source, notes)) in view.sources.iter().zip(notes).enumerate() {

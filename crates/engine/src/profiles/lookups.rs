@@ -12,13 +12,13 @@ use crate::catalog::RoutedKey;
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS, LOOKUPS};
 
-/// What is still to be found in a walk, by container.
+/// The values still to be found in a walk, by container.
 #[derive(Default)]
 pub(super) struct PendingLookups(HashMap<usize, Vec<LookupKey>>);
 
 struct LookupKey {
     name: String,
-    /// Who asks for a value: the number of the look-up, and of the value in it.
+    /// The lookups of a value: the number of the lookup, and of the value in it.
     values: HashMap<String, Vec<(usize, usize)>>,
 }
 
@@ -47,7 +47,7 @@ impl PendingLookups {
         }
     }
 
-    /// Whether items of a container are looked at.
+    /// Whether a walk over the container is needed.
     pub fn is_wanted(&self, place: usize) -> bool {
         self.0.contains_key(&place)
     }
@@ -62,7 +62,7 @@ impl PendingLookups {
         }
     }
 
-    /// What no item has.
+    /// Answers the values that no item has.
     pub fn answer_rest(self, relations: &mut Relations) {
         let keys = self.0.into_values().flatten();
         let mut rest: Vec<(usize, usize)> = keys.flat_map(|key| key.values.into_values().flatten()).collect();

@@ -1,4 +1,4 @@
-//! Profiles: what is stored in the containers of a database, and what the advisor said about it.
+//! Profiles of the containers of a database, and the advice about them.
 //!
 //! [`ProfileBuild`] walks over the items of one snapshot and feeds `quire-profile`; [`ProfileFollow`] looks only at what writers
 //! touched since. [`Profiles`] keeps the last profile of every database in memory for the advisor and for what follows; as JSON it is

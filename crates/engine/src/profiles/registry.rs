@@ -23,7 +23,7 @@ pub(crate) struct Profiles {
     catalog: Arc<Catalog>,
     /// By number of the database.
     built: Mutex<HashMap<u32, Arc<BuiltProfile>>>,
-    /// What a refresh goes on with; not there while one is under way.
+    /// The scans that a refresh continues with; absent while one is running.
     retained: Mutex<HashMap<u32, RetainedScans>>,
     advisor: OnceLock<Arc<dyn Advisor>>,
     /// One change of the decisions about findings at a time.
@@ -55,7 +55,7 @@ impl Profiles {
         is_same.then_some(built)
     }
 
-    /// What the last build left for the next refresh. Until that is kept, all others build anew.
+    /// The scans of the last build. Until they are stored again, all other jobs build anew.
     pub fn take_retained(&self, database: u32) -> Option<RetainedScans> {
         self.retained.lock().remove(&database)
     }
@@ -172,7 +172,7 @@ impl Profiles {
         Ok(list)
     }
 
-    /// A finding that was applied and is gone is an open one if it ever comes back. One that was dismissed stays so.
+    /// A finding that was applied and no longer occurs is open if it occurs again. A dismissed one stays dismissed.
     fn forget_applied(&self, database: u32, list: &Value) -> Result<(), EngineError> {
         let findings = list.get("findings").and_then(Value::as_array).unwrap_or_default();
         let is_listed =

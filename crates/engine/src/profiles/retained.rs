@@ -1,4 +1,4 @@
-//! What stays in memory of a build, so that the next refresh needs only what has changed since.
+//! Scans of a build that stay in memory, so that the next refresh reads only what has changed since.
 
 use std::collections::HashMap;
 use std::sync::Arc;

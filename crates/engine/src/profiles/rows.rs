@@ -53,7 +53,7 @@ pub(super) fn put_profile(
         Ok(_) => Ok(true),
         Err(_) if container.partitions.is_retired() => Ok(false),
         Err(CommitError::Storage(error)) => Err(error.into()),
-        // Another build has stored a profile just now, or nobody knows: the job does it again.
+        // Another build has just stored a profile, or the outcome is unknown: the job does it again.
         Err(_) => Err(EngineError::Contended),
     }
 }

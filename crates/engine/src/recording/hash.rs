@@ -1,4 +1,5 @@
-//! Keyed hashes of ids and partition keys: who has the record and not the store's secret cannot tell the values.
+//! Keyed hashes of ids and partition keys: a reader of the record without the store's secret cannot find out the
+//! values.
 
 use std::hash::{Hash, Hasher};
 

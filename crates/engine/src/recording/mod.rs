@@ -1,4 +1,4 @@
-//! Recording: what is known of requests that were answered, without a value of any item.
+//! Records of answered requests, without any value of an item.
 //!
 //! While a request runs, the engine notes what it does in its thread ([`observe`]). The server adds what only it knows (status, time,
 //! action) and hands the record in ([`Recorder::add`]): one push to a list that threads hardly share. A worker moves the lists to

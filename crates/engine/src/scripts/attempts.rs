@@ -1,4 +1,4 @@
-//! One transaction, tried until it commits: twice without locks, then holding its logical partition.
+//! Runs a transaction until it commits: twice without locks, then with its logical partition locked.
 //!
 //! A try waits for its place among the scripts that run, runs, and gives the place up before it commits: a commit waits
 //! for the disk, and those that wait together share a sync. Where a short script has just met a conflict, its first try
@@ -23,8 +23,8 @@ const LOCKED_TRIES: u32 = 3;
 /// A transaction that may hold its logical partition from the first try on.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// The time that all tries of one transaction share, and the charge that each has. Waiting, for a place, a lock or the
-/// disk, is left out.
+/// The time that all attempts of one transaction share, and the charge of each. Waiting for a place, a lock or the disk
+/// does not count.
 pub(super) struct ScriptAllowance<'a> {
     soft_time: Duration,
     time: Duration,
@@ -35,7 +35,7 @@ pub(super) struct ScriptAllowance<'a> {
     started: Instant,
     /// Of this try, while it runs.
     pass: Option<GatePass>,
-    /// Whoever waits for it.
+    /// The client that waits for it.
     pub client: &'a Cancel,
 }
 
@@ -78,7 +78,7 @@ impl<'a> ScriptAllowance<'a> {
         }
     }
 
-    /// What a script waits for.
+    /// Runs work that the script waits for, without its time limit.
     pub fn unwatched<T>(&self, run: impl FnOnce() -> T) -> T {
         match &self.pass {
             Some(pass) => pass.unwatched(run),
@@ -86,7 +86,7 @@ impl<'a> ScriptAllowance<'a> {
         }
     }
 
-    /// For what the running try asks.
+    /// A cancellation for the requests of the running attempt.
     fn cancel(&self) -> Cancel {
         self.client.until(self.started + self.left())
     }
@@ -101,11 +101,11 @@ pub(super) struct ScriptPartition<'a> {
     pub shared: &'a Shared,
     pub container: &'a Container,
     pub place: &'a RoutedKey<'a>,
-    /// What runs in it.
+    /// The scripts that run in it.
     pub scripts: &'a [&'a ScriptSource],
     /// What its operations may cost before it is asked to finish.
     pub charge_max: f64,
-    /// Whoever waits for it.
+    /// The client that waits for it.
     pub cancel: &'a Cancel,
 }
 
@@ -149,7 +149,7 @@ impl ScriptPartition<'_> {
             if allowance.used < SHORT {
                 scripting.contention.note(task);
             }
-            // A try that is asked to finish before it began would leave out what it should do.
+            // An attempt that has to finish before it began would leave out its work.
             if allowance.used >= allowance.soft_time {
                 break;
             }
@@ -157,7 +157,7 @@ impl ScriptPartition<'_> {
         Err(EngineError::TransactionConflict)
     }
 
-    /// The place comes first: who waits for one holds no lock.
+    /// Enters the gate first: a waiter for a place holds no lock.
     fn begin(
         &self,
         tried: u32,

@@ -1,4 +1,4 @@
-//! What a script asks of the database, served by its transaction.
+//! Serves the requests of a script from its transaction.
 //!
 //! What a script can answer for goes to its callback: an item that is missing or in the way, a stale ETag, a body or query
 //! that is wrong. What it cannot (the storage failed, the time is over) stops the run, and the reason is kept.
@@ -169,8 +169,7 @@ fn parameters_of(json: Option<&str>) -> Result<Parameters, EngineError> {
     parameters.map(Parameters).ok_or_else(invalid)
 }
 
-/// What a script is told of an error, if it is one that a script can do something about. `quire-server` says the same to
-/// clients, in its own words.
+/// The status and text of an error for a script, if a script can handle it. `quire-server` uses the same for clients.
 pub(super) fn script_error(error: &EngineError) -> Option<(u16, String)> {
     use EngineError::*;
     let fixed = |status: u16, message: &str| Some((status, message.to_owned()));

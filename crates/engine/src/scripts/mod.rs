@@ -55,13 +55,13 @@ fn run(
         // It was ended, and is no offender.
         _ if allowance.client.is_cancelled() => Err(EngineError::Cancelled),
         None => Err(scripting.failed(source, error, log)),
-        // Only its own time cancels what it asked for.
+        // Only its own time limit cancels its requests.
         Some(EngineError::Cancelled) => Err(scripting.failed(source, ScriptError::TimedOut, log)),
         Some(reason) => Err(reason),
     }
 }
 
-/// What scripts are told about their container.
+/// What scripts can read about their container.
 struct ContainerInfo {
     self_link: String,
     alt_link: String,
@@ -104,7 +104,7 @@ fn names_of(definition: &PartitionKeyDefinition) -> Value {
     Value::Array(paths.collect())
 }
 
-/// A logical partition, as the gate knows it.
+/// The name of a logical partition in the gate.
 fn name_of(shared: &Shared, container: &Container, place: &RoutedKey<'_>) -> u64 {
     shared.locks.key(container.number, LockKind::LogicalPartition(&place.epk.0))
 }

@@ -60,7 +60,7 @@ fn parameters(call: &ExecuteProcedure) -> Result<&str, EngineError> {
     })
 }
 
-/// A rejection that nobody handles is swallowed, as the service does; whoever looks at the log is told.
+/// An unhandled rejection is ignored, as in the service; it is added to the script's log.
 fn done(outcome: Outcome) -> ProcedureDone {
     let Outcome { body, mut log, unhandled_rejections } = outcome;
     if let Some(log) = log.as_mut().filter(|_| unhandled_rejections > 0) {

@@ -36,7 +36,7 @@ pub fn is_system_procedure(id: &str) -> bool {
     matches!(id, ECHO | BULK_INSERT)
 }
 
-/// What the client asks for besides its items.
+/// The options of a bulk insert.
 struct BulkOptions {
     verb: TransactionVerb,
     makes_ids: bool,
@@ -108,7 +108,7 @@ impl BulkInsert<'_> {
         while count < items.len() && started.elapsed() < soft_time {
             let last = items.len().min(count + TRANSACTION_OPERATIONS_MAX);
             let (mut group, mut failed) = (&items[count..last], false);
-            // What comes before an item that fails is inserted.
+            // Items before the one that fails are inserted.
             while !group.is_empty()
                 && let Some((at, error)) = self.insert_group(group, spent)?
             {

@@ -41,7 +41,7 @@ struct Triggers {
     post: Option<ScriptSource>,
 }
 
-/// What a write with its triggers leaves.
+/// The result of a write with its triggers.
 struct TriggeredWrite {
     changed: ChangedItem,
     body: String,
@@ -145,7 +145,7 @@ fn run(
     *charge = charge::SCRIPT * triggers.all().count() as f64 + spent;
     let (TriggeredWrite { changed, body }, committed) = result?;
     let body = match committed.stored_as(container, &changed.etag) {
-        // What a post-trigger made of the answer is the client's.
+        // A body that a post-trigger set goes to the client.
         Some(stored) if triggers.post.is_none() => Bytes::from(stored),
         _ => Bytes::from(body),
     };
@@ -213,7 +213,7 @@ impl TriggerRun<'_> {
         Ok(Bytes::from(left.unwrap_or_default()))
     }
 
-    /// What the client receives, as the post-trigger leaves it.
+    /// The response body, as the post-trigger leaves it.
     fn after(
         &self,
         sent: &Bytes,

@@ -1,4 +1,4 @@
-//! Filling followers as jobs: everything goes out, the items of the source come in, and then it follows.
+//! Fills followers as jobs: removes everything, copies the items of the source, and then follows it.
 //!
 //! How far it is stands in the row of the follower, which moves in the commits that write its items. The job ends when the
 //! follower follows; one that is filled once more meanwhile is filled by the same job.
@@ -17,9 +17,9 @@ use crate::api::{EngineError, corrupt};
 use crate::jobs::{JobClaim, JobKind, JobStep, Jobs};
 
 const UNIT: &str = "items";
-/// Filling rests after a step for as long as it took.
+/// After a step filling pauses for as long as the step took, at most this long.
 const REST_MAX: Duration = Duration::from_millis(100);
-/// While the followers are paused, and after something else was in the way.
+/// The wait while the followers are paused, and after a passing failure.
 const WAIT: Duration = Duration::from_millis(20);
 /// Items between two checkpoints.
 const CHECKPOINT_ITEMS: u64 = 2_000;
@@ -77,7 +77,7 @@ impl<K: FollowerKind> JobKind for Fills<K> {
         UNIT
     }
 
-    /// A follower that is not filled is of no use.
+    /// A follower has to be filled, so the job cannot be cancelled.
     fn can_cancel(&self) -> bool {
         false
     }
@@ -92,7 +92,7 @@ impl<K: FollowerKind> JobKind for Fills<K> {
     }
 }
 
-/// What does not follow has a job that fills it.
+/// Creates the job that fills a follower which does not follow yet.
 pub(super) fn make_job<K: FollowerKind>(
     jobs: &Jobs,
     number: u32,

@@ -1,4 +1,4 @@
-//! Followers: what is made of the versions of a container, and kept up with its writers in the background.
+//! Followers: data that is derived from the versions of a container, and updated in the background.
 //!
 //! A follower has a durable position in every partition of its source. It reads the versions behind it in their order and applies
 //! them in one commit with the new position, so a restart goes on exactly there and nothing is applied twice. A new follower
@@ -30,26 +30,26 @@ pub(crate) use progress::{FollowerPhase, FollowerState};
 pub(crate) use set::Followers;
 pub(crate) use step::FollowerStep;
 
-/// What became of an item of the source: item rows before and after.
+/// A change of an item of the source: its rows before and after.
 pub(crate) struct ItemChange {
     pub rid: u64,
     pub old: Option<Vec<u8>>,
     pub new: Option<Vec<u8>>,
 }
 
-/// How far a follower is before a commit, as its row says, and after it.
+/// The row with the follower's progress before a commit, and after it.
 #[derive(Clone, Copy)]
 pub(crate) struct FollowerAdvance<'a> {
     pub before: Option<&'a [u8]>,
     pub after: &'a [u8],
 }
 
-/// Where the changes of a source go.
+/// The target of a follower.
 pub(crate) trait FollowerTarget: Send + Sync {
-    /// The row of the catalog's space that says how far the follower is.
+    /// The key of the row with the follower's progress.
     fn progress_key(&self) -> Vec<u8>;
 
-    /// Takes some of what the follower has away, in a commit: how much; `None` when there is nothing.
+    /// Removes some of the follower's data in a commit: how much; `None`: nothing is left.
     fn empty(&self) -> Result<Option<usize>, EngineError>;
 
     /// Applies changes and writes the row of the progress, all of it or nothing: how many items were written. What was applied

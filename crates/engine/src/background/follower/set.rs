@@ -1,4 +1,4 @@
-//! All followers of a kind: their sources are registered, they take turns, and how far they are behind is bounded.
+//! All followers of a kind: registration of their sources, rounds, and a bound on their lag.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::runtime::followed::Follower;
 use crate::runtime::signals::Signal;
 use crate::store::keys::CATALOG;
 
-/// Threads of a kind. A follower is followed by one at a time.
+/// Threads of a kind. One thread at a time runs a follower.
 const THREADS: usize = 2;
-/// Between two looks at the sources, when nothing is left to do.
+/// Between two rounds when there was nothing to do.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// The same where there are no followers.
 const INTERVAL_WITHOUT_FOLLOWERS: Duration = Duration::from_millis(200);
-/// Steps of one follower before it is another one's turn.
+/// Steps of one follower before the next one.
 const STEPS_TOGETHER: usize = 8;
-/// A rebuild that met a split or a commit that happened after all begins again this often.
+/// A rebuild that fails because of a split or a late commit starts again this often.
 const REBUILD_TRIES: usize = 8;
 /// Writes of its source that a follower may be behind.
 const LAG_MAX: u64 = 5_000_000;
@@ -44,9 +44,9 @@ pub(crate) struct Followers<K> {
     pub(super) written: AtomicU64,
     rebuilt: AtomicU64,
     lag_max: AtomicU64,
-    /// By the follower's number, as of the last look.
+    /// By the follower's number, as of the last round.
     lags: Mutex<BTreeMap<u32, u64>>,
-    /// Held while somebody makes a job, so that no two threads make one for the same follower.
+    /// Locked while a job is created, so that two threads do not create one for the same follower.
     making_jobs: Mutex<()>,
 }
 
@@ -55,15 +55,15 @@ pub(crate) struct Followers<K> {
 pub(crate) struct FollowerFigures {
     pub count: u64,
     pub items_written: u64,
-    /// Of the one that is furthest behind: so many versions are kept for it.
+    /// The largest lag: this many versions are retained for it.
     pub lag_max: u64,
-    /// Those that are more than half as far behind as they may be.
+    /// Followers with more than half of the allowed lag.
     pub alarms: u64,
     pub rebuilt_for_lag: u64,
 }
 
 impl<K: FollowerKind> Followers<K> {
-    /// From now on the versions that followers need are kept. Before any write.
+    /// Registers the sources, so that their versions are retained. Call it before any write.
     pub fn start(
         kind: K,
         shared: Arc<Shared>,
@@ -107,13 +107,13 @@ impl<K: FollowerKind> Followers<K> {
         self.lag_max.store(writes, Ordering::Relaxed);
     }
 
-    /// Where a follower stands. One that no thread has seen yet is new.
+    /// The state of a follower. One that no thread has read yet is new.
     pub fn standing(&self, number: u32) -> FollowerState {
         let known = self.progress.lock().get(&number).cloned();
         known.map_or_else(FollowerState::new, |progress| progress.state.lock().clone())
     }
 
-    /// One step of a follower, whoever else follows; `None` when there is no such follower.
+    /// One step of a follower, beside the worker's threads; `None`: there is no such follower.
     pub fn step(&self, number: u32) -> Result<Option<FollowerStep>, EngineError> {
         let step = self.with(number, |following| following.step())?;
         if let Some(FollowerStep::Done(count)) = step {
@@ -131,7 +131,7 @@ impl<K: FollowerKind> Followers<K> {
         Ok(lag.flatten())
     }
 
-    /// Takes everything out of a follower and fills it again; false when there is no such follower.
+    /// Empties a follower and fills it again; false: there is no such follower.
     pub fn rebuild(&self, number: u32) -> Result<bool, EngineError> {
         let mut rebuilt = self.try_rebuild(number);
         for _ in 1..REBUILD_TRIES {
@@ -300,7 +300,7 @@ impl<K: FollowerKind> WorkerTask for Followers<K> {
     }
 }
 
-/// Something was deleted or changed meanwhile, or there are many writers: another round comes.
+/// Whether another round will probably succeed: something was deleted or changed meanwhile, or there are many writers.
 pub(super) fn is_passing(error: &EngineError) -> bool {
     matches!(
         error,

@@ -21,7 +21,7 @@ use crate::store::version_row::VersionRow;
 const CHUNK_ROWS: usize = 200;
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A follower, its source, and where it stands.
+/// A follower with its source and its progress.
 pub(crate) struct RunningFollower<'a> {
     pub shared: &'a Shared,
     pub source: &'a Container,
@@ -29,14 +29,14 @@ pub(crate) struct RunningFollower<'a> {
     pub progress: &'a FollowerProgress,
 }
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FollowerStep {
     /// How many items were written; there may be more to do.
     Done(usize),
-    /// The follower has everything that its source had when this was asked.
+    /// The follower had applied everything when the step began.
     Idle,
-    /// Another thread is at it.
+    /// Another thread runs this follower.
     Busy,
 }
 
@@ -59,11 +59,11 @@ impl RunningFollower<'_> {
             FollowerPhase::Emptying | FollowerPhase::Beginning => self.empty(),
             FollowerPhase::Filling | FollowerPhase::Following => {
                 let Some(standing) = standing.aligned(self.source.partitions.all()) else {
-                    // Nothing can be said of some partition: all over again.
+                    // The position in some partition is unknown: the follower is filled again.
                     self.reach(&[], FollowerState::new())?;
                     return Ok(FollowerStep::Done(0));
                 };
-                // Who asks what is needed knows the partitions of now.
+                // Readers of the needed LSNs use the current partitions.
                 *self.progress.state.lock() = standing.clone();
                 match standing.phase {
                     FollowerPhase::Filling => self.fill(standing),
@@ -73,7 +73,7 @@ impl RunningFollower<'_> {
         }
     }
 
-    /// Everything is taken away, to be filled again.
+    /// Empties the follower, to be filled again.
     pub fn rebuild(&self) -> Result<(), EngineError> {
         let _turn = self.progress.turn.lock();
         self.begin_again()
@@ -135,7 +135,7 @@ impl RunningFollower<'_> {
         })
     }
 
-    /// Takes some items as they were at the places. What changed since then has its versions: it is left to the following.
+    /// Copies some items as they were at the positions. Later changes have versions, which the following applies.
     fn fill(&self, standing: FollowerState) -> Result<FollowerStep, EngineError> {
         let range = keys::items_from(self.source.number, standing.next_rid);
         let page = Scan { rows_max: CHUNK_ROWS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
@@ -163,7 +163,7 @@ impl RunningFollower<'_> {
         self.reach(&changes, next).map(FollowerStep::Done)
     }
 
-    /// Takes some versions of every partition that has new ones.
+    /// Applies some versions of every partition that has new ones.
     fn follow(&self, mut standing: FollowerState) -> Result<FollowerStep, EngineError> {
         let (mut written, mut moved) = (0, false);
         for (at, partition) in self.source.partitions.all().iter().enumerate() {
@@ -180,8 +180,8 @@ impl RunningFollower<'_> {
         Ok(if moved { FollowerStep::Done(written) } else { FollowerStep::Idle })
     }
 
-    /// Some of a partition's versions behind a place, and the place behind them. What came before the partition was split off
-    /// is in the logs of its ancestors, for all of their descendants.
+    /// Some of a partition's versions after a position, and the position after them. Versions from before a split are
+    /// in the logs of the ancestors, for all of their descendants.
     fn versions(
         &self,
         partition: &Partition,
@@ -230,7 +230,7 @@ impl RunningFollower<'_> {
         Ok(snapshot.scan(&scan)?)
     }
 
-    /// Commits what changes and how far the follower is then.
+    /// Commits changes with the new progress.
     fn reach(&self, changes: &[ItemChange], standing: FollowerState) -> Result<usize, EngineError> {
         let (before, after) = (self.progress.row.lock().clone(), standing.encode());
         let written =
@@ -246,7 +246,7 @@ impl RunningFollower<'_> {
 struct SourceChanges {
     items: Vec<ItemChange>,
     by_rid: HashMap<u64, usize>,
-    /// Versions that were looked at.
+    /// Versions that were read.
     rows: usize,
 }
 

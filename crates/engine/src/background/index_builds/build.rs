@@ -1,13 +1,13 @@
-//! Bringing items up to date after a change of policy, while they are read and written.
+//! Rebuilds the index rows of items after a change of policy, while they are read and written.
 //!
 //! The container's row names the policies that its items may have (see the epochs of `indexes`), so the work to do is
 //! durable with the change itself. Items are visited in rid order, some at a time: under their locks, as any writer, and
 //! through their partition's sequencer, but without an LSN, for the items do not change. How far that has come is kept
 //! in the same commit. The row of a build: epoch 1, rid 8 (all items up to it are done), items visited 8.
 //!
-//! A write of the old epoch may be in a group that was under way when the epoch changed, and create an item that the
-//! builder's snapshot does not show. So each partition first commits something of the builder's: a group taken after
-//! that contains writes of the new epoch only.
+//! A write of the old epoch may be in a group in progress when the epoch changes, and may create an item that the
+//! builder's snapshot does not show. So each partition first commits a barrier of the builder: later groups contain
+//! only writes of the new epoch.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Index rows changed by one commit, unless one item alone has more.
 const CHUNK_ROWS: usize = 10_000;
 
-/// Brings the items of one container up to date.
+/// Rebuilds the index rows of one container.
 pub(crate) struct IndexBuild<'a> {
     shared: &'a Shared,
     container: &'a Container,
@@ -38,7 +38,7 @@ pub(crate) struct IndexBuild<'a> {
     progress: IndexBuildProgress,
 }
 
-/// Where a build stands.
+/// The progress of a build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct IndexBuildProgress {
     /// The next item has this rid or a later one.
@@ -46,7 +46,7 @@ struct IndexBuildProgress {
     visited: u64,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexBuildStep {
     More,
@@ -56,7 +56,7 @@ pub(crate) enum IndexBuildStep {
     Void,
 }
 
-/// An item to visit, as a first look shows it.
+/// An item to visit, as it was read without locks.
 pub(crate) struct BuildCandidate {
     pub rid: u64,
     id_key: Vec<u8>,
@@ -74,7 +74,7 @@ struct IndexRowChanges {
 }
 
 impl<'a> IndexBuild<'a> {
-    /// Goes on where an earlier run for the same epoch stopped. `None`: nothing to do.
+    /// Continues an earlier run for the same epoch. `None`: nothing to do.
     pub fn start(
         shared: &'a Shared,
         container: &'a Container,
@@ -103,7 +103,7 @@ impl<'a> IndexBuild<'a> {
         self.epoch
     }
 
-    /// Items that are up to date, as far as the build has come.
+    /// The number of items that were visited.
     pub fn visited(&self) -> u64 {
         self.progress.visited
     }
@@ -124,7 +124,7 @@ impl<'a> IndexBuild<'a> {
         Ok(IndexBuildStep::More)
     }
 
-    /// Those of the next items that need a visit, and where to go on behind all of them; `None` behind the last.
+    /// The next items that need a visit, and the next position; `None`: these were the last.
     fn read_candidates(&mut self) -> Result<(Vec<BuildCandidate>, Option<u64>), EngineError> {
         let range = keys::items_from(self.container.number, self.progress.next_rid);
         let page = Scan { rows_max: CHUNK_ITEMS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
@@ -145,7 +145,7 @@ impl<'a> IndexBuild<'a> {
         Ok((candidates, after))
     }
 
-    /// Brings the first of the candidates up to date, as many as fit and belong to one partition: how many that were.
+    /// Rebuilds the first candidates, as many as fit into a commit of one partition; returns their number.
     fn visit(&mut self, candidates: &[BuildCandidate]) -> Result<Option<usize>, EngineError> {
         let Some(first) = candidates.first() else { return Ok(Some(0)) };
         let same = candidates.iter().take_while(|candidate| candidate.partition == first.partition).count();
@@ -168,7 +168,7 @@ impl<'a> IndexBuild<'a> {
         Ok(committed.then_some(visited))
     }
 
-    /// Prepares until the sequencer takes it; false when this build is void.
+    /// Prepares the changes until the sequencer accepts them; false: this build is void.
     fn submit(
         &self,
         partition: &Partition,
@@ -209,7 +209,7 @@ impl BuildCandidate {
     }
 }
 
-/// What keeps writers from these items.
+/// The locks of these items.
 pub(crate) fn lock_set(shared: &Shared, container: &Container, candidates: &[BuildCandidate]) -> LockSet {
     let (table, container) = (&shared.locks, container.number);
     let mut set = LockSet::default();
@@ -221,7 +221,7 @@ pub(crate) fn lock_set(shared: &Shared, container: &Container, candidates: &[Bui
 }
 
 impl IndexRowChanges {
-    /// Adds what the candidates need, until it is enough for one commit: how many were looked at.
+    /// Adds the changes of candidates up to the size of one commit; returns the number of candidates.
     fn gather(
         &mut self,
         shared: &Shared,
@@ -245,7 +245,7 @@ impl IndexRowChanges {
         Ok(candidates.len())
     }
 
-    /// How many index rows change.
+    /// Returns the number of index rows that change.
     fn bring_up(
         &mut self,
         container: u32,
@@ -297,7 +297,7 @@ impl IndexBuildProgress {
         [&[epoch][..], &self.next_rid.to_be_bytes(), &self.visited.to_be_bytes()].concat()
     }
 
-    /// Of another epoch: nothing is done yet.
+    /// `None` for a row of another epoch: the build starts at the beginning.
     fn decode(value: &[u8], epoch: u8) -> Option<IndexBuildProgress> {
         let (&found, numbers) = value.split_first()?;
         let (next_rid, visited) = (keys::number(numbers.get(..8)?)?, keys::number(numbers.get(8..)?)?);

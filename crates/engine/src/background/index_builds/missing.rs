@@ -1,4 +1,4 @@
-//! Writes the rows of the items that lack a path: see `indexes::missing`.
+//! Writes index rows for the items without a path: see `indexes::missing`.
 
 use std::collections::HashMap;
 
@@ -17,19 +17,19 @@ use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, INDEX, ITEMS};
 use crate::store::scan;
 
-/// Items looked at in one step, and those that one commit writes rows for.
+/// Items that one step reads, and items with rows in one commit.
 const STEP_ITEMS: usize = 1000;
 
 const STEP_BYTES: usize = 4 << 20;
 
 const COMMIT_ITEMS: usize = 200;
 
-/// How far the rows of a container's paths are written. Lost when the engine closes: the rows there are stay.
+/// The progress of a container's rows for missing values. It is lost when the engine closes; the rows stay.
 #[derive(Default)]
 pub(crate) struct MissingProgress {
     paths: Vec<Path>,
     next_rid: u64,
-    /// Items that were looked at.
+    /// Items that were read.
     pub visited: u64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum MissingStep {
     More,
     /// Every item that lacks one of the paths has its row.
     Done,
-    /// The paths are others by now, or the container is gone.
+    /// The paths have changed, or the container was deleted.
     Void,
 }
 
@@ -85,8 +85,8 @@ impl MissingBuild<'_> {
         &self.progress.paths
     }
 
-    /// A write that knows nothing of the paths may be in a group under way, and create an item that no snapshot shows
-    /// yet. A group taken after this one contains none of them.
+    /// A write from before the paths were added may be in a group in progress, and may create an item that no snapshot
+    /// shows yet. Groups after this barrier contain no such write.
     fn begin(&self) -> Result<bool, EngineError> {
         for partition in self.container.partitions.all() {
             if !self.submit(partition, |_| Ok(Vec::new()))? {
@@ -96,7 +96,7 @@ impl MissingBuild<'_> {
         Ok(true)
     }
 
-    /// Those of the next items that lack a path, and where to go on behind all of them; `None` behind the last.
+    /// The next items without a path, and the next position; `None`: these were the last.
     fn read_candidates(&self) -> Result<(Vec<BuildCandidate>, Option<u64>, u64), EngineError> {
         let range = keys::items_from(self.container.number, self.progress.next_rid);
         let page = Scan { rows_max: STEP_ITEMS, bytes_max: STEP_BYTES, ..scan(ITEMS, range) };
@@ -149,7 +149,7 @@ impl MissingBuild<'_> {
         Ok(ops)
     }
 
-    /// Prepares until the sequencer takes it; false: see [`MissingStep::Void`].
+    /// Prepares the changes until the sequencer accepts them; false: see [`MissingStep::Void`].
     fn submit(
         &self,
         partition: &Partition,

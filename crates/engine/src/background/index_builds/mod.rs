@@ -1,4 +1,4 @@
-//! Building indexes: a container's own row says that it has some to build.
+//! Index builds: a container's row shows whether it has indexes to build.
 //!
 //! A job builds what its container has to build until nothing is left, and ends early when the policy changes once more. How far
 //! the items are visited is in a row that moves in the commits that do the work (`build`).
@@ -36,13 +36,13 @@ pub(crate) struct IndexBuilds {
     visited_chunks: AtomicU64,
 }
 
-/// What became of some steps.
+/// The outcome of some steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BuildSlice {
     /// So many items were visited in all.
     More(u64),
     Done,
-    /// Something else happens to the container: look again soon.
+    /// The container is being changed: try again soon.
     Void,
 }
 
@@ -145,7 +145,7 @@ impl JobKind for IndexBuilds {
         UNIT
     }
 
-    /// The container is defined to have these indexes.
+    /// The policy requires these indexes, so the job cannot be cancelled.
     fn can_cancel(&self) -> bool {
         false
     }

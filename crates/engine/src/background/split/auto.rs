@@ -1,5 +1,5 @@
-//! Splits that nobody asked for: when a container's throughput stands for more partitions than it has, or a partition has
-//! grown too large. They are made as jobs, one of a container at a time.
+//! Automatic splits: when a container's throughput requires more partitions than it has, or a partition is too large.
+//! They run as jobs, one per container at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::catalog::Container;
 use crate::partition::Partition;
 use crate::runtime::signals::Signal;
 
-/// Between two looks at all containers.
+/// Between two checks of all containers.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// What the service lets a partition hold.
+/// The largest partition of the service.
 const PARTITION_BYTES_MAX: u64 = 50 << 30;
 /// Beyond this throughput of a partition, the container gets more of them.
 const PARTITION_THROUGHPUT: u32 = 10_000;
@@ -154,14 +154,14 @@ impl Splits {
     fn next(&self, container: &Container) -> Result<Option<u32>, EngineError> {
         let partitions = container.partitions.all();
         let throughput = self.splitter.catalog.throughput_of(container);
-        // What a database has is shared by its containers.
+        // The throughput of a database is shared by its containers.
         let throughput = throughput.filter(|(_, _, is_shared)| !is_shared).map_or(0, |(_, most, _)| most);
         let wanted = (throughput.div_ceil(PARTITION_THROUGHPUT) as usize).min(PARTITIONS_MAX);
         let bytes_max = self.partition_bytes_max.load(Ordering::Relaxed);
         let is_short = partitions.len() < wanted;
         let mut largest: Option<(u64, u32)> = None;
         for partition in partitions {
-            // One that nobody has used since the start has not grown, and is not read for this.
+            // A container that was not used since the start has not grown, and is not read for this.
             if !is_short && partition.sequencer.lsn_known().is_none() {
                 continue;
             }

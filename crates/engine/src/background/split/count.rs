@@ -1,4 +1,4 @@
-//! What lies on either side of a boundary, exactly.
+//! Counts the items on either side of a boundary, exactly.
 //!
 //! The partition is read in the order of child ids, a part at a time, each in a snapshot of its own. An item of the parts
 //! before that may have changed since (see [`TouchLog`]) is taken out as the last snapshot showed it and put in as the
@@ -33,7 +33,7 @@ pub(super) struct SplitCount<'a> {
     log: &'a TouchLog,
     range: &'a EpkRange,
     boundary: &'a EffectivePartitionKey,
-    /// What the sides say is so in this.
+    /// The snapshot to which the counts belong.
     state: CountState,
     /// Items that changed before the log was last read, perhaps after the snapshot of `state` was taken: it need not show that.
     touched: BTreeSet<u64>,

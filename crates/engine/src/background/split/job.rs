@@ -18,10 +18,10 @@ use crate::jobs::{JobClaim, JobId, JobKind, JobStep, Jobs, NewJob};
 
 const KIND: &str = "split";
 const UNIT: &str = "partitions";
-/// Between two looks at a job that another one is in the way of, or whose request waits.
+/// Between two checks of a job that another one blocks, or whose request waits.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Who wants a split.
+/// The origin of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SplitTrigger {
     Client = 0,
@@ -80,7 +80,7 @@ impl Splits {
         }
     }
 
-    /// What a job found out, for the request that waits for it.
+    /// The outcome of a split, for the request that waits for it.
     fn answer(&self, job: JobId, outcome: SplitOutcome) {
         if let Some(waiting) = self.requests.outcomes.lock().get_mut(&job) {
             *waiting = Some(outcome);

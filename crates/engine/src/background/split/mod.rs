@@ -1,4 +1,4 @@
-//! One partition becomes two, while it is read and written.
+//! Splits a partition into two, while it is read and written.
 //!
 //! Rows of items are found by container and child id, so none of them moves. What a split makes is the new layout, and the
 //! exact counts of the children: they are counted beside the writers, brought up to date in rounds, and once more with
@@ -66,7 +66,7 @@ impl Splitter {
         let boundary = find_boundary(&self.shared, container, partition)?;
         // From before the first snapshot.
         let watch = TouchWatch { watched: &self.watched, log: self.watched.watch(container.number) };
-        // A commit that nobody watched and whose outcome is unknown must not happen behind that snapshot.
+        // A commit from before the watch with an unknown outcome must not become visible after that snapshot.
         partition.sequencer.pass_barrier()?;
         let mut counting = SplitCount::new(&self.shared, container, partition, &boundary, &watch.log)?;
         counting.count_all()?;

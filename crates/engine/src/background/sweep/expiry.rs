@@ -1,4 +1,4 @@
-//! Items whose time is over.
+//! Removes expired items.
 //!
 //! Items with a `ttl` of their own have expiry rows, in the order of time. The others expire by the container's default in
 //! the order in which they were written, which is the order of the latest feed.
@@ -14,34 +14,34 @@ use crate::api::{EngineError, corrupt};
 use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
-/// Feed rows looked at together.
+/// Feed rows per read.
 const FEED_ROWS: usize = 1000;
 
-/// How far expiry rows were looked through.
+/// The position in the expiry rows.
 pub(super) struct OwnExpiryPosition {
-    /// No row that was not looked at is of an earlier second.
+    /// No row after the position has an earlier second.
     due: i64,
-    /// The last row that was looked at, unless the next look begins with `due`.
+    /// The last row that was read, unless the next scan begins with `due`.
     after: Option<Vec<u8>>,
 }
 
-/// How far feeds were looked through.
+/// The position in the feeds.
 pub(super) struct DefaultTtlPosition {
-    /// No item that was not looked at expires earlier.
+    /// No item after the position expires earlier.
     due: i64,
-    /// The last feed row that was looked at, by partition: LSN and ordinal.
+    /// The last feed row that was read, by partition: LSN and ordinal.
     places: HashMap<u32, (u64, u16)>,
     /// Items whose time of writing is ahead of the clock were passed over; the first of them expires then.
     passed_due: i64,
 }
 
-/// What a look at the feed of a partition found.
+/// The result of a scan of a partition's feed.
 #[derive(Default)]
 struct FeedScan {
     expired: Vec<u64>,
     unreadable: Vec<(u64, EngineError)>,
     place: (u64, u16),
-    /// When the first item that is left expires; `None` when there are further rows to look at.
+    /// When the first remaining item expires; `None`: there are more rows to read.
     next: Option<i64>,
     /// When the first of the expired items did.
     oldest: Option<i64>,

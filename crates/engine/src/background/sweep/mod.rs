@@ -1,5 +1,5 @@
-//! The sweep: expired items are invisible at once and removed here, later, through the feed. So are versions that nobody keeps
-//! any more. Items of deleted partition keys have jobs of their own (`background::key_deletes`).
+//! The sweep: expired items are invisible at once; the sweep removes them later, through the feed. It also removes
+//! versions beyond their retention. Items of deleted partition keys have jobs of their own (`background::key_deletes`).
 //!
 //! A round gives every container that has something to remove one bounded turn, so none waits for another. How far a
 //! container was looked through is kept in memory ([`SweptContainer`]): a row is looked at once, and what was removed is not passed
@@ -7,7 +7,7 @@
 //! with nothing due reads no storage. Rests between turns are shorter the longer items have waited, so the sweep keeps up
 //! with the writers and is hardly noticed when it has.
 //!
-//! A row that cannot be read is counted, logged and passed over.
+//! A row that cannot be read is counted, logged and skipped.
 
 mod expiry; // items whose time is over
 mod versions; // versions that are older than the container keeps them
@@ -31,7 +31,7 @@ use crate::store::keys;
 use expiry::{DefaultTtlPosition, OwnExpiryPosition};
 use versions::VersionsSwept;
 
-/// Between two rounds when nothing is left to do.
+/// Between two rounds when there was nothing to do.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The longest rest after a turn.
 const REST_MAX: Duration = Duration::from_millis(200);
@@ -39,7 +39,7 @@ const REST_MAX: Duration = Duration::from_millis(200);
 const TURN_ITEMS: usize = 500;
 /// Partitions commit one after the other: a container with several gets larger turns, up to so many times as large.
 const TURN_PARTITIONS_MAX: usize = 4;
-/// Items that were locked or refused and are tried again first; beyond it nothing new is looked for.
+/// Items that were locked or refused and are tried again first. With more of them than this no new items are read.
 const LATER_MAX: usize = 4 * TURN_ITEMS;
 /// Unreadable rows of a container that are logged one by one.
 const LOGGED_MAX: u64 = 10;
@@ -60,7 +60,7 @@ pub(crate) struct SweepMemory {
     last_now: i64,
 }
 
-/// How far a container was looked through, under a policy.
+/// The positions of the sweep in a container, under a policy.
 #[derive(Default)]
 struct SweptContainer {
     policy: Option<SweepPolicy>,
@@ -78,7 +78,7 @@ struct SweepPolicy {
     retention_minutes: Option<u32>,
 }
 
-/// What is left of a container after a turn.
+/// What remains of a container after one sweep.
 #[derive(Clone, Copy, Debug, Default)]
 struct SweepRemainder {
     /// There is more that can be removed now.
@@ -166,7 +166,7 @@ impl ContainerSweep<'_> {
         Ok(left)
     }
 
-    /// Removes those of the items that are still gone once they are locked.
+    /// Removes those of the items that are still invisible once they are locked.
     fn remove(&mut self, rids: &[u64]) -> Result<Removal, Interrupted> {
         self.budget = self.budget.saturating_sub(rids.len());
         Ok(remove_items(&self.sweep.shared, self.container, rids)?)
@@ -203,7 +203,7 @@ impl WorkerTask for Sweep {
         self.shared.result_cache.remove_idle();
         let state = self.catalog.state();
         let now = self.shared.now_checked();
-        // Where everything was looked at up to a time, that says nothing about an earlier one.
+        // A position that was reached under a later clock does not hold for an earlier one.
         if now < memory.last_now {
             memory.containers.clear();
         }
@@ -214,7 +214,7 @@ impl WorkerTask for Sweep {
         }
         turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
         let mut all = SweepRemainder::default();
-        // What is closed stays as a refactoring has it.
+        // A closed container stays as the refactoring left it.
         for container in state.containers().filter(|container| !container.is_closed()) {
             turn.check()?;
             let started = Instant::now();
@@ -238,7 +238,7 @@ impl SweepRemainder {
     }
 }
 
-/// Removes those of the items that are still gone once they are locked. Also for jobs that remove what nobody sees any more.
+/// Removes those of the items that are still invisible once they are locked. Also for jobs that remove invisible items.
 pub(super) fn remove_items(
     shared: &Shared,
     container: &Container,

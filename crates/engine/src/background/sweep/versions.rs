@@ -1,4 +1,4 @@
-//! Versions that are older than the container keeps them, and that no view needs.
+//! Removes versions that are older than their retention time and that no follower needs.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use crate::partition::sequencer::PreparedWrite;
 use crate::store::keys;
 use crate::store::version_row::VersionRow;
 
-/// Removed by one commit: nobody waits for locks of theirs.
+/// Versions that one commit removes: no lock is held for them.
 const REMOVED_TOGETHER: usize = 1000;
 /// Of versions that are read to be removed.
 const REMOVED_BYTES: usize = 4 << 20;

@@ -1,7 +1,7 @@
-//! Building a vector index as a job: the items that were there before it come in, then the worker follows what changes.
+//! Builds a vector index as a job: it adds the existing items, then the worker follows the changes.
 //!
-//! How far it is stands in the row of the index, which moves in the commits that bring items in. The job ends when the index
-//! has had all items, or is not wanted any more.
+//! The row of the index has the progress, and moves in the commits that add items. The job ends when the index has all
+//! items, or when the policy no longer has it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl VectorBuilds {
         Ok(JobStep::More)
     }
 
-    /// The state of the index that a job is for, if the policy still asks for it.
+    /// The state of a job's index, if the policy still has it.
     fn wanted(&self, container: &Container, number: u32) -> Result<Option<VectorIndexState>, EngineError> {
         let indexes = indexes_in(&*self.indexes.shared.storage.snapshot()?, container.number)?;
         let found = indexes.into_iter().find(|(other, state)| *other == number && is_live(state));
@@ -130,7 +130,8 @@ impl JobKind for VectorBuilds {
 }
 
 impl VectorIndexes {
-    /// An index that lacks items has a job. Jobs are looked at first: one that ends meanwhile has built its index before.
+    /// Creates a job for every index that lacks items. The jobs are read first: one that ends meanwhile has built its
+    /// index before.
     pub(super) fn make_jobs(&self, container: &Container) -> Result<(), EngineError> {
         self.shared.jobs.refresh()?;
         let known = self.shared.jobs.unfinished(KIND);

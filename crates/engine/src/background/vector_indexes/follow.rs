@@ -1,4 +1,4 @@
-//! Bringing items into an index, in slices: each is one commit that also says how far the index is then.
+//! Adds changed items to an index, in slices: each is one commit with the new positions of the index.
 //!
 //! A changed vector is a small row beside the row of its leaf. When a leaf has many of those they are joined into its row,
 //! which is when it may become two; then every vector of it is asked once more whether another leaf is nearer, since
@@ -28,13 +28,13 @@ const SLICE_ITEMS: usize = 1024;
 /// Items read together.
 const FETCH_ITEMS: usize = 128;
 
-/// An index as the thread that changes it knows it.
+/// An index in the memory of the thread that changes it.
 pub(crate) struct FollowedIndex {
     pub state: VectorIndexState,
     pub tree: VectorTree,
     /// Changes that wait in leaves, as far as that is known.
     pub waiting: HashMap<u64, usize>,
-    /// Up to which item places have been looked at for items that are gone.
+    /// The last item that was checked for deleted items.
     pub swept: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ enum ItemVector {
     None,
 }
 
-/// What a slice changes.
+/// The changes of a slice.
 #[derive(Default)]
 pub(super) struct IndexWrites {
     pub rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -111,7 +111,7 @@ impl IndexFollower<'_> {
         VectorKeys { container: self.container.number, index: self.number }
     }
 
-    /// Does one slice. What is in `following` is used if it is as the storage has it, and is gone after a failure.
+    /// Runs one slice. `following` is used if it matches the storage, and is dropped after a failure.
     pub fn step(&self, following: &mut Option<FollowedIndex>) -> Result<IndexFollowStep, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         self.container.partitions.check_current(&*snapshot)?;
@@ -191,7 +191,7 @@ impl IndexFollower<'_> {
         places.map(|value| value.map(place).transpose()).collect()
     }
 
-    /// Items that are gone have none.
+    /// Deleted items have none.
     fn vectors(
         &self,
         snapshot: &dyn Snapshot,

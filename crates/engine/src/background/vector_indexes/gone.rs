@@ -1,4 +1,4 @@
-//! Taking items out of an index that are not in the container any more.
+//! Removes deleted items from an index.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -9,12 +9,12 @@ use crate::api::{EngineError, corrupt};
 use crate::store::keys::{self, ITEMS, LOOKUPS, VectorKeys};
 use crate::store::scan;
 
-/// Rows of items that are gone are looked for when they are more than this, and more than this part.
+/// Deleted items are searched when the index has at least this many, and this share, more entries than there are items.
 const GONE_MIN: u64 = 1024;
 
 const GONE_PART: u64 = 8;
 
-/// Places looked at in one slice.
+/// Entries that one slice checks.
 const SWEEP_ITEMS: usize = 8192;
 
 /// An index with so many leaves and fewer items in each, on average, is made anew.
@@ -63,7 +63,7 @@ impl IndexFollower<'_> {
         Ok(IndexFollowStep::Done(gone.len()))
     }
 
-    /// Those whose item is not there.
+    /// The entries whose item does not exist.
     fn gone(&self, snapshot: &dyn Snapshot, places: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, EngineError> {
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
         let number = self.container.number;

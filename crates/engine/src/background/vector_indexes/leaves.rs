@@ -1,4 +1,4 @@
-//! Writing what has changed to leaves, joining changes into the row of a leaf, dividing leaves.
+//! Writes changes to leaves, joins changes into the row of a leaf, and divides leaves.
 
 use std::collections::BTreeMap;
 

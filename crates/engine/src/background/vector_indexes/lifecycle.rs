@@ -1,4 +1,4 @@
-//! Beginning and removing vector indexes, and their commits.
+//! Creates and removes vector indexes, and commits their rows.
 
 use quire_storage::{KeyRange, Op, Position, Removal};
 
@@ -67,7 +67,7 @@ pub(crate) fn start_index(
     Ok(number)
 }
 
-/// Removes an index: one step. True when nothing is left of it.
+/// Removes an index: one step. True: it is removed.
 pub(crate) fn drop_index(
     shared: &Shared,
     container: &Container,

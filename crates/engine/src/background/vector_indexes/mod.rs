@@ -1,5 +1,5 @@
-//! Vector indexes: a job builds one ([`VectorBuilds`]), a worker brings in what has changed since, container by container, a
-//! few slices each.
+//! Vector indexes: a job builds one ([`VectorBuilds`]); a worker applies later changes, container by container, a few
+//! slices each.
 
 mod build; // jobs
 mod follow; // bringing items into an index
@@ -29,7 +29,7 @@ use crate::store::keys::{self, CATALOG};
 
 pub(crate) use build::VectorBuilds;
 
-/// Between two looks at what has changed.
+/// Between two rounds.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Slices of one index before it is another one's turn.
 const STEPS_TOGETHER: usize = 8;
@@ -49,17 +49,17 @@ pub(crate) struct VectorIndexes {
     dropped: AtomicU64,
 }
 
-/// What is remembered from round to round.
+/// What is kept from round to round.
 #[derive(Default)]
 pub(crate) struct VectorIndexMemory {
     /// By container and index.
     following: HashMap<(u32, u32), FollowedIndex>,
-    /// Containers that have rows of vector indexes, once they were looked for.
+    /// Containers with rows of vector indexes, once they were read.
     with_rows: Option<std::collections::BTreeSet<u32>>,
 }
 
 impl VectorIndexes {
-    /// Goes on with what an earlier run left.
+    /// Also continues the work of an earlier process.
     pub fn start(
         shared: Arc<Shared>,
         catalog: Arc<Catalog>,
@@ -85,7 +85,7 @@ impl VectorIndexes {
         ]
     }
 
-    /// The vector indexes that the policy of a container asks for.
+    /// The vector indexes of a container's policy.
     pub fn status(&self, container: &Container) -> Result<Vec<VectorIndexStatus>, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let indexes = indexes_in(&*snapshot, container.number)?;

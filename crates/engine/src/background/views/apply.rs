@@ -1,4 +1,4 @@
-//! From changes of a source to writes of its view: one commit, together with how far the view has come.
+//! Applies changes of a source to its view, in one commit with the view's progress.
 
 use std::sync::Arc;
 

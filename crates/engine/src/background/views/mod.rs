@@ -1,4 +1,4 @@
-//! Views: containers whose items are made of those of another one, the source.
+//! Views: containers whose items are derived from those of another one, the source.
 //!
 //! A view is a follower of its source (`follower`): a change of an item becomes the write of the view's item. Clients cannot write
 //! to a view.
@@ -46,7 +46,7 @@ struct ViewEntry {
     source: Arc<Container>,
 }
 
-/// Where a view stands.
+/// The state of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewStatus {
     pub source: String,
@@ -71,19 +71,19 @@ pub struct ViewPosition {
     pub partition: u32,
     /// Everything up to it has been taken.
     pub lsn: u64,
-    /// Where the partition stands.
+    /// The LSN of the partition.
     pub source_lsn: u64,
 }
 
 impl Views {
-    /// From now on the versions that views need are kept. Before any write.
+    /// Registers the sources, so that their versions are retained. Call it before any write.
     pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Views, EngineError> {
         let (kind, signal) = (ViewKind { shared: Arc::clone(&shared) }, Arc::clone(&shared.workers.views));
         let worker = Followers::start(kind, shared, Arc::clone(&catalog), signal)?;
         Ok(Views { catalog, worker })
     }
 
-    /// What fills views.
+    /// The kind of jobs that fill views.
     pub fn fills(&self) -> Fills<ViewKind> {
         Fills::new(self.worker.shared_work())
     }
@@ -117,7 +117,7 @@ impl Views {
         self.worker.work().set_lag_max(writes);
     }
 
-    /// Whether a view follows its source, for those who have no [`Views`].
+    /// A check whether a view follows its source, for callers without [`Views`].
     pub fn watch(&self) -> Box<dyn Fn(&Container) -> bool + Send + Sync> {
         let work = self.worker.shared_work();
         Box::new(move |view| matches!(work.standing(view.number).phase, FollowerPhase::Following))

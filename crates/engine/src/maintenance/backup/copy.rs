@@ -1,4 +1,4 @@
-//! Copying the account: chunks, rounds of catching up, the cut. The module above says why this is exact.
+//! Copies the account: chunks, rounds of catching up, the final cut. The module above explains why this is exact.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
@@ -20,7 +20,7 @@ use crate::store::{for_each_row, lineage, scan};
 
 /// A round that found no more than this is the last before the cut.
 const ROUND_SMALL: u64 = 2000;
-/// Writers that stay ahead of the copy are met by a longer cut instead.
+/// After this many rounds the cut holds writers longer instead.
 const ROUNDS_MAX: usize = 8;
 const FILE_BYTES: u64 = 1 << 30;
 const SUSPECTS_PER_GET: usize = 1000;
@@ -29,7 +29,7 @@ pub(super) struct BackupCopier<'a> {
     shared: &'a Shared,
     log: &'a DeleteLog,
     output: BackupOutput<'a>,
-    /// Deleted perhaps: the commit may have been under way when they were looked up.
+    /// Possibly deleted: their commits may have been in progress when they were read.
     suspects: Vec<Vec<u8>>,
     /// The last feed key that was followed, by container and partition.
     cursors: HashMap<(u32, u32), Vec<u8>>,
@@ -181,7 +181,7 @@ impl<'a> BackupCopier<'a> {
         Ok(suspects)
     }
 
-    /// Records the ones that are gone; the others stay suspects.
+    /// Records the deleted ones; the others stay suspects.
     fn convict(&mut self, snapshot: &dyn Snapshot, suspects: Vec<Vec<u8>>) -> Result<(), EngineError> {
         for keys in suspects.chunks(SUSPECTS_PER_GET) {
             let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();

@@ -1,4 +1,4 @@
-//! The manifest of a backup: what it holds and how far every partition had come.
+//! The manifest of a backup: its files, and the LSN of every partition.
 //!
 //! `manifest.json` is one line of JSON and one line with its SHA-256 in hexadecimal. A directory without one is no
 //! backup.

@@ -36,7 +36,7 @@ use manifest::Manifest;
 
 pub(crate) use copy::counts;
 
-/// What a backup came to.
+/// The result of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupReport {
     pub containers: u64,
@@ -46,7 +46,7 @@ pub struct BackupReport {
 }
 
 impl Engine {
-    /// Writes a backup into a directory that does not exist yet. Readers and writers go on meanwhile.
+    /// Writes a backup into a directory that must not exist yet. Readers and writers continue meanwhile.
     pub fn backup(&self, directory: &Path) -> Result<BackupReport, EngineError> {
         let partial = partial_name(directory)?;
         if directory.exists() {

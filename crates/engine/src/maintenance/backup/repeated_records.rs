@@ -1,13 +1,13 @@
-//! Which record of a backup is what an item is in the end.
+//! Finds the last record of each item in a backup.
 //!
-//! A container is copied in the order of its rids, so nearly all items are there once and in order; only what changed
-//! while the backup was taken comes again. What has to be remembered are those few, however many items there are.
+//! A container is copied in the order of its rids, so nearly all items have one record, in order; only items that
+//! changed during the backup have more. Only these have to be kept in memory, however many items there are.
 
 use std::collections::HashMap;
 
 use super::file::BackupRecord;
 
-/// What a first reading of all records has found.
+/// The result of the first pass over all records.
 #[derive(Default)]
 pub(crate) struct RepeatedRecords {
     records: u64,

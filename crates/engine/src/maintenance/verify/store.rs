@@ -41,7 +41,7 @@ pub(super) struct Verifier<'a> {
     pub(super) models: ModelCheck,
 }
 
-/// What a container's items say there must be.
+/// The rows that follow from a container's items.
 #[derive(Default)]
 struct ExpectedRows {
     lookups: u64,
