@@ -18,6 +18,7 @@ use support::{database, items, json, open, open_on, wait_until, wait_until_idle,
 const BOOKS: usize = 120;
 const AUTHORS: usize = 15;
 const SYSTEM: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
+const USERS: usize = 12;
 const ANY: Precondition = Precondition { if_match: None };
 
 /// Findings about a library: what an advisor would say, without one.
@@ -33,7 +34,9 @@ impl Advisor for Findings {
         let base = r#"{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[]}"#;
         let wanted = r#"{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/note/*"}]}"#;
         let view = r#"{"id":"people-by-city","partitionKey":{"paths":["/city"],"kind":"Hash","version":2},"materializedViewDefinition":{"sourceCollectionId":"people","definition":"SELECT * FROM c"}}"#;
+        let profile = r#"{"links":[{"name":"user-profile","from":{"container":"users","path":"/profileId"},"to":{"container":"profiles"}}]}"#;
         let findings = [
+            finding("an-embed", "refactoring", "POST", r#"{"kind":"embed","link":"user-profile","into":"/profile"}"#, &format!(r#","link":{profile}"#)),
             finding("a-copy", "model", "PUT", &format!(r#"{{"version":1,"links":[{link}],"copies":{copies}}}"#), ""),
             finding("a-count", "model", "PUT", &format!(r#"{{"version":1,"links":[{link}],"rollups":{rollups}}}"#), ""),
             finding("a-bad", "model", "PUT", r#"{"version":1,"links":[{"name":"x","from":{"container":"gone","path":"/a"},"to":{"container":"authors"}}]}"#, ""),
@@ -75,10 +78,21 @@ fn person(number: usize, name: &str) -> String {
     format!(r#"{{"id":"p{number}","{name}":"name {number}","city":"city {}","note":"n"}}"#, number % 9)
 }
 
+/// With the profile as its part, or without.
+fn user(number: usize, has_profile: bool) -> String {
+    let profile = format!(r#","profile":{}"#, profile(number));
+    let profile = if has_profile { profile.as_str() } else { "" };
+    format!(r#"{{"id":"u{number}","profileId":"p{number}"{profile}}}"#)
+}
+
+fn profile(number: usize) -> String {
+    format!(r#"{{"id":"p{number}","about":"text {number}"}}"#)
+}
+
 fn library(storage: &MemoryStorage) -> Engine {
     let engine = open(storage);
     database(&engine, "d");
-    for id in ["books", "authors", "people"] {
+    for id in ["books", "authors", "people", "users", "profiles"] {
         let body = format!(
             r#"{{"id":"{id}","partitionKey":{{"paths":["/id"],"kind":"Hash","version":2}},"indexingPolicy":{{"indexingMode":"consistent","automatic":true,"includedPaths":[{{"path":"/*"}}],"excludedPaths":[]}}}}"#
         );
@@ -91,6 +105,8 @@ fn library(storage: &MemoryStorage) -> Engine {
     (0..AUTHORS).for_each(|number| put("authors", &author(number, false)));
     (0..BOOKS).for_each(|number| put("books", &book(number, false)));
     (0..40).for_each(|number| put("people", &person(number, "fname")));
+    (0..USERS).for_each(|number| put("profiles", &profile(number)));
+    (0..USERS).for_each(|number| put("users", &user(number, false)));
     evaluate(&engine);
     engine
 }
@@ -345,6 +361,21 @@ fn a_model_is_applied_and_taken_back_through_kills_at_every_commit() {
 #[test]
 fn a_refactoring_is_applied_and_taken_back_through_kills_at_every_commit() {
     kills("a-rename", "people", &all(40, |number| person(number, "firstName")), 0..18);
+}
+
+#[test]
+fn an_embed_is_applied_with_its_link_and_taken_back_through_kills_at_every_commit() {
+    let storage = MemoryStorage::new();
+    let engine = library(&storage);
+    let embed = apply(&engine, "an-embed");
+    assert_eq!(stored(&engine, "users"), all(USERS, |number| user(number, true)));
+    assert_eq!((stored(&engine, "profiles").len(), names(&engine).len()), (0, 0));
+    undo(&engine, &embed);
+    assert_eq!(stored(&engine, "users"), all(USERS, |number| user(number, false)));
+    assert_eq!(stored(&engine, "profiles"), all(USERS, profile));
+    assert!(names(&engine).is_empty());
+    engine.close().unwrap();
+    kills("an-embed", "users", &all(USERS, |number| user(number, true)), 0..30);
 }
 
 #[test]

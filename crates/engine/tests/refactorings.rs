@@ -2,6 +2,8 @@
 //! what was written, by text, without the engine's code.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "refactorings/embed.rs"]
+mod embed; // items become parts of others
 #[path = "refactorings/extract.rs"]
 mod extract; // parts of items become items
 #[path = "refactorings/flip.rs"]

@@ -81,6 +81,9 @@ fn found(
         vec![("kind", Value::from("embed")), ("link", Value::from(name)), ("into", Value::from(into))];
     if into_target {
         body.push(("side", Value::from("target")));
+    } else if reference.exclusive < 1.0 {
+        // The few items that several refer to become a part of each.
+        body.push(("onConflict", Value::from("first")));
     }
     let apply = case.refactoring(Value::from(quire_value::Object::from_iter(body)));
     Candidate {

@@ -55,6 +55,16 @@ impl Additions {
         self.names.is_empty()
     }
 
+    /// The body of a refactoring, with the name that its link has in the model.
+    pub fn with_names(&self, body: &Value) -> Value {
+        let mut body = body.clone();
+        let link = body.get("link").and_then(Value::as_str).and_then(|link| self.links.get(link)).cloned();
+        if let (Some(link), Some(object)) = (link, body.as_object_mut()) {
+            object.set("link", link);
+        }
+        body
+    }
+
     /// Whether the model has all of them.
     pub fn are_in(&self, model: &Object) -> bool {
         let own =

@@ -14,7 +14,7 @@ use crate::api::{EngineError, ModelCondition, Precondition};
 use crate::catalog::Container;
 use crate::jobs::{JobId, JobState};
 use crate::model::DeclarationState;
-use crate::refactorings::{Refactoring, RefactoringOrder};
+use crate::refactorings::Refactoring;
 use crate::store::keys::{self, CATALOG};
 use crate::store::scan;
 
@@ -115,9 +115,7 @@ impl Run<'_> {
         let own = match started {
             Some(own) => own,
             None => {
-                let asked = RefactoringOrder::parse(&body)?;
-                let container = self.container(&asked.container)?;
-                refactorings.start(self.database.number, &container, (&asked, body))?
+                refactorings.start_named(&self.database.name, body)?
             }
         };
         Ok(Progress::Next(ApplyState { refactoring: Some(own.id()), ..state.at(Stage::Refactoring) }))
@@ -309,15 +307,9 @@ fn after_model(order: &ApplyOrder) -> Stage {
     }
 }
 
-/// With the names that links have in the model.
 fn refactoring_body(order: &ApplyOrder, state: &ApplyState) -> Value {
     let AppliedChange::Refactoring { body, .. } = &order.change else { return Value::Null };
-    let mut body = body.clone();
-    let link = body.get("link").and_then(Value::as_str).and_then(|link| state.added.links.get(link)).cloned();
-    if let (Some(link), Some(object)) = (link, body.as_object_mut()) {
-        object.set("link", link);
-    }
-    body
+    state.added.with_names(body)
 }
 
 /// The members of a definition that a finding changes, as they are and as they are to be.

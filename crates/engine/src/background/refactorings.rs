@@ -107,10 +107,12 @@ impl JobKind for DryRunJobs {
         let catalog = self.catalog.upgrade().ok_or_else(closed)?;
         let body =
             text::parse(&claim.body.payload, PAYLOAD_LIMITS).map_err(|_| corrupt("payload of a dry run"))?;
-        let order = RefactoringOrder::parse(&body)?;
         let number = claim.body.container.as_ref().map_or(0, |owner| owner.number);
         let state = catalog.state();
         let Some(container) = state.container(number) else { return Ok(JobStep::Cancelled) };
+        let model = container.partitions.model();
+        let model = model.as_ref().map(|model| model.database.model());
+        let order = RefactoringOrder::parse(&body)?.with_model(model)?;
         let mut run = self.under_way.lock().remove(&claim.id).unwrap_or_default();
         if run.step(&shared, container, &order)? {
             self.under_way.lock().insert(claim.id, run);

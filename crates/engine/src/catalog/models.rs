@@ -185,6 +185,13 @@ impl Catalog {
         self.parse_model(entry, body).map(drop)
     }
 
+    /// A body as a valid model of a database.
+    pub(crate) fn parsed_model(&self, database: &str, body: &Value) -> Result<Model, EngineError> {
+        let state = self.state.load();
+        let entry = state.databases.find(database).ok_or_else(|| not_found("database", database))?;
+        Ok(Model::parse(body, &self.checked_against(entry))?.0)
+    }
+
     /// Its values stay in the items as ordinary properties.
     pub fn delete_model(&self, database: &str, condition: &ModelCondition) -> Result<(), EngineError> {
         let change = self.change()?;

@@ -107,10 +107,15 @@ impl Engine {
         match &order.change {
             AppliedChange::Model { additions } => self.check_additions(database, additions),
             AppliedChange::Refactoring { body, declarations } => {
-                if let Some(declarations) = declarations {
-                    self.check_additions(database, declarations)?;
-                }
-                self.check_refactoring(database, body)
+                let Some(declarations) = declarations else {
+                    return self.check_refactoring(database, body, None);
+                };
+                self.check_additions(database, declarations)?;
+                let model = self.catalog.model(database)?.body;
+                let planned = Additions::plan(&model, declarations);
+                let model = Value::Object(planned.added_to(model));
+                let model = self.catalog.parsed_model(database, &model)?;
+                self.check_refactoring(database, &planned.with_names(body), Some(&model))
             }
             AppliedChange::Definition { container, .. } => {
                 let (_, after) = self.changed_definition(database, &order.change)?;

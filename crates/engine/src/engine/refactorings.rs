@@ -1,15 +1,13 @@
 //! Refactorings: items of a container in another form.
 
-use std::sync::Arc;
-
+use quire_model::Model;
 use quire_value::{Object, Value};
 
 use super::Engine;
 use crate::api::EngineError;
 use crate::background::refactorings::DryRunJobs;
-use crate::catalog::Container;
 use crate::jobs::JobStatus;
-use crate::refactorings::{DryRun, Refactoring, RefactoringOrder};
+use crate::refactorings::{DryRun, Refactoring};
 
 /// A dry run of a larger container is a job.
 const DRY_RUN_ITEMS_MAX: u64 = 10_000;
@@ -45,8 +43,8 @@ impl Engine {
         database: &str,
         body: &Value,
     ) -> Result<RefactoringDryRun, EngineError> {
-        let (_, container) = self.refactoring_order(database, body)?;
-        let order = self.refactorings.resolved(&container, body)?;
+        let (_, order, container) = self.refactorings.order(database, body)?;
+        let order = self.refactorings.resolved(&container, order)?;
         order.check(&container)?;
         if container.usage().0 > DRY_RUN_ITEMS_MAX {
             let job = self.shared.jobs.order(DryRunJobs::job(&container, &order.whole_body(body.clone())))?;
@@ -56,17 +54,20 @@ impl Engine {
         Ok(RefactoringDryRun::Done(found.to_json(&order)))
     }
 
-    /// Whether one could be started now.
-    pub(super) fn check_refactoring(&self, database: &str, body: &Value) -> Result<(), EngineError> {
-        let (_, container) = self.refactoring_order(database, body)?;
-        let order = self.refactorings.resolved(&container, body)?;
+    /// Whether one could be started now, under the model as it is or as it is going to be.
+    pub(super) fn check_refactoring(
+        &self,
+        database: &str,
+        body: &Value,
+        model: Option<&Model>,
+    ) -> Result<(), EngineError> {
+        let (number, order, container) = match model {
+            Some(model) => self.refactorings.order_under(database, body, Some(model))?,
+            None => self.refactorings.order(database, body)?,
+        };
+        let order = self.refactorings.resolved(&container, order)?;
         order.check(&container)?;
-        let (owner, _) = self.database_owner(database)?;
-        let all = self.refactorings.list(owner.number)?;
-        match all.iter().any(|own| own.container == container.number && own.state.is_open()) {
-            true => Err(EngineError::RefactoringRunning { container: order.container }),
-            false => Ok(()),
-        }
+        self.refactorings.check_alone(number, &order, &container)
     }
 
     /// Later writes are not followed any more: the job that takes the last ones.
@@ -79,15 +80,6 @@ impl Engine {
     pub fn undo_refactoring(&self, database: &str, id: &str) -> Result<JobStatus, EngineError> {
         let (owner, _) = self.database_owner(database)?;
         self.refactoring_job(&self.refactorings.undo(owner.number, id)?)
-    }
-
-    fn refactoring_order(
-        &self,
-        database: &str,
-        body: &Value,
-    ) -> Result<(RefactoringOrder, Arc<Container>), EngineError> {
-        let (_, order, container) = self.refactorings.order(database, body)?;
-        Ok((order, container))
     }
 
     fn refactoring_job(&self, own: &Refactoring) -> Result<JobStatus, EngineError> {

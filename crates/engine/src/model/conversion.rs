@@ -40,6 +40,7 @@ pub(crate) enum ConversionRule {
     Flip(FlipRule),
     Merge(MergeRule),
     Split(SplitRule),
+    Embed(EmbedRule),
 }
 
 /// A part of items becomes an item of its own.
@@ -117,6 +118,32 @@ pub(crate) struct SplitRule {
     pub window: String,
 }
 
+/// Items become parts of the items that refer to them, or that they refer to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EmbedRule {
+    /// The container whose items get parts.
+    pub holder: String,
+    /// The container whose items become parts.
+    pub part: String,
+    pub link: String,
+    /// The copy or mirror that owns the parts until it is finished.
+    pub declaration: String,
+    /// Of the part in its holder, or of the array of parts.
+    pub into: Pointer,
+    pub side: EmbedSide,
+    pub old_writers: OldWriters,
+    pub on_conflict: Option<OnConflict>,
+}
+
+/// Which end of a link holds the items of the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EmbedSide {
+    /// The target is a part of its referrer, beside the reference.
+    Referrer,
+    /// Referrers are elements of an array of their target.
+    Target,
+}
+
 /// What becomes of a write in the old form that contradicts the new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OldWriters {
@@ -143,6 +170,11 @@ impl ConversionStage {
         ("undoing", ConversionStage::Undoing),
         ("reverting", ConversionStage::Reverting),
     ];
+}
+
+impl EmbedSide {
+    pub const ALL: [(&'static str, EmbedSide); 2] =
+        [("referrer", EmbedSide::Referrer), ("target", EmbedSide::Target)];
 }
 
 impl OldWriters {
@@ -193,6 +225,7 @@ impl ConversionRule {
             ConversionRule::Flip(rule) => vec![&rule.container, &rule.to],
             ConversionRule::Merge(rule) => vec![&rule.container, &rule.left_end, &rule.right_end],
             ConversionRule::Split(rule) => vec![&rule.container, &rule.pages],
+            ConversionRule::Embed(rule) => vec![&rule.holder, &rule.part],
         }
     }
 
@@ -201,6 +234,7 @@ impl ConversionRule {
         match self {
             ConversionRule::Extract(rule) => Some(&rule.link),
             ConversionRule::Flip(rule) => Some(&rule.link),
+            ConversionRule::Embed(rule) => Some(&rule.link),
             ConversionRule::Merge(_) | ConversionRule::Split(_) => None,
         }
     }
@@ -211,6 +245,7 @@ impl ConversionRule {
             ConversionRule::Flip(rule) => rule.to_json(),
             ConversionRule::Merge(rule) => rule.to_json(),
             ConversionRule::Split(rule) => rule.to_json(),
+            ConversionRule::Embed(rule) => rule.to_json(),
         }
     }
 
@@ -220,6 +255,7 @@ impl ConversionRule {
             "flip" => FlipRule::from_json(json).map(ConversionRule::Flip),
             "merge-join-items" => MergeRule::from_json(json).map(ConversionRule::Merge),
             "split-array" => SplitRule::from_json(json).map(ConversionRule::Split),
+            "embed" => EmbedRule::from_json(json).map(ConversionRule::Embed),
             _ => None,
         }
     }
@@ -396,6 +432,40 @@ impl SplitRule {
     }
 }
 
+impl EmbedRule {
+    fn to_json(&self) -> Value {
+        let mut json = Object::from_iter([("kind", "embed")]);
+        for (name, text) in [
+            ("holder", &self.holder),
+            ("part", &self.part),
+            ("link", &self.link),
+            ("declaration", &self.declaration),
+        ] {
+            json.set(name, text.as_str());
+        }
+        json.set("into", self.into.to_string());
+        json.set("side", name_of(&EmbedSide::ALL, &self.side));
+        json.set("oldWriters", name_of(&OldWriters::ALL, &self.old_writers));
+        let on_conflict = self.on_conflict.map(|own| name_of(&OnConflict::ALL, &own));
+        json.set("onConflict", on_conflict.map_or(Value::Null, Value::from));
+        Value::Object(json)
+    }
+
+    fn from_json(json: &Value) -> Option<EmbedRule> {
+        let text = |name: &str| Some(json.get(name)?.as_str()?.to_owned());
+        Some(EmbedRule {
+            holder: text("holder")?,
+            part: text("part")?,
+            link: text("link")?,
+            declaration: text("declaration")?,
+            into: Pointer::parse(&text("into")?).ok()?,
+            side: named(&EmbedSide::ALL, json.get("side")?.as_str())?,
+            old_writers: named(&OldWriters::ALL, json.get("oldWriters")?.as_str())?,
+            on_conflict: named(&OnConflict::ALL, json.get("onConflict")?.as_str()),
+        })
+    }
+}
+
 fn texts(all: &[String]) -> Value {
     all.iter().map(|text| Value::from(text.as_str())).collect()
 }
@@ -431,6 +501,18 @@ mod tests {
             declarations: vec!["l".to_owned()],
             rule: ConversionRule::Extract(rule),
         };
+        assert_eq!(Conversion::from_json(&own.to_json()), Some(own.clone()));
+        let rule = EmbedRule {
+            holder: "users".to_owned(),
+            part: "profiles".to_owned(),
+            link: "l".to_owned(),
+            declaration: "c".to_owned(),
+            into: Pointer::of_name("profile"),
+            side: EmbedSide::Target,
+            old_writers: OldWriters::Correct,
+            on_conflict: None,
+        };
+        let own = Conversion { rule: ConversionRule::Embed(rule), ..own };
         assert_eq!(Conversion::from_json(&own.to_json()), Some(own));
     }
 }

@@ -2,18 +2,16 @@
 
 use std::ops::Bound;
 
-use quire_resource::{Component, PartitionKey};
 use quire_storage::Scan;
 use quire_value::{Object, Value};
 
 use super::convert::{Change, convert};
 use super::order::{RefactoringOrder, Rule};
 use super::rekey::RekeyDryRun;
-use super::structure::{Preview, Structure};
+use super::structure::{ItemFinder, Preview, Structure};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::integrity::item_example;
-use crate::items::logical_partition::LogicalPartition;
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
@@ -120,7 +118,7 @@ impl DryRun {
         row: &ItemRow<'_>,
     ) -> Result<(), EngineError> {
         let before = row.node()?.to_value();
-        let find = |name: &str, id: &str| find_item(shared, container, name, id);
+        let find = ItemFinder { shared, container };
         let found = self.preview.look(structure, &container.definition.id, &before, &find)?;
         self.items += 1;
         self.left += found.left.len() as u64;
@@ -151,8 +149,10 @@ impl DryRun {
         json.set("container", order.container.as_str());
         json.set("items", self.items);
         json.set("wouldConvert", self.converted);
-        if matches!(order.rule, Rule::Structure(_)) {
-            json.set("wouldMake", self.preview.made());
+        match order.rule {
+            Rule::Structure(Structure::Embed(_)) => json.set("wouldDelete", self.preview.made()),
+            Rule::Structure(_) => json.set("wouldMake", self.preview.made()),
+            Rule::Rename { .. } | Rule::Retype { .. } | Rule::Rekey(_) => {}
         }
         json.set("wouldLeave", self.left);
         json.set("journalBytes", self.journal_bytes);
@@ -160,20 +160,4 @@ impl DryRun {
         json.set("examples", Value::Array(self.examples.clone()));
         Value::Object(json)
     }
-}
-
-/// An item of another container whose partition key is its id.
-fn find_item(
-    shared: &Shared,
-    container: &Container,
-    name: &str,
-    id: &str,
-) -> Result<Option<Value>, EngineError> {
-    let Some(other) = container.named_sibling(name) else { return Ok(None) };
-    let key = PartitionKey(vec![Component::String(id.to_owned())]);
-    let Ok(home) = LogicalPartition::of(&other, key) else { return Ok(None) };
-    let moment = other.visibility_point(shared);
-    let Some(stored) = home.find(&*other.snapshot(shared)?, &home.id_key(id))? else { return Ok(None) };
-    let (_, row) = stored.parse()?;
-    if other.is_gone(&row, &moment) { Ok(None) } else { Ok(Some(row.node()?.to_value())) }
 }

@@ -18,11 +18,13 @@ mod structure; // refactorings along declarations
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use quire_model::Model;
 use quire_value::{Object, Value};
 
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::{JobControl, JobId, JobState, NewJob};
+use crate::model::DatabaseModel;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 
@@ -87,8 +89,12 @@ impl Refactorings {
     }
 
     /// The order of a body, with what follows from the items and the model.
-    pub fn resolved(&self, container: &Container, body: &Value) -> Result<RefactoringOrder, EngineError> {
-        structure::resolved(&self.shared, container, RefactoringOrder::parse(body)?)
+    pub fn resolved(
+        &self,
+        container: &Container,
+        order: RefactoringOrder,
+    ) -> Result<RefactoringOrder, EngineError> {
+        structure::resolved(&self.shared, container, order)
     }
 
     /// What a body asks for, in a database by its name: the number of that, and the container.
@@ -97,9 +103,20 @@ impl Refactorings {
         database: &str,
         body: &Value,
     ) -> Result<(u32, RefactoringOrder, Arc<Container>), EngineError> {
+        let model = self.catalog.named_model(database)?;
+        self.order_under(database, body, model.as_deref().map(DatabaseModel::model))
+    }
+
+    /// The same under a model that is not put yet.
+    pub fn order_under(
+        &self,
+        database: &str,
+        body: &Value,
+        model: Option<&Model>,
+    ) -> Result<(u32, RefactoringOrder, Arc<Container>), EngineError> {
         let not_found = || EngineError::ResourceNotFound { kind: "database", id: database.to_owned() };
         let number = self.catalog.state().databases.find(database).ok_or_else(not_found)?.number();
-        let order = RefactoringOrder::parse(body)?;
+        let order = RefactoringOrder::parse(body)?.with_model(model)?;
         let container = self.catalog.container(database, &order.container)?;
         Ok((number, order, container))
     }
@@ -241,14 +258,34 @@ impl Refactorings {
 
     fn undo_structure(&self, mut own: Refactoring, was_finished: bool) -> Result<Refactoring, EngineError> {
         own.position = None;
+        if was_finished {
+            self.check_free_names(&own)?;
+        }
         if let Some(plan) = &mut own.plan {
-            (plan.phase, plan.undecided, plan.was_finished, plan.error) = (0, 0, was_finished, None);
+            (plan.phase, plan.undecided, plan.error) = (0, 0, None);
+            plan.was_finished |= was_finished;
         }
         self.set_state(own, State::Undoing)
     }
 
+    /// The link of an embed is declared again by its undo.
+    fn check_free_names(&self, own: &Refactoring) -> Result<(), EngineError> {
+        let link = own.plan.as_ref().and_then(|plan| plan.link.get("name")?.as_str());
+        let model = self.catalog.database_model(own.database);
+        let is_taken = |name: &&str| {
+            model.as_ref().is_some_and(|model| model.model().declarations().any(|own| own == *name))
+        };
+        match link.filter(is_taken) {
+            Some(name) => {
+                let why = format!("the model has another declaration '{name}'");
+                Err(EngineError::RefactoringRefuses { id: own.id(), verb: "undone", why })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// No other refactoring is open in one of the containers.
-    fn check_alone(
+    pub fn check_alone(
         &self,
         database: u32,
         order: &RefactoringOrder,

@@ -13,10 +13,6 @@ use crate::store::SYSTEM_PROPERTIES;
 
 /// What reads add to items whose links they follow; writes drop it.
 const FOLLOW: &str = "_follow";
-/// Kinds that are described and not there yet.
-const LATER: &[&str] = &[
-    "embed", //
-];
 
 /// A refactoring, as its body says it.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +57,7 @@ impl RefactoringOrder {
             return Err(RefactoringInvalid(vec![error]).into());
         };
         let mut reading = Reading { body: if body.is_empty() { &nothing } else { body }, errors: Vec::new() };
-        let order = reading.order()?;
+        let order = reading.order();
         match order {
             Some(order) if reading.errors.is_empty() => Ok(order),
             _ => Err(RefactoringInvalid(reading.errors).into()),
@@ -141,13 +137,10 @@ impl Rule {
 }
 
 impl Reading<'_> {
-    fn order(&mut self) -> Result<Option<RefactoringOrder>, EngineError> {
+    fn order(&mut self) -> Option<RefactoringOrder> {
         let kind = self.body.get("kind").and_then(Value::as_str).unwrap_or_default();
-        if LATER.contains(&kind) {
-            return Err(EngineError::NotSupported { feature: format!("Refactoring of the kind '{kind}'") });
-        }
         if kind == "rekey" {
-            return Ok(rekey::read_order(self));
+            return rekey::read_order(self);
         }
         let (kind, members) = match kind {
             "rename" => ("rename", ["from", "to"].as_slice()),
@@ -156,12 +149,13 @@ impl Reading<'_> {
                 Some(found) => found,
                 None => {
                     self.wrong("kind", "'kind' is not the name of a refactoring.");
-                    return Ok(None);
+                    return None;
                 }
             },
         };
         self.check_members(members);
-        let container = self.text("container");
+        // The link of an embed says it.
+        let container = if kind == "embed" { Some(String::new()) } else { self.text("container") };
         let rule = match kind {
             "rename" => self.rename(),
             "retype" => self.retype(),
@@ -178,7 +172,7 @@ impl Reading<'_> {
         };
         let order =
             |(container, rule)| RefactoringOrder { kind, container, rule, finishes_itself, has_journal };
-        Ok(container.zip(rule).map(order))
+        container.zip(rule).map(order)
     }
 
     fn check_members(&mut self, own: &[&str]) {

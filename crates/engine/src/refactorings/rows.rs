@@ -127,7 +127,9 @@ impl Refactoring {
         let mut json = Object::new();
         json.set("id", self.id());
         json.set("kind", member("kind"));
-        json.set("container", member("container"));
+        let holder = self.plan.as_ref().and_then(|plan| plan.ends.first());
+        let container = self.body.get("container").cloned().or_else(|| holder.map(|own| Value::from(own.as_str())));
+        json.set("container", container.unwrap_or(Value::Null));
         json.set("state", self.state.name());
         json.set("job", self.jobs.last().map_or(Value::Null, |job| Value::from(job.as_str())));
         json.set("converted", self.converted);

@@ -208,3 +208,40 @@ fn an_array_is_split_into_pages() {
     assert_eq!(found(&client, "posts", "p"), post);
     client.must(404, "GET", "/dbs/d/colls/posts-pages", &[], "");
 }
+
+#[test]
+fn an_item_becomes_a_part_of_the_one_that_refers_to_it() {
+    let profile = |bio: &str| json!({"id": "p1", "bio": bio});
+    let user = json!({"id": "u1", "profileId": "p1"});
+    let client = filled(&[("profiles", vec![profile("old")]), ("users", vec![user.clone()])]);
+    let order = json!({"kind": "embed", "link": "user-profile", "into": "/profile"}).to_string();
+    let unknown = body(&client.must(400, "POST", REFACTORINGS, &[], &order));
+    assert_eq!(
+        (&unknown["errors"][0]["code"], &unknown["errors"][0]["at"]),
+        (&json!("UnknownLink"), &json!("/link"))
+    );
+    let model = json!({"version": 1, "links": [{"name": "user-profile", "from": {"container": "users", "path": "/profileId"},
+        "to": {"container": "profiles"}, "integrity": "enforced"}]});
+    client.must(201, "PUT", "/_quire/dbs/d/model", &[], &model.to_string());
+    let dry = body(&client.must(200, "POST", REFACTORINGS, &[("x-quire-dry-run", "true")], &order));
+    assert_eq!((&dry["container"], &dry["wouldConvert"]), (&json!("users"), &json!(1)), "{dry}");
+    assert_eq!((&dry["wouldDelete"], &dry["wouldLeave"]), (&json!(1), &json!(0)), "{dry}");
+    assert_eq!(dry["examples"][0]["after"][0]["item"]["profile"], profile("old"), "{dry}");
+    let job = client.run_job(REFACTORINGS, &order);
+    assert_eq!((&job["container"], &job["result"]["state"]), (&json!("users"), &json!("expanded")), "{job}");
+    write(&client, 200, "profiles", &profile("new"));
+    assert_eq!(found(&client, "users", "u1")["profile"], profile("new"));
+    let own = json!({"id": "u1", "profileId": "p1", "profile": profile("mine")});
+    assert_eq!(body(&write(&client, 400, "users", &own))["code"], "BadRequest");
+    let held = client.must(409, "PUT", "/_quire/dbs/d/model", &[], r#"{"version":1}"#);
+    assert!(held.body.contains("RefactoringRunning"), "{}", held.body);
+    client.run_job(&format!("{REFACTORINGS}/r-1/finish"), "");
+    let key = [("x-ms-documentdb-partitionkey", r#"["p1"]"#)];
+    client.must(404, "GET", "/dbs/d/colls/profiles/docs/p1", &key, "");
+    write(&client, 200, "users", &own);
+    client.run_job(&format!("{REFACTORINGS}/r-1/undo"), "");
+    assert_eq!(found(&client, "users", "u1"), user);
+    assert_eq!(found(&client, "profiles", "p1"), profile("mine"));
+    let back = body(&client.must(200, "GET", "/_quire/dbs/d/model", &[], ""));
+    assert_eq!(back["links"], model["links"]);
+}

@@ -98,6 +98,8 @@ const CASES: &[Case] = &[
     ("second-path", second_path),
     ("copy-missing", copy_missing),
     ("repeated-aggregate", repeated_aggregate),
+    ("embed-together", embed_together),
+    ("embed-together", embed_in_target),
 ];
 
 fn person(n: usize, age: usize) -> Value {
@@ -239,6 +241,48 @@ fn repeated_aggregate() -> Shop {
         shop.query("orders", text, &json!(format!("c{}", n % 20)), "q");
     }
     (0..5).for_each(|n| shop.item("POST", "orders", &order(9_000 + n, n, 1)));
+    shop
+}
+
+/// A profile is read after its user.
+fn embed_together() -> Shop {
+    let shop = Shop::new(1);
+    shop.container("users", Value::Null);
+    shop.container("profiles", Value::Null);
+    for n in 0..150 {
+        let about = format!("What user {n} says of themselves. ").repeat(6);
+        shop.item("POST", "profiles", &json!({"id": format!("pr{n}"), "about": about}));
+        let user = json!({"id": format!("u{n}"), "name": format!("Name {n}"), "profileId": format!("pr{n}")});
+        shop.item("POST", "users", &user);
+    }
+    shop.begin();
+    for n in 0..150 {
+        let action = format!("a{n}");
+        shop.read("users", &format!("u{n}"), &action);
+        shop.read("profiles", &format!("pr{n}"), &action);
+    }
+    shop
+}
+
+/// The lines of an order are asked for after it was read.
+fn embed_in_target() -> Shop {
+    let shop = Shop::new(1);
+    shop.container("orders", Value::Null);
+    shop.container("lines", Value::Null);
+    for n in 0..150 {
+        shop.item("POST", "orders", &json!({"id": format!("o{n}"), "customer": format!("Name {n}")}));
+        for line in 0..=n % 3 {
+            let line = json!({"id": format!("l{n}-{line}"), "orderId": format!("o{n}"), "article": format!("a{line}"), "count": line});
+            shop.item("POST", "lines", &line);
+        }
+    }
+    shop.begin();
+    for n in 0..150 {
+        let action = format!("a{n}");
+        shop.read("orders", &format!("o{n}"), &action);
+        let text = "SELECT * FROM c WHERE c.orderId = @v";
+        shop.query("lines", text, &json!(format!("o{n}")), &action);
+    }
     shop
 }
 

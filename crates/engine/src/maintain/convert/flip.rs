@@ -356,11 +356,22 @@ impl Unit<'_> {
         let key = PartitionKey(vec![Component::String(id.to_owned())]);
         let Ok(home) = LogicalPartition::of(own, key) else { return Ok(None) };
         let id_key = home.id_key(id);
+        self.item_at(site, &home, &id_key)
+    }
+
+    /// The item of an id row, as a part of the unit.
+    pub(super) fn item_at(
+        &mut self,
+        site: usize,
+        home: &LogicalPartition<'_>,
+        id_key: &[u8],
+    ) -> Result<Option<usize>, EngineError> {
+        let own = self.ground.sites[site].container;
         let is_it = |after: &super::super::After| after.id_key == id_key;
         if let Some(at) = self.slots.iter().position(|slot| slot.after.as_ref().is_some_and(is_it)) {
             return Ok(Some(at));
         }
-        let Some(stored) = home.find(&*self.ground.snapshot, &id_key)? else { return Ok(None) };
+        let Some(stored) = home.find(&*self.ground.snapshot, id_key)? else { return Ok(None) };
         let (rid, row) = stored.parse()?;
         let is_there = home.has(&row)? && !own.is_gone(&row, &self.ground.sites[site].moment);
         if !is_there || self.slot_of(site, rid).is_some() {

@@ -10,6 +10,8 @@
 //! 3. a client's value is never dropped: it stays, it is in the other form, or the write is refused, unless `oldWriters` or
 //!    `onConflict` says which value counts.
 
+mod embed; // items become parts of others
+mod embed_undo; // parts become items again
 pub(super) mod extract; // parts of items become items
 mod flip; // arrays of ids become references to their owner
 mod merge; // join items become arrays
@@ -36,6 +38,8 @@ pub(super) struct Converting {
     pub left: Vec<LeftPlace>,
     /// Visited items that were changed.
     pub converted: u64,
+    /// Items that became parts of others in this unit.
+    embedded: Vec<usize>,
     journal: BTreeMap<JournalKey, JournalNote>,
 }
 
@@ -87,6 +91,7 @@ impl<'a> Unit<'a> {
             ConversionRule::Flip(rule) => self.flip(at, own, rule, is_visited)?,
             ConversionRule::Merge(rule) => self.merge(at, own, rule, is_visited)?,
             ConversionRule::Split(rule) => self.split(at, own, rule, is_visited)?,
+            ConversionRule::Embed(rule) => self.embed(at, own, rule, is_visited)?,
         }
         let is_converted = is_visited && !was_changed && self.slots[at].is_changed;
         self.converting.converted += u64::from(is_converted);

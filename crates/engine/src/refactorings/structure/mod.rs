@@ -12,7 +12,9 @@
 //! 4. clients cannot change the declarations of an open refactoring.
 
 mod declare; // JSON of declarations
+mod embed; // items become parts of others
 mod extract; // parts of items become items
+mod find; // items of other containers, for dry runs
 mod flip; // arrays of ids become references to their owner
 mod merge; // join items become arrays
 mod plan; // what was decided about one, and how far it is
@@ -20,6 +22,7 @@ mod preview; // what it would do
 mod run; // phases
 mod split; // arrays become windows
 
+use quire_model::Model;
 use quire_value::Value;
 
 use super::order::{Reading, RefactoringOrder, Rule};
@@ -30,7 +33,9 @@ use crate::catalog::models::ModelForm;
 use crate::model::{Conversion, ConversionStage, DatabaseModel, OldWriters, OnConflict};
 use crate::runtime::Shared;
 
+pub(crate) use embed::EmbedOrder;
 pub(crate) use extract::ExtractOrder;
+pub(crate) use find::ItemFinder;
 pub(crate) use flip::FlipOrder;
 pub(crate) use merge::MergeOrder;
 pub(crate) use plan::Plan;
@@ -45,6 +50,7 @@ pub(crate) enum Structure {
     Flip(FlipOrder),
     Merge(MergeOrder),
     Split(SplitOrder),
+    Embed(EmbedOrder),
 }
 
 /// What both ends of a conversion decide by.
@@ -104,6 +110,7 @@ impl Structure {
             "flip" => Some(("flip", FlipOrder::MEMBERS)),
             "merge-join-items" => Some(("merge-join-items", MergeOrder::MEMBERS)),
             "split-array" => Some(("split-array", SplitOrder::MEMBERS)),
+            "embed" => Some(("embed", EmbedOrder::MEMBERS)),
             _ => None,
         }
     }
@@ -114,6 +121,7 @@ impl Structure {
             "flip" => FlipOrder::read(reading).map(Structure::Flip),
             "merge-join-items" => MergeOrder::read(reading).map(Structure::Merge),
             "split-array" => SplitOrder::read(reading).map(Structure::Split),
+            "embed" => EmbedOrder::read(reading).map(Structure::Embed),
             _ => None,
         }
     }
@@ -125,6 +133,7 @@ impl Structure {
             Structure::Flip(order) => order.check(container),
             Structure::Merge(order) => order.check(container),
             Structure::Split(order) => order.check(container),
+            Structure::Embed(order) => order.check(container),
         };
         if errors.is_empty() { Ok(()) } else { Err(RefactoringInvalid(errors).into()) }
     }
@@ -137,6 +146,7 @@ impl Structure {
             Structure::Flip(order) => order.plan(name, model),
             Structure::Merge(order) => order.plan(name, model),
             Structure::Split(order) => order.plan(name, model),
+            Structure::Embed(order) => order.plan(model),
         }
     }
 
@@ -149,6 +159,7 @@ impl Structure {
                 std::iter::once(container.to_owned()).chain(order.ends.clone()).collect()
             }
             Structure::Split(order) => vec![container.to_owned(), order.pages.container.clone()],
+            Structure::Embed(order) => vec![order.holder.clone(), order.part.clone()],
         }
     }
 
@@ -162,6 +173,7 @@ impl Structure {
             Structure::Flip(_) => flip::phases(state, plan),
             Structure::Merge(_) => merge::phases(state, plan),
             Structure::Split(order) => split::phases(order, state),
+            Structure::Embed(_) => embed::phases(state, plan),
         }
     }
 
@@ -171,6 +183,7 @@ impl Structure {
             Structure::Flip(order) => order.form(name, of),
             Structure::Merge(order) => order.form(name, of),
             Structure::Split(order) => order.form(name, of),
+            Structure::Embed(order) => order.form(name, of),
         }
     }
 
@@ -179,7 +192,7 @@ impl Structure {
         match self {
             Structure::Extract(order) => order.makes(container, plan),
             Structure::Split(order) => order.makes(container),
-            Structure::Flip(_) | Structure::Merge(_) => Vec::new(),
+            Structure::Flip(_) | Structure::Merge(_) | Structure::Embed(_) => Vec::new(),
         }
     }
 
@@ -189,6 +202,7 @@ impl Structure {
             Structure::Extract(order) => order.survey(plan, item),
             Structure::Merge(order) => order.survey(which, item),
             Structure::Split(order) => order.survey(item),
+            Structure::Embed(order) => order.survey(plan, item),
             Structure::Flip(_) => Vec::new(),
         }
     }
@@ -212,10 +226,23 @@ pub(super) fn resolved(
 impl RefactoringOrder {
     /// With what was decided when it started.
     pub(super) fn with_plan(mut self, plan: &Plan) -> RefactoringOrder {
+        if let Rule::Structure(Structure::Embed(embed)) = &mut self.rule {
+            embed.take_plan(plan);
+            self.container.clone_from(&embed.holder);
+        }
         if let (Rule::Structure(Structure::Merge(merge)), [left, right]) = (&mut self.rule, &plan.ends[..]) {
             merge.ends = [left.clone(), right.clone()];
         }
         self
+    }
+
+    /// With what the model says of its link, where the body names one instead of a container.
+    pub(crate) fn with_model(mut self, model: Option<&Model>) -> Result<RefactoringOrder, EngineError> {
+        if let Rule::Structure(Structure::Embed(embed)) = &mut self.rule {
+            embed.resolve(model)?;
+            self.container.clone_from(&embed.holder);
+        }
+        Ok(self)
     }
 
     /// The body of the order, with all that it has.

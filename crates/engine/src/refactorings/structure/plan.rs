@@ -17,8 +17,12 @@ pub(crate) struct Plan {
     pub was_finished: bool,
     /// Of `extract`: the items that it makes have the id and the key of their part's owner.
     pub of_owner: bool,
-    /// Of `merge-join-items`: the containers of its ends.
+    /// Of `merge-join-items`: the containers of its ends. Of `embed`: the container that gets parts, and that of the parts.
     pub ends: Vec<String>,
+    /// Of `embed`: its link as it was declared.
+    pub link: Value,
+    /// Of `embed`: a declaration owns the parts, or may.
+    pub is_kept: bool,
     /// Places that wait for a decision.
     pub undecided: u64,
     /// Why it is blocked.
@@ -36,6 +40,10 @@ impl Plan {
         json.set("wasFinished", self.was_finished);
         json.set("ofOwner", self.of_owner);
         json.set("ends", texts(&self.ends));
+        if self.link != Value::default() {
+            json.set("link", self.link.clone());
+        }
+        json.set("isKept", self.is_kept);
         json.set("undecided", self.undecided);
         json.set("error", self.error.as_deref().map_or(Value::Null, Value::from));
         Value::Object(json)
@@ -53,6 +61,8 @@ impl Plan {
             was_finished: json.get("wasFinished")?.as_bool()?,
             of_owner: json.get("ofOwner")?.as_bool()?,
             ends: texts("ends").unwrap_or_default(),
+            link: json.get("link").cloned().unwrap_or_default(),
+            is_kept: json.get("isKept").and_then(Value::as_bool).unwrap_or(false),
             undecided: json.get("undecided")?.as_u64()?,
             error: json.get("error")?.as_str().map(str::to_owned),
         })

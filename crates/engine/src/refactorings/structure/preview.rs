@@ -5,18 +5,24 @@ use std::collections::HashMap;
 use quire_model::{OnWrite, OwnedValue, Pointer, Right};
 use quire_value::{Object, Value};
 
-use super::{ExtractOrder, FlipOrder, MergeOrder, SplitOrder, Structure};
+use super::find::ItemFinder;
+use super::{EmbedOrder, ExtractOrder, FlipOrder, MergeOrder, Plan, SplitOrder, Structure};
 use crate::api::EngineError;
+use crate::items::body::ITEM_BYTES_MAX;
 use crate::maintain::{holders, key_of_part, part_of};
+use crate::model::EmbedSide;
 
 const MISSING: &str = "the array names an item that is not there";
 const TWO_OWNERS: &str = "the item has another owner already";
+const DANGLING: &str = "the reference names an item that is not there";
+const SEVERAL: &str = "several items would have it as a part";
+const TOO_LARGE: &str = "the item would be larger than 2 MB";
 const DIFFERS: &str = "the part differs from the item with its key";
 
 /// What was seen until now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preview {
-    /// By key: what the part is, in short.
+    /// By key: what the part is, in short. Of `embed`: how many items would have it as a part.
     targets: HashMap<String, u64>,
 }
 
@@ -29,26 +35,24 @@ pub(crate) struct PreviewedItem {
     pub journal_bytes: u64,
 }
 
-/// Finds an item that is there already: container, id.
-pub(crate) type FindItem<'a> = dyn Fn(&str, &str) -> Result<Option<Value>, EngineError> + 'a;
-
 impl Preview {
     pub fn look(
         &mut self,
         structure: &Structure,
         container: &str,
         item: &Value,
-        find: &FindItem<'_>,
+        find: &ItemFinder<'_>,
     ) -> Result<PreviewedItem, EngineError> {
         match structure {
             Structure::Extract(order) => self.extract(order, container, item, find),
             Structure::Flip(order) => self.flip(order, item, find),
             Structure::Merge(order) => merge(order, item, find),
             Structure::Split(order) => Ok(split(order, container, item)),
+            Structure::Embed(order) => self.embed(order, item, find),
         }
     }
 
-    /// Items that would be made.
+    /// Items that would be made, or that would be parts of others.
     pub fn made(&self) -> u64 {
         self.targets.len() as u64
     }
@@ -58,7 +62,7 @@ impl Preview {
         order: &ExtractOrder,
         container: &str,
         item: &Value,
-        find: &FindItem<'_>,
+        find: &ItemFinder<'_>,
     ) -> Result<PreviewedItem, EngineError> {
         let mut plan = order.plan(container, None);
         let mut found = PreviewedItem { left: order.survey(&mut plan, item), ..PreviewedItem::default() };
@@ -81,7 +85,7 @@ impl Preview {
                     continue;
                 }
             };
-            let there = find(&order.into, &key)?.map(|own| part_of(&rule, own));
+            let there = find.by_id(&order.into, &key)?.map(|own| part_of(&rule, own));
             let known = there.as_ref().map(digest).or_else(|| self.targets.get(&key).copied());
             match known {
                 Some(known) if known != digest(part) => {
@@ -111,7 +115,7 @@ impl Preview {
         &mut self,
         order: &FlipOrder,
         item: &Value,
-        find: &FindItem<'_>,
+        find: &ItemFinder<'_>,
     ) -> Result<PreviewedItem, EngineError> {
         let mut found = PreviewedItem::default();
         let owner = item.get("id").and_then(Value::as_str).unwrap_or_default();
@@ -119,7 +123,7 @@ impl Preview {
         for (position, element) in array.iter().enumerate() {
             let path = format!("{}/{position}", order.path);
             let id = element.as_str().unwrap_or_default();
-            let Some(mut other) = find(&order.to, id)? else {
+            let Some(mut other) = find.by_id(&order.to, id)? else {
                 found.left.push((path, MISSING));
                 continue;
             };
@@ -144,6 +148,61 @@ impl Preview {
     }
 }
 
+impl Preview {
+    fn embed(
+        &mut self,
+        order: &EmbedOrder,
+        item: &Value,
+        find: &ItemFinder<'_>,
+    ) -> Result<PreviewedItem, EngineError> {
+        let left = order.survey(&Plan::default(), item);
+        let mut found = PreviewedItem { left, ..PreviewedItem::default() };
+        if !found.left.is_empty() {
+            return Ok(found);
+        }
+        let mut after = item.clone();
+        match order.side {
+            EmbedSide::Referrer => {
+                for (positions, key, target) in find.targets(&order.link, item)? {
+                    let path = order.into.at(&positions);
+                    match target {
+                        Some(target) => {
+                            self.count_part(&key, (&path, &mut found));
+                            put_at(&mut after, &order.into, &positions, target);
+                        }
+                        None => found.left.push((path, DANGLING)),
+                    }
+                }
+            }
+            EmbedSide::Target => {
+                let parts = find.referrers(&order.link, item)?;
+                for (key, _) in &parts {
+                    self.count_part(key, (&order.into.to_string(), &mut found));
+                }
+                let parts = parts.into_iter().map(|(_, part)| part).collect::<Value>();
+                put_at(&mut after, &order.into, &[], parts);
+            }
+        }
+        if after.to_json().len() > ITEM_BYTES_MAX {
+            found.left.push((order.into.to_string(), TOO_LARGE));
+            return Ok(found);
+        }
+        if after != *item {
+            found.after = vec![(order.holder.clone(), after)];
+        }
+        Ok(found)
+    }
+
+    /// A part that was seen before has several holders.
+    fn count_part(&mut self, key: &str, (path, found): (&str, &mut PreviewedItem)) {
+        let count = self.targets.entry(key.to_owned()).or_default();
+        *count += 1;
+        if *count > 1 {
+            found.left.push((path.to_owned(), SEVERAL));
+        }
+    }
+}
+
 /// The item with its newest elements, and the first page of the others.
 fn split(order: &SplitOrder, container: &str, item: &Value) -> PreviewedItem {
     let array = order.path.find(item, &[]).and_then(Value::as_array).unwrap_or_default();
@@ -163,12 +222,12 @@ fn split(order: &SplitOrder, container: &str, item: &Value) -> PreviewedItem {
 }
 
 /// Both ends of a join item, with each other's id.
-fn merge(order: &MergeOrder, item: &Value, find: &FindItem<'_>) -> Result<PreviewedItem, EngineError> {
+fn merge(order: &MergeOrder, item: &Value, find: &ItemFinder<'_>) -> Result<PreviewedItem, EngineError> {
     let mut found = PreviewedItem { journal_bytes: item.to_json().len() as u64, ..PreviewedItem::default() };
     let id = |path: &Pointer| path.find(item, &[]).and_then(Value::as_str).unwrap_or_default();
     let (left, right) = (id(&order.left), id(&order.right));
     for (at, (own, other)) in [(left, right), (right, left)].into_iter().enumerate() {
-        match find(&order.ends[at], own)? {
+        match find.by_id(&order.ends[at], own)? {
             Some(mut end) => {
                 let mut array =
                     order.into[at].find(&end, &[]).and_then(Value::as_array).unwrap_or_default().to_vec();
@@ -183,7 +242,11 @@ fn merge(order: &MergeOrder, item: &Value, find: &FindItem<'_>) -> Result<Previe
 }
 
 fn put(item: &mut Value, path: &Pointer, value: Value) {
-    let (owner, positions, right) = (String::new(), Vec::new(), Right::Value(value));
+    put_at(item, path, &[], value);
+}
+
+fn put_at(item: &mut Value, path: &Pointer, positions: &[usize], value: Value) {
+    let (owner, positions, right) = (String::new(), positions.to_vec(), Right::Value(value));
     OwnedValue { owner, path: path.clone(), positions, right, on_write: OnWrite::Correct }.put(item);
 }
 

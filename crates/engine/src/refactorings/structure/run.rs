@@ -175,8 +175,12 @@ impl StructureRun<'_> {
 
     fn form(&mut self, name: FormName) -> Result<PhaseProgress, EngineError> {
         let plan = self.plan_mut()?;
-        if !plan.is_declared && name != FormName::Gone {
-            plan.is_declared = true;
+        let before = plan.clone();
+        plan.is_declared |= name != FormName::Gone;
+        plan.is_kept |= name == FormName::Kept;
+        // From here on items may lack the old form: an undo makes it from the new one.
+        plan.was_finished |= matches!(name, FormName::Removing | FormName::Removed);
+        if *plan != before {
             rows::put(self.shared, self.catalog, self.own)?;
         }
         let of = FormOf {
