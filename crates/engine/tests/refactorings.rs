@@ -2,6 +2,8 @@
 //! what was written, by text, without the engine's code.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "refactorings/arrays.rs"]
+mod arrays; // members of array elements
 #[path = "refactorings/embed.rs"]
 mod embed; // items become parts of others
 #[path = "refactorings/extract.rs"]
@@ -388,15 +390,6 @@ fn what_cannot_be_refactored_is_refused() {
     ] {
         for found in [start(&engine, body), engine.dry_run_refactoring("d", &json(body)).map(drop)] {
             assert!(matches!(found, Err(EngineError::RefactoringInvalid(_))), "{body}: {found:?}");
-        }
-    }
-    for body in [
-        r#"{"kind":"rename","container":"c","from":"/lines/*/qty","to":"/lines/*/quantity"}"#,
-        r#"{"kind":"retype","container":"c","path":"/prices/*","as":"number"}"#,
-    ] {
-        for found in [start(&engine, body), engine.dry_run_refactoring("d", &json(body)).map(drop)] {
-            let Err(EngineError::NotSupported { feature }) = found else { panic!("{body}: {found:?}") };
-            assert!(feature.ends_with("through arrays"), "{feature}");
         }
     }
     let unknown = start(&engine, r#"{"kind":"rename","container":"x","from":"/a","to":"/b"}"#);

@@ -3,6 +3,7 @@
 use quire_model::Pointer;
 use quire_value::{Object, Value};
 
+use super::elements::{identity, places_now};
 use super::forms::{Converted, converted};
 use super::order::Rule;
 
@@ -23,6 +24,8 @@ pub(crate) struct Conversion {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Change {
     pub at: Vec<usize>,
+    /// By what the element of the innermost array is found again; null without arrays.
+    pub element: Value,
     pub what: Changed,
 }
 
@@ -66,7 +69,10 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
                 let object = parent.find_mut(&mut item, &at).and_then(Value::as_object_mut);
                 match object.map_or(Renamed::Nothing, |object| rename(object, from, to)) {
                     Renamed::Nothing => {}
-                    Renamed::Changed(what) => changes.push(Change { at, what }),
+                    Renamed::Changed(what) => {
+                        let element = identity(parent, &item, &at);
+                        changes.push(Change { at, element, what });
+                    }
                     Renamed::Differs => {
                         left.push((parent.join(&Pointer::of_name(from)).at(&at), BOTH_NAMES));
                     }
@@ -80,7 +86,8 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
                     Converted::Same => {}
                     Converted::To(after) => {
                         let before = std::mem::replace(value, after.clone());
-                        changes.push(Change { at, what: Changed::Replaced { before, after } });
+                        let element = identity(path, &item, &at);
+                        changes.push(Change { at, element, what: Changed::Replaced { before, after } });
                     }
                     Converted::Lossy => left.push((path.at(&at), LOSSY)),
                 }
@@ -91,8 +98,19 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
     Conversion { item, changes, left }
 }
 
+/// Puts all places of an item back that are as their changes left them.
+pub(crate) fn undo_all(rule: &Rule, changes: &[Change], item: &mut Value) -> Vec<Undone> {
+    let places = places_now(rule, changes, item);
+    let undone = |(change, at): (&Change, Option<Vec<usize>>)| match at {
+        Some(at) => undo(rule, &Change { at, ..change.clone() }, item),
+        // Nothing is left of its element.
+        None => Undone::Already,
+    };
+    changes.iter().zip(places).map(undone).collect()
+}
+
 /// Puts a place back as it was before the change, if it is as the change left it.
-pub(crate) fn undo(rule: &Rule, change: &Change, item: &mut Value) -> Undone {
+fn undo(rule: &Rule, change: &Change, item: &mut Value) -> Undone {
     match (rule, &change.what) {
         (Rule::Rename { parent, from, to }, what) => {
             let object = parent.find_mut(item, &change.at).and_then(Value::as_object_mut);
@@ -122,10 +140,15 @@ pub(crate) fn place(rule: &Rule, change: &Change) -> String {
     }
 }
 
-/// Later changes count in the place of earlier ones of the same place.
-pub(crate) fn merged(earlier: Vec<Change>, later: &[Change]) -> Vec<Change> {
-    let is_changed_again = |change: &Change| later.iter().any(|own| own.at == change.at);
-    let kept = earlier.into_iter().filter(|change| !is_changed_again(change));
+/// Later changes count in the place of earlier ones of the same place. Earlier ones go with their elements: `item` is what the
+/// later ones made of it.
+pub(crate) fn merged(rule: &Rule, earlier: &[Change], later: &[Change], item: &Value) -> Vec<Change> {
+    let places = places_now(rule, earlier, item);
+    let is_changed_again = |at: &Vec<usize>| later.iter().any(|own| own.at == *at);
+    let kept = earlier.iter().zip(places).filter_map(|(change, at)| {
+        let at = at.filter(|at| !is_changed_again(at))?;
+        Some(Change { at, ..change.clone() })
+    });
     kept.chain(later.iter().cloned()).collect()
 }
 
@@ -173,6 +196,9 @@ impl Change {
     pub fn to_json(&self) -> Value {
         let mut json = Object::new();
         json.set("at", self.at.iter().map(|position| Value::from(*position as u64)).collect::<Value>());
+        if !self.element.is_null() {
+            json.set("element", self.element.clone());
+        }
         match &self.what {
             Changed::Moved { value } => json.set("moved", value.clone()),
             Changed::Removed { before } => json.set("before", before.clone()),
@@ -195,7 +221,8 @@ impl Change {
             }
             _ => return None,
         };
-        Some(Change { at, what })
+        let element = json.get("element").cloned().unwrap_or(Value::Null);
+        Some(Change { at, element, what })
     }
 }
 
@@ -277,9 +304,51 @@ mod tests {
 
     #[test]
     fn later_changes_of_a_place_count() {
-        let change =
-            |at: usize, value: i64| Change { at: vec![at], what: Changed::Moved { value: value.into() } };
-        let found = merged(vec![change(0, 1), change(1, 2)], &[change(1, 3)]);
-        assert_eq!(found, [change(0, 1), change(1, 3)]);
+        let rule = rename_rule("/l/*");
+        let first = convert(&rule, json(r#"{"l":[{"a":1},{"a":2}]}"#));
+        // A client has put an element of the old form between them.
+        let second = convert(&rule, json(r#"{"l":[{"b":1},{"a":3},{"b":2}]}"#));
+        let found = merged(&rule, &first.changes, &second.changes, &second.item);
+        let places: Vec<(usize, String)> =
+            found.iter().map(|own| (own.at[0], own.to_json().get("moved").expect("a value").to_json())).collect();
+        assert_eq!(places, [(0, "1".to_owned()), (2, "2".to_owned()), (1, "3".to_owned())]);
+        // What is gone is forgotten.
+        let third = convert(&rule, json(r#"{"l":[{"a":9}]}"#));
+        assert_eq!(merged(&rule, &found, &third.changes, &third.item), third.changes);
+    }
+
+    /// What a client made of an array in the new form, and what an undo makes of that.
+    #[track_caller]
+    fn check_moved(rule: &Rule, before: &str, since: &str, expected: &str, conflicts: usize) {
+        let mut item = json(since);
+        let undone = undo_all(rule, &convert(rule, json(before)).changes, &mut item);
+        assert_eq!(item.to_json(), expected);
+        assert_eq!(undone.iter().filter(|own| **own == Undone::Conflict).count(), conflicts, "{undone:?}");
+    }
+
+    #[test]
+    fn elements_are_found_where_they_are_now() {
+        let rule = rename_rule("/l/*");
+        let before = r#"{"l":[{"a":1},{"a":2},{"a":2}]}"#;
+        // Nothing changed, reversed, one deleted, one added in the new form.
+        check_moved(&rule, before, r#"{"l":[{"b":1},{"b":2},{"b":2}]}"#, before, 0);
+        check_moved(&rule, before, r#"{"l":[{"b":2},{"b":2},{"b":1}]}"#, r#"{"l":[{"a":2},{"a":2},{"a":1}]}"#, 0);
+        check_moved(&rule, before, r#"{"l":[{"b":2},{"b":2}]}"#, r#"{"l":[{"a":2},{"a":2}]}"#, 0);
+        check_moved(&rule, before, r#"{"l":[{"b":7},{"b":1},{"b":2}]}"#, r#"{"l":[{"b":7},{"a":1},{"a":2}]}"#, 0);
+        // Changed by the client: another member, and the value.
+        check_moved(&rule, before, r#"{"l":[{"b":1,"x":5},{"b":2},{"b":8}]}"#, r#"{"l":[{"a":1,"x":5},{"a":2},{"b":8}]}"#, 1);
+        check_moved(&rule, before, r#"{"l":7}"#, r#"{"l":7}"#, 0);
+        let named = r#"{"l":[{"id":"x","a":1},{"id":"y","a":2}]}"#;
+        check_moved(
+            &rule,
+            named,
+            r#"{"l":[{"id":"z","b":1},{"id":"y","b":2,"n":1},{"id":"x","b":4}]}"#,
+            r#"{"l":[{"id":"z","b":1},{"id":"y","a":2,"n":1},{"id":"x","b":4}]}"#,
+            1,
+        );
+        let rule = Rule::Retype { path: Pointer::parse("/l/*").expect("a path"), form: Form::Number };
+        check_moved(&rule, r#"{"l":["1","2",3]}"#, r#"{"l":[2,3,1,4]}"#, r#"{"l":["2",3,"1",4]}"#, 0);
+        // The journal was written, the item was not.
+        check_moved(&rule, r#"{"l":["1","2"]}"#, r#"{"l":["1","2"]}"#, r#"{"l":["1","2"]}"#, 0);
     }
 }

@@ -8,6 +8,7 @@
 
 mod convert; // one item, and back
 mod dry_run; // what would be done
+mod elements; // elements of arrays that clients have moved
 mod forms; // values of one type as another
 mod order; // what is asked for
 pub(crate) mod rekey; // another partition key

@@ -88,9 +88,6 @@ impl RefactoringOrder {
         if container.partitions.is_modelled() {
             return unsupported(format!("'{}' in a container that the model names", self.kind));
         }
-        if let Some((_, path)) = self.rule.paths().iter().find(|(_, path)| path.each_count() > 0) {
-            return unsupported(format!("Refactoring '{path}' through arrays"));
-        }
         let reserved = reserved_paths(definition);
         let is_reserved = |path: &Pointer| reserved.iter().any(|own| own.touches(path));
         let wrong = self.rule.paths().into_iter().filter(|(_, path)| is_reserved(path));

@@ -9,7 +9,7 @@ use quire_resource::ResourceId;
 use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Limits, Object, Value, text};
 
-use super::convert::{Change, Undone, convert, merged, place, undo};
+use super::convert::{Change, Undone, convert, merged, place, undo_all};
 use super::order::RefactoringOrder;
 use super::rows::{self, Refactoring};
 use crate::api::{
@@ -53,7 +53,8 @@ struct Rewrite {
     body: Value,
     /// What its journal was.
     base: Vec<Change>,
-    changes: Vec<Change>,
+    /// What it is to be.
+    journal: Vec<Change>,
 }
 
 /// An item, and whether it was written.
@@ -123,8 +124,9 @@ impl Run<'_> {
                 continue;
             }
             let base = rows::journal(&*snapshot, &self.journal_key(rid))?;
-            let (id, body, changes) = (id_of(&conversion.item), conversion.item, conversion.changes);
-            rewrites.push(Rewrite { rid, id, etag, indexing, body, base, changes });
+            let journal = merged(&order.rule, &base, &conversion.changes, &conversion.item);
+            let (id, body) = (id_of(&conversion.item), conversion.item);
+            rewrites.push(Rewrite { rid, id, etag, indexing, body, base, journal });
         }
         Ok(rewrites)
     }
@@ -156,8 +158,7 @@ impl Run<'_> {
                 ended.push(rows::journal_op(&entry.key, &[]));
                 continue;
             };
-            let undone: Vec<Undone> =
-                entry.changes.iter().map(|change| undo(&order.rule, change, &mut stored.item)).collect();
+            let undone = undo_all(&order.rule, &entry.changes, &mut stored.item);
             for (change, _) in entry.changes.iter().zip(&undone).filter(|(_, own)| **own == Undone::Conflict)
             {
                 self.conflict(&stored.item, &place(&order.rule, change), CHANGED_SINCE);
@@ -167,8 +168,8 @@ impl Run<'_> {
                 continue;
             }
             let (id, StoredItem { rid, etag, indexing, item: body }) = (id_of(&stored.item), stored);
-            let (base, changes) = Default::default();
-            rewrites.push(Rewrite { rid, id, etag, indexing, body, base, changes });
+            let (base, journal) = Default::default();
+            rewrites.push(Rewrite { rid, id, etag, indexing, body, base, journal });
         }
         drop(snapshot);
         for (rewrite, result) in self.write(&rewrites)? {
@@ -246,11 +247,8 @@ impl Run<'_> {
 
     /// The journal of an item that is written, or that was not.
     fn journal_op(&self, rewrite: &Rewrite, is_written: bool) -> Op {
-        let changes = match is_written {
-            true => merged(rewrite.base.clone(), &rewrite.changes),
-            false => rewrite.base.clone(),
-        };
-        rows::journal_op(&self.journal_key(rewrite.rid), &changes)
+        let changes = if is_written { &rewrite.journal } else { &rewrite.base };
+        rows::journal_op(&self.journal_key(rewrite.rid), changes)
     }
 
     fn conflict(&mut self, item: &Value, place: &str, why: &str) {
