@@ -46,6 +46,7 @@ fn main() -> Result<()> {
         ["isolation", "--minutes", minutes] => isolation(minutes),
         ["storm", "--minutes", minutes] => storm("storm", minutes),
         ["storm", "--model", "--minutes", minutes] => storm("model_storm", minutes),
+        ["storm", "--refactorings", "--minutes", minutes] => storm("refactoring_storm", minutes),
         ["bench", "base"] => bench::base(),
         ["bench", "compare", arguments @ ..] => bench::compare(arguments),
         ["bench", "profile", workload, arguments @ ..] => bench::profile(workload, arguments),
@@ -59,7 +60,7 @@ fn main() -> Result<()> {
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | schedules [--schedules N [NAME]] | fuzz [TARGET] [--seconds N] | crash KILLS | \
-                 isolation --minutes MINUTES | storm [--model] --minutes MINUTES | bench base|compare [WORKLOAD...]|profile WORKLOAD|growth|space|scripts|feed|model|start|vectors"
+                 isolation --minutes MINUTES | storm [--model|--refactorings] --minutes MINUTES | bench base|compare [WORKLOAD...]|profile WORKLOAD|growth|space|scripts|feed|model|start|vectors"
             )
         }
     }

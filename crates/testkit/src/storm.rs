@@ -11,5 +11,6 @@ pub mod declared; // a model beside what other runs do
 mod follower; // a reader of the change feed
 mod model; // what is there, as its writer knows
 pub mod models; // declarations that come and go
+pub mod refactorings; // refactorings that are started, finished and undone
 pub mod run; // writers, followers, changes of the container, kills
 mod writer; // writes, and queries that must agree

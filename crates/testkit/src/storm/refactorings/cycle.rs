@@ -1,0 +1,334 @@
+//! One database, one refactoring, and a way through its states.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value as Json, json};
+
+use super::super::client::{Client, json as body_of, shown};
+use super::RefactoringFigures;
+use super::kinds::{Form, Kind, Stage, Truth, Verb, Write};
+use crate::model::random::Chance;
+
+/// Items by container and id.
+pub type Items = BTreeMap<(String, String), Json>;
+
+pub struct Cycle<'a> {
+    client: Client<'a>,
+    kind: &'static Kind,
+    database: String,
+    pub seed: u64,
+    chance: Chance,
+    last_wait: Duration,
+    truth: Truth,
+    figures: RefactoringFigures,
+}
+
+impl<'a> Cycle<'a> {
+    pub fn new(
+        client: Client<'a>,
+        kind: &'static Kind,
+        database: String,
+        seed: u64,
+        last_wait: Duration,
+    ) -> Cycle<'a> {
+        let (truth, figures) = Default::default();
+        Cycle { client, kind, database, seed, chance: Chance(seed), last_wait, truth, figures }
+    }
+
+    pub fn add_to(&self, all: &mut RefactoringFigures) {
+        let own = &self.figures;
+        (all.finished, all.undone) = (all.finished + own.finished, all.undone + own.undone);
+        all.reverted += own.reverted;
+        (all.writes, all.refused) = (all.writes + own.writes, all.refused + own.refused);
+        (all.cut, all.items) = (all.cut + own.cut, all.items + own.items);
+    }
+
+    pub fn run(&mut self) -> Result<()> {
+        self.set_up()?;
+        self.act("", &(self.kind.order)().to_string())?;
+        self.write_until(Stage::Expanding, "expanded")?;
+        self.write_some(Stage::Expanded)?;
+        self.compare(Form::Both, "expanded")?;
+        if self.chance.one_in(3) {
+            self.undo()?;
+            self.figures.undone += 1;
+            return self.tear_down();
+        }
+        self.act("/finish", "")?;
+        // An undo may come while it is being finished.
+        if self.chance.one_in(4) {
+            let writes = self.chance.below(6);
+            (0..writes).try_for_each(|_| self.write(Stage::Finishing))?;
+        } else {
+            self.write_until(Stage::Finishing, "finished")?;
+            self.compare(Form::New, "finished")?;
+            self.figures.finished += 1;
+            self.write_some(Stage::Finished)?;
+            self.compare(Form::New, "written after it was finished")?;
+            self.figures.reverted += 1;
+        }
+        if self.chance.one_in(2) || self.state()? != "finished" {
+            self.undo()?;
+            self.figures.undone += 1;
+        }
+        self.tear_down()
+    }
+
+    fn set_up(&mut self) -> Result<()> {
+        let database = self.database.clone();
+        self.until_done("POST", "dbs", ("dbs", ""), &json!({"id": database}).to_string())?;
+        for (name, key) in self.kind.containers {
+            let key = json!({"paths": [key], "kind": "Hash", "version": 2});
+            let body = json!({"id": name, "partitionKey": key}).to_string();
+            let link = format!("dbs/{database}");
+            self.until_done("POST", &format!("{link}/colls"), ("colls", &link), &body)?;
+        }
+        if let Some(model) = self.kind.model {
+            let link = format!("_quire/dbs/{database}/model");
+            self.until_done("PUT", &link, ("_quire", &link), &model().to_string())?;
+        }
+        self.truth = (self.kind.fill)(&mut self.chance);
+        for ((container, _), item) in (self.kind.stored)(&self.truth, Form::Old) {
+            self.upsert(&container, &item)?;
+        }
+        Ok(())
+    }
+
+    fn upsert(&mut self, container: &str, item: &Json) -> Result<()> {
+        let link = format!("dbs/{}/colls/{container}", self.database);
+        let headers = format!("{}x-ms-documentdb-is-upsert: true\r\n", self.key_header(container, item)?);
+        loop {
+            let path = format!("/{link}/docs");
+            match self.client.send("POST", &path, ("docs", &link), &headers, &item.to_string()) {
+                Some(answer) if answer.status < 300 => return Ok(()),
+                Some(answer) if is_busy(answer.status) => std::thread::sleep(Duration::from_millis(5)),
+                Some(answer) => bail!("filling: {}", shown(&answer)),
+                None => ensure!(!self.client.has_given_up(), "no server"),
+            }
+        }
+    }
+
+    fn key_header(&self, container: &str, item: &Json) -> Result<String> {
+        let found = self.kind.containers.iter().find(|(name, _)| *name == container);
+        let (_, path) = found.context("a container")?;
+        let key = item.pointer(path).and_then(Json::as_str).context("a partition key")?;
+        Ok(format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n"))
+    }
+
+    fn tear_down(&mut self) -> Result<()> {
+        let link = format!("dbs/{}", self.database);
+        self.until_done("DELETE", &link, ("dbs", &link), "")
+    }
+
+    /// Sends something until it was done, also where an earlier try may have done it.
+    fn until_done(&mut self, verb: &str, path: &str, signed: (&str, &str), body: &str) -> Result<()> {
+        let mut was_cut = false;
+        let end = Instant::now() + self.last_wait;
+        loop {
+            match self.client.send(verb, &format!("/{path}"), signed, "", body) {
+                Some(answer) if answer.status < 300 => return Ok(()),
+                Some(answer) if was_cut && [404, 409].contains(&answer.status) => return Ok(()),
+                Some(answer) if is_busy(answer.status) && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Some(answer) => bail!("{verb} {path}: {}", shown(&answer)),
+                None => was_cut = true,
+            }
+            ensure!(!self.client.has_given_up(), "no server");
+        }
+    }
+
+    /// Starts, finishes or undoes it. A request without an answer was done or not: the state says it.
+    fn act(&mut self, verb: &str, body: &str) -> Result<()> {
+        let base = format!("_quire/dbs/{}/refactorings", self.database);
+        let link = if verb.is_empty() { base.clone() } else { format!("{base}/r-1{verb}") };
+        let end = Instant::now() + self.last_wait;
+        loop {
+            let before = self.state()?;
+            match self.client.send("POST", &format!("/{link}"), ("_quire", &link), "", body) {
+                Some(answer) if answer.status < 300 => return Ok(()),
+                // Declarations are still being built.
+                Some(answer) if is_busy(answer.status) && Instant::now() < end => {}
+                Some(answer) => bail!("{link}: {}", shown(&answer)),
+                None => {
+                    let is_begun = self.state()? != before;
+                    if is_begun {
+                        return Ok(());
+                    }
+                }
+            }
+            ensure!(!self.client.has_given_up(), "no server");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Of the refactoring; nothing before it was started.
+    fn state(&mut self) -> Result<String> {
+        let link = format!("_quire/dbs/{}/refactorings/r-1", self.database);
+        loop {
+            let answer = self.client.ask("GET", &format!("/{link}"), ("_quire", &link), "", "");
+            let answer = answer.context("no server")?;
+            if answer.status == 404 {
+                return Ok(String::new());
+            }
+            if answer.status == 200 {
+                let found = body_of(&answer);
+                let state = found["state"].as_str().unwrap_or_default().to_owned();
+                ensure!(state != "blocked", "blocked: {found}");
+                return Ok(state);
+            }
+            ensure!(is_busy(answer.status), "{link}: {}", shown(&answer));
+        }
+    }
+
+    fn undo(&mut self) -> Result<()> {
+        self.act("/undo", "")?;
+        self.write_until(Stage::Undoing, "undone")?;
+        self.compare(Form::Old, "undone")
+    }
+
+    fn write_until(&mut self, stage: Stage, wanted: &str) -> Result<()> {
+        let end = Instant::now() + self.last_wait;
+        loop {
+            let state = self.state()?;
+            if state == wanted {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "it is {state} and never {wanted}");
+            self.write(stage)?;
+        }
+    }
+
+    fn write_some(&mut self, stage: Stage) -> Result<()> {
+        let writes = self.chance.below(30);
+        (0..writes).try_for_each(|_| self.write(stage))
+    }
+
+    fn write(&mut self, stage: Stage) -> Result<()> {
+        let Some((write, after)) = (self.kind.write)(&self.truth, &mut self.chance, stage) else {
+            std::thread::sleep(Duration::from_millis(2));
+            return Ok(());
+        };
+        self.figures.writes += 1;
+        if self.is_done(&write)? {
+            self.truth = after;
+        }
+        Ok(())
+    }
+
+    fn is_done(&mut self, write: &Write) -> Result<bool> {
+        let collection = format!("dbs/{}/colls/{}", self.database, write.container);
+        let item = format!("{collection}/docs/{}", write.id);
+        let key = format!("x-ms-documentdb-partitionkey: [\"{}\"]\r\n", write.key);
+        loop {
+            let answer = match &write.verb {
+                Verb::Upsert(body) => {
+                    let headers = format!("{key}x-ms-documentdb-is-upsert: true\r\n");
+                    let path = format!("/{collection}/docs");
+                    self.client.send("POST", &path, ("docs", &collection), &headers, &body.to_string())
+                }
+                Verb::Patch(operations) => {
+                    let headers = format!("{key}content-type: application/json_patch+json\r\n");
+                    let body = json!({ "operations": operations }).to_string();
+                    self.client.send("PATCH", &format!("/{item}"), ("docs", &item), &headers, &body)
+                }
+                Verb::Delete => self.client.send("DELETE", &format!("/{item}"), ("docs", &item), &key, ""),
+            };
+            match answer {
+                Some(answer) if answer.status < 300 => return Ok(true),
+                Some(answer) if is_busy(answer.status) => std::thread::sleep(Duration::from_millis(2)),
+                Some(answer) if [400, 404, 412, 413].contains(&answer.status) => {
+                    self.figures.refused += 1;
+                    ensure!(write.may_be_refused, "refused: {write:?}: {}", shown(&answer));
+                    return Ok(false);
+                }
+                Some(answer) => bail!("{write:?}: {}", shown(&answer)),
+                None => {
+                    self.figures.cut += 1;
+                    return self.was_done(write);
+                }
+            }
+        }
+    }
+
+    /// Values are written once, so that one read says whether a write was done.
+    fn was_done(&mut self, write: &Write) -> Result<bool> {
+        let (container, id, key, pointer, expected) = &write.shows;
+        let item = format!("dbs/{}/colls/{container}/docs/{id}", self.database);
+        let key = format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n");
+        loop {
+            let answer = self.client.ask("GET", &format!("/{item}"), ("docs", &item), &key, "");
+            let answer = answer.context("no server")?;
+            match answer.status {
+                200 => return Ok(body_of(&answer).pointer(pointer) == expected.as_ref()),
+                404 => return Ok(expected.is_none()),
+                status if is_busy(status) => std::thread::sleep(Duration::from_millis(2)),
+                _ => bail!("{item}: {}", shown(&answer)),
+            }
+        }
+    }
+
+    /// What is stored is what the truth is in this form.
+    fn compare(&mut self, form: Form, what: &str) -> Result<()> {
+        let expected = (self.kind.stored)(&self.truth, form);
+        let end = Instant::now() + self.last_wait;
+        // What is followed comes a moment later.
+        loop {
+            let found = self.found()?;
+            self.figures.items += found.len();
+            let problem = self.difference(form, &found, &expected);
+            match problem {
+                None => return Ok(()),
+                Some(problem) if !self.kind.is_followed || Instant::now() > end => bail!("{what}: {problem}"),
+                Some(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn difference(&self, form: Form, found: &Items, expected: &Items) -> Option<String> {
+        let normalized = |items: &Items| (self.kind.normalized)(items.clone(), form, &self.truth);
+        let (found, expected) = (normalized(found), normalized(expected));
+        for (name, item) in &expected {
+            let own = found.get(name);
+            if own != Some(item) {
+                return Some(format!("{name:?} is {}, not {item}", own.unwrap_or(&Json::Null)));
+            }
+        }
+        let more = found.keys().find(|name| !expected.contains_key(*name));
+        more.map(|name| format!("{name:?} is there: {}", found[name]))
+    }
+
+    /// All items of the containers of the kind, without what the server adds.
+    fn found(&mut self) -> Result<Items> {
+        let mut all = Items::new();
+        for name in self.kind.containers.iter().map(|(name, _)| *name).chain(self.kind.made.iter().copied()) {
+            let link = format!("dbs/{}/colls/{name}", self.database);
+            let headers = "x-ms-max-item-count: -1\r\n";
+            let answer = loop {
+                let answer =
+                    self.client.ask("GET", &format!("/{link}/docs"), ("docs", &link), headers, "");
+                let answer = answer.context("no server")?;
+                if !is_busy(answer.status) {
+                    break answer;
+                }
+            };
+            if answer.status == 404 && self.kind.made.contains(&name) {
+                continue;
+            }
+            ensure!(answer.status == 200, "{link}: {}", shown(&answer));
+            for item in body_of(&answer)["Documents"].as_array().into_iter().flatten() {
+                let mut item = item.clone();
+                item.as_object_mut().context("an item")?.retain(|name, _| !name.starts_with('_'));
+                let id = item["id"].as_str().unwrap_or_default().to_owned();
+                all.insert((name.to_owned(), id), item);
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn is_busy(status: u16) -> bool {
+    [429, 449, 503, 410, 408].contains(&status)
+}

@@ -1,0 +1,171 @@
+//! Refactorings under a storm: each kind is started, finished and undone at random in a database of its own, while a client writes
+//! in the old and in the new form and the server is killed. What is stored then is compared with what the writer knows,
+//! computed here for each form: nothing of it comes from the server's code.
+//!
+//! A cycle is a new database, its items, one refactoring, and a way through its states. A request whose answer a kill took is
+//! settled by reading: a server that is gone does nothing more.
+
+mod cycle; // one database, one refactoring, and back
+mod kinds; // what each kind stores in each form
+mod structures; // the same for kinds that change several containers
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use self::cycle::Cycle;
+use self::kinds::KINDS;
+use super::client::{Client, Shared};
+use crate::live::Live;
+use crate::model::random::Chance;
+
+/// How a run goes.
+#[derive(Clone, Debug)]
+pub struct RefactoringPlan {
+    pub program: PathBuf,
+    pub seed: u64,
+    pub time: Duration,
+    /// Between two kills, on average.
+    pub between_kills: Duration,
+    /// For a refactoring to come to a state, with kills in between.
+    pub last_wait: Duration,
+}
+
+/// What a run did, and what was wrong with it.
+#[derive(Debug, Default)]
+pub struct RefactoringFigures {
+    pub kills: u32,
+    /// By kind, in the order of [`KINDS`].
+    pub cycles: Vec<u32>,
+    pub finished: u32,
+    pub undone: u32,
+    /// Of those, after they were finished.
+    pub reverted: u32,
+    pub writes: u64,
+    pub refused: u64,
+    /// Writes without an answer.
+    pub cut: u64,
+    /// Items that were compared.
+    pub items: usize,
+    pub problems: Vec<String>,
+}
+
+const PROBLEMS_MAX: usize = 10;
+
+impl RefactoringFigures {
+    /// Kinds of which no refactoring was gone through.
+    pub fn kinds_not_run(&self) -> Vec<&'static str> {
+        let all = KINDS.iter().zip(&self.cycles);
+        all.filter(|(_, cycles)| **cycles == 0).map(|(kind, _)| kind.name).collect()
+    }
+}
+
+impl fmt::Display for RefactoringFigures {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RefactoringFigures { kills, finished, undone, reverted, writes, refused, cut, items, .. } = self;
+        writeln!(out, "{kills} kills, {} violations", self.problems.len())?;
+        for (kind, cycles) in KINDS.iter().zip(&self.cycles) {
+            writeln!(out, "  {:18} {cycles} refactorings", kind.name)?;
+        }
+        writeln!(out, "  {finished} finished, {undone} undone, {reverted} of them after they were finished")?;
+        write!(out, "  {writes} writes, {refused} refused, {cut} without an answer; {items} items compared")?;
+        self.problems.iter().try_for_each(|problem| write!(out, "\n{problem}"))
+    }
+}
+
+pub fn run(plan: &RefactoringPlan) -> Result<RefactoringFigures> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    let shared = Shared::default();
+    let mut chance = Chance(plan.seed);
+    let figures = RefactoringFigures { cycles: vec![0; KINDS.len()], ..RefactoringFigures::default() };
+    let figures = Mutex::new(figures);
+    let mut server = Server { plan, data: &data, shared: &shared, live: None };
+    server.start()?;
+    let seeds: Vec<u64> = KINDS.iter().map(|_| chance.draw()).collect();
+    let served = std::thread::scope(|scope| {
+        for (number, seed) in seeds.into_iter().enumerate() {
+            let (shared, figures) = (&shared, &figures);
+            scope.spawn(move || go_through(plan, (number, seed), shared, figures));
+        }
+        let served = server.serve(&mut chance, &figures);
+        shared.stop.store(true, Ordering::SeqCst);
+        shared.given_up.store(served.is_err(), Ordering::SeqCst);
+        served
+    });
+    served?;
+    let mut figures = figures.into_inner().unwrap_or_default();
+    server.live.take().map_or(Ok(()), Live::stop)?;
+    let output = std::process::Command::new(&plan.program).arg("verify").arg(&data).output()?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        figures.problems.push(format!("verify: {}", String::from_utf8_lossy(&said)));
+    }
+    Ok(figures)
+}
+
+/// One cycle after the other, of one kind.
+fn go_through(
+    plan: &RefactoringPlan,
+    (number, seed): (usize, u64),
+    shared: &Shared,
+    figures: &Mutex<RefactoringFigures>,
+) {
+    let mut chance = Chance(seed);
+    for cycle in 0.. {
+        let client = Client::new(shared);
+        let database = format!("{}-{cycle}", KINDS[number].name);
+        let mut cycle = Cycle::new(client, &KINDS[number], database, chance.draw(), plan.last_wait);
+        let done = cycle.run();
+        let Ok(mut figures) = figures.lock() else { return };
+        cycle.add_to(&mut figures);
+        figures.cycles[number] += u32::from(done.is_ok());
+        if let Err(problem) = done
+            && !shared.given_up.load(Ordering::SeqCst)
+            && figures.problems.len() < PROBLEMS_MAX
+        {
+            figures.problems.push(format!("{} (cycle seed {}): {problem:#}", KINDS[number].name, cycle.seed));
+        }
+        if shared.stop.load(Ordering::SeqCst) || !figures.problems.is_empty() {
+            return;
+        }
+    }
+}
+
+/// A server that is killed.
+struct Server<'a> {
+    plan: &'a RefactoringPlan,
+    data: &'a Path,
+    shared: &'a Shared,
+    live: Option<Live>,
+}
+
+impl Server<'_> {
+    fn start(&mut self) -> Result<()> {
+        let live = Live::quire(&self.plan.program, self.data, &["--partitions", "2"])?;
+        self.shared.port.store(live.port, Ordering::SeqCst);
+        self.live = Some(live);
+        Ok(())
+    }
+
+    fn serve(&mut self, chance: &mut Chance, figures: &Mutex<RefactoringFigures>) -> Result<()> {
+        let end = Instant::now() + self.plan.time;
+        let most = self.plan.between_kills.as_millis() as usize;
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_millis((most / 2 + chance.below(most.max(1))) as u64));
+            self.shared.port.store(0, Ordering::SeqCst);
+            self.live.take().map_or(Ok(()), Live::kill).context("killing the server")?;
+            self.start()?;
+            let Ok(mut figures) = figures.lock() else { return Ok(()) };
+            figures.kills += 1;
+            if !figures.problems.is_empty() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
