@@ -313,6 +313,43 @@ fn changes_between_pages_move_no_other_rows() {
     }
 }
 
+/// A filter on a computed property reads the index of that, and not the one of another property under its name.
+#[test]
+fn computed_properties_are_found_by_their_index() {
+    let members = r#""computedProperties":[{"name":"low","query":"SELECT VALUE LOWER(c.name) FROM c"},
+        {"name":"twice","query":"SELECT VALUE c.n * 2 FROM c"},{"name":"other","query":"SELECT VALUE c.low FROM c"}],
+        "indexingPolicy":{"includedPaths":[{"path":"/*"},{"path":"/low/?"},{"path":"/twice/?"}]}"#;
+    let fixture = Fixture::with_key(HASH, members, 2);
+    for n in 0..500 {
+        let name = if n % 100 == 7 { "Name Seven".to_owned() } else { format!("NAME {n}") };
+        let body = format!(r#"{{"id":"{n}","pk":"p{}","n":{n},"name":"{name}","low":"name 3"}}"#, n % 20);
+        fixture.create(&body).expect("created");
+    }
+    let found = |text: &str| {
+        let chosen = PageRequest { explain: true, ..PageRequest::default() };
+        let page = page(&fixture, text, &chosen);
+        (page.count, page.metrics.loaded_count, page.explain.unwrap_or_default())
+    };
+    for (text, count, loaded_max) in [
+        ("SELECT * FROM c WHERE c.low = 'name seven'", 5, 5),
+        ("SELECT * FROM c WHERE c.low = 'name 3'", 1, 1),
+        ("SELECT * FROM c WHERE c.low IN ('name 3', 'name 4')", 2, 2),
+        ("SELECT * FROM c WHERE c.low > 'name 98' AND c.low <= 'name 99'", 1, 1),
+        ("SELECT * FROM c WHERE c.low = 'name seven' AND c.n < 100", 1, 5),
+        ("SELECT * FROM c WHERE c.pk = 'p3' AND c.low = 'name 3'", 1, 1),
+        // Whether that fails is known only when it is evaluated.
+        ("SELECT * FROM c WHERE c.twice = 8", 1, 500),
+        // What is stored under the name of a computed property has no index.
+        ("SELECT * FROM c WHERE c.other = 'name 3'", 500, 500),
+    ] {
+        let (rows, loaded, explain) = found(text);
+        assert_eq!(rows, count, "{text}\n{explain}");
+        assert!(loaded <= loaded_max, "{text}: {loaded} items\n{explain}");
+    }
+    let (_, _, explain) = found("SELECT * FROM c WHERE c.low = 'name seven'");
+    assert!(explain.contains("/low"), "{explain}");
+}
+
 #[test]
 fn an_index_reads_what_it_finds() {
     let fixture = Fixture::with_key(HASH, "", 2);

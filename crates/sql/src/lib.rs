@@ -35,9 +35,9 @@ mod syntax;
 pub mod text;
 
 pub use self::analyse::{
-    Analysis, CompositeIndex, Condition, FullTextCondition, FullTextTerm, IndexAggregate, IndexMetrics,
-    Indexes, OrderKey, OrderPath, PathRange, Projection, RankComponent, RankSearch, Reads, ScoreOrder,
-    SearchTerm, SearchedText, SingleIndex, SpatialCondition, SpatialRelation, TextCount,
+    Analysis, CompositeIndex, ComputedRange, Condition, FullTextCondition, FullTextTerm, IndexAggregate,
+    IndexMetrics, Indexes, OrderKey, OrderPath, PathRange, Projection, RankComponent, RankSearch, Reads,
+    ScoreOrder, SearchTerm, SearchedText, SingleIndex, SpatialCondition, SpatialRelation, TextCount,
     TextStatisticsSearch, ValueRange, VectorOrder,
 };
 pub use self::bind::{Parameters, Schema, check_computed_properties, check_computed_property};

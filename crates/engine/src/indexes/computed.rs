@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 const BYTES_MAX: usize = 128 << 20;
 
 pub(super) struct ComputedProperty {
+    /// As the definition says it.
+    pub text: String,
     pub name: String,
     query: Query,
 }
@@ -48,7 +50,11 @@ impl ComputedProperty {
         let allowance = Allowance::limited(Allowance::ITEM_STEPS_MAX, BYTES_MAX);
         let environment =
             Environment { geospatial: definition.geospatial, allowance, ..Environment::default() };
-        Some(ComputedProperty { name: name.to_owned(), query: query.with_environment(environment) })
+        Some(ComputedProperty {
+            text: text.to_owned(),
+            name: name.to_owned(),
+            query: query.with_environment(environment),
+        })
     }
 
     /// The value of an item; `None` if it has none, or none that can be stored. An expression that fails on an item, also

@@ -219,6 +219,17 @@ impl Indexes {
         self.older.iter().all(|(_, set)| set.range(path, order) == Some(found)).then_some(found)
     }
 
+    /// A complete range index over the values of a computed property.
+    pub fn computed_index(&self, name: &str, order: self::Order) -> Option<IndexId> {
+        let found = self.current.computed(name, order)?;
+        self.older.iter().all(|(_, set)| set.computed(name, order) == Some(found)).then_some(found.0)
+    }
+
+    /// Whether a path is hidden by a computed property of the same name.
+    pub fn is_hidden(&self, path: &Path) -> bool {
+        self.current.has_computed(path)
+    }
+
     /// A complete composite index with these paths and directions (`true` is descending), and whether it has all of
     /// them reversed.
     pub fn composite_index(

@@ -139,6 +139,14 @@ impl IndexSet {
         Some(IndexName::of_path(kind, &path.to_string()).id)
     }
 
+    /// The range index of a computed property, and the property's query.
+    pub fn computed(&self, name: &str, order: Order) -> Option<(IndexId, &str)> {
+        let indexed = self.indexed.as_ref()?;
+        let own = indexed.computed.iter().find(|computed| computed.name == name)?;
+        let id = self.range(&Path(vec![Segment::Name(name.to_owned())]), order)?;
+        Some((id, own.text.as_str()))
+    }
+
     /// The composite index with exactly these paths and directions (`true` is descending), or all of them reversed.
     pub fn composite(&self, paths: &[(Path, bool)], order: IndexOrder) -> Option<(IndexId, bool)> {
         let composites = &self.indexed.as_ref()?.composites;

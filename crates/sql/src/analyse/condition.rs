@@ -22,6 +22,15 @@ pub enum Condition {
     Range(PathRange),
     Spatial(SpatialCondition),
     FullText(FullTextCondition),
+    Computed(ComputedRange),
+}
+
+/// The value of a computed property is in one of the ranges; missing values are in none. Never exact.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComputedRange {
+    pub name: String,
+    /// Ascending, disjoint, not adjacent; at least one.
+    pub ranges: Vec<ValueRange>,
 }
 
 /// The geometry at a path has a relation to a constant geometry.
@@ -151,7 +160,8 @@ impl Condition {
     /// Marks all ranges as not exact.
     pub(super) fn forget_exactness(&mut self) {
         match self {
-            Condition::All | Condition::Nothing | Condition::Spatial(_) | Condition::FullText(_) => {}
+            Condition::All | Condition::Nothing | Condition::Spatial(_) => {}
+            Condition::FullText(_) | Condition::Computed(_) => {}
             Condition::And(inner) | Condition::Or(inner) => {
                 inner.iter_mut().for_each(Condition::forget_exactness);
             }
@@ -167,7 +177,7 @@ impl Condition {
                 inner.iter().for_each(|condition| condition.for_each_range(visit));
             }
             Condition::Range(range) => visit(range),
-            Condition::Spatial(_) | Condition::FullText(_) => {}
+            Condition::Spatial(_) | Condition::FullText(_) | Condition::Computed(_) => {}
         }
     }
 
@@ -178,7 +188,8 @@ impl Condition {
                 inner.iter().for_each(|condition| condition.for_each_text(visit));
             }
             Condition::FullText(text) => visit(text),
-            Condition::All | Condition::Nothing | Condition::Range(_) | Condition::Spatial(_) => {}
+            Condition::All | Condition::Nothing | Condition::Range(_) => {}
+            Condition::Spatial(_) | Condition::Computed(_) => {}
         }
     }
 }
@@ -275,6 +286,10 @@ impl fmt::Display for Condition {
                 write!(formatter, "~{} {:?} {}", spatial.path, spatial.relation, spatial.region.to_json())
             }
             Condition::FullText(text) => write!(formatter, "{text}"),
+            Condition::Computed(computed) => {
+                write!(formatter, "~/{}", computed.name)?;
+                list_ranges(&computed.ranges, formatter)
+            }
         }
     }
 }
@@ -282,11 +297,15 @@ impl fmt::Display for Condition {
 impl fmt::Display for PathRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}{}", if self.exact { "" } else { "~" }, self.path)?;
-        for (index, range) in self.ranges.iter().enumerate() {
-            write!(formatter, "{} {range}", if index > 0 { " |" } else { "" })?;
-        }
-        Ok(())
+        list_ranges(&self.ranges, formatter)
     }
+}
+
+fn list_ranges(ranges: &[ValueRange], formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, range) in ranges.iter().enumerate() {
+        write!(formatter, "{} {range}", if index > 0 { " |" } else { "" })?;
+    }
+    Ok(())
 }
 
 impl fmt::Display for FullTextCondition {

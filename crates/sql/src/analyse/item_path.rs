@@ -113,6 +113,11 @@ impl Levels {
         self.0.truncate(len);
     }
 
+    /// Whether the value of a level is the item itself.
+    pub fn is_item(&self, level: usize) -> bool {
+        matches!(self.0.get(level), Some(Binding::ItemPath(item)) if item.segments.is_empty())
+    }
+
     /// What is known about the value of an expression. `computed`: the computed properties of the container.
     pub fn binding(&self, expr: &Expr, computed: &[Expr]) -> Binding {
         match expr {

@@ -31,7 +31,7 @@ use self::item_path::{ItemPath, Levels};
 use self::predicate::ConditionFinder;
 
 pub use self::condition::{
-    Condition, FullTextCondition, FullTextTerm, PathRange, SpatialCondition, SpatialRelation,
+    ComputedRange, Condition, FullTextCondition, FullTextTerm, PathRange, SpatialCondition, SpatialRelation,
 };
 pub use self::policy::{CompositeIndex, IndexMetrics, Indexes, SingleIndex};
 pub use self::projection::Projection;
@@ -103,8 +103,12 @@ impl Query {
     pub fn analysis(&self) -> Analysis {
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder =
-            ConditionFinder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        let mut finder = ConditionFinder {
+            levels: Levels::default(),
+            computed: &self.computed,
+            computed_names: &self.computed_names,
+            constant: &constant,
+        };
         let found = finder.rows(&self.bound);
         let order = self.order(&finder);
         let order_keys =

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use quire_value::{Kind, Object, Value};
 
-use crate::bind::bound::{Expr, Input, Query};
+use crate::bind::bound::{Expr, Input, Query, Step};
 use crate::functions::Aggregate;
 use crate::syntax::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::text::like::{LikeShape, Pattern};
 
-use super::condition::Condition;
+use super::condition::{ComputedRange, Condition};
 use super::item_path::{Binding, ItemPath, Levels};
 use super::range::{ValueRange, intersection, union, without};
 
@@ -99,6 +99,7 @@ impl ValueTest {
 pub(super) struct ConditionFinder<'q> {
     pub levels: Levels,
     pub computed: &'q [Expr],
+    pub computed_names: &'q [String],
     /// Evaluates expressions that depend on no item.
     pub constant: &'q dyn Fn(&Expr) -> Option<Value>,
 }
@@ -255,12 +256,23 @@ impl ConditionFinder<'_> {
         if let Some(item_path) = self.item_path(expr) {
             return Some(self.test(&item_path, test, wanted));
         }
+        if let Some(name) = self.computed_name(expr) {
+            let ranges = if wanted { test.yes } else { test.no };
+            return Some(FoundCondition::inexact(computed_range(name, ranges)?));
+        }
         let Expr::Coalesce(items) = expr else { return None };
         let [first, default] = items.as_slice() else { return None };
         // NaN has a position in the total order, but every comparison with it is false.
         let default = self.constant_of(default).filter(|default| !is_nan(default))?;
         let item_path = self.item_path(first)?;
         Some(self.test(&item_path, test.with_default(&default), wanted))
+    }
+
+    /// The computed property that an expression is, where each item's value is known when it is written.
+    fn computed_name(&self, expr: &Expr) -> Option<&str> {
+        let Expr::Computed { level, index, .. } = expr else { return None };
+        let is_known = self.levels.is_item(*level) && self.computed.get(*index).is_some_and(is_total);
+        self.computed_names.get(*index).filter(|_| is_known).map(String::as_str)
     }
 
     /// The condition of a test of the value at a path.
@@ -425,6 +437,30 @@ impl ConditionFinder<'_> {
 }
 
 /// `SELECT VALUE COUNT(…)`, without GROUP BY.
+/// Nothing where a missing value satisfies it, or an array or object: no index has these.
+fn computed_range(name: &str, ranges: Vec<ValueRange>) -> Option<Condition> {
+    if ranges.is_empty() {
+        return Some(Condition::Nothing);
+    }
+    let is_scalar = |range: &ValueRange| !range.has_undefined() && !range.has_nested();
+    ranges.iter().all(is_scalar).then(|| Condition::Computed(ComputedRange { name: name.to_owned(), ranges }))
+}
+
+/// Whether the value never fails, within any limits: an item without a row of the index has no value then.
+fn is_total(expr: &Expr) -> bool {
+    match expr {
+        Expr::Constant(_) | Expr::Variable { .. } => true,
+        Expr::Path { base, steps, .. } => {
+            is_total(base) && steps.iter().all(|step| matches!(step, Step::Name(_)))
+        }
+        Expr::Call { function, arguments } => {
+            matches!(function.name(), "LOWER" | "UPPER" | "TRIM" | "LTRIM" | "RTRIM" | "LENGTH")
+                && arguments.iter().all(is_total)
+        }
+        _ => false,
+    }
+}
+
 fn counts(query: &Query) -> bool {
     let Some(grouping) = query.grouping.as_ref().filter(|grouping| grouping.keys.is_empty()) else {
         return false;

@@ -201,8 +201,12 @@ impl Query {
     fn with_finder<T>(&self, use_finder: impl FnOnce(&ConditionFinder<'_>) -> Option<T>) -> Option<T> {
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder =
-            ConditionFinder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        let mut finder = ConditionFinder {
+            levels: Levels::default(),
+            computed: &self.computed,
+            computed_names: &self.computed_names,
+            constant: &constant,
+        };
         finder.rows(&self.bound);
         use_finder(&finder)
     }

@@ -103,7 +103,7 @@ fn satisfies(item: &Value, condition: &Condition) -> bool {
         Condition::And(inner) => inner.iter().all(|condition| satisfies(item, condition)),
         Condition::Or(inner) => inner.iter().any(|condition| satisfies(item, condition)),
         Condition::Range(range) => in_range(item, &range.path.0, range),
-        Condition::Spatial(_) | Condition::FullText(_) => true,
+        Condition::Spatial(_) | Condition::FullText(_) | Condition::Computed(_) => true,
     }
 }
 

@@ -39,8 +39,12 @@ impl Query {
         }
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder =
-            ConditionFinder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        let mut finder = ConditionFinder {
+            levels: Levels::default(),
+            computed: &self.computed,
+            computed_names: &self.computed_names,
+            constant: &constant,
+        };
         finder.rows(&self.bound);
         let (item_path, vector) = match (finder.item_path(left), finder.item_path(right)) {
             (Some(item_path), None) => (item_path, constant(right)?),

@@ -257,6 +257,12 @@ impl IndexChooser<'_, '_, '_> {
                     added
                 })
             }
+            Condition::Computed(computed) => {
+                let (index, parts) = self.known.computed_parts(computed, self.reader.windows)?;
+                union.parts.extend(parts);
+                union.indexes.push(index.id);
+                Some(())
+            }
             Condition::Spatial(spatial) => {
                 let (index, parts) = self.indexes.cells(spatial)?;
                 union.parts.extend(parts);

@@ -5,7 +5,9 @@ use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use quire_sql::geo::{Geometry, unlimited};
-use quire_sql::{FullTextTerm, PathRange, SpatialCondition, SpatialRelation, ValueRange, text};
+use quire_sql::{
+    ComputedRange, FullTextTerm, PathRange, SpatialCondition, SpatialRelation, ValueRange, text,
+};
 use quire_storage::{KeyRange, Snapshot};
 use quire_value::{Path, Value};
 
@@ -159,6 +161,10 @@ impl<'a> SnapshotIndexes<'a> {
         condition: &PathRange,
         scopes: &[PartitionScope<'_>],
     ) -> Option<(RangeIndex, Vec<IndexPart>)> {
+        // The rows under such a path are of the computed property, the condition is about the stored one.
+        if self.indexes.is_hidden(&condition.path) {
+            return None;
+        }
         let index = self.range_index(&condition.path, scopes)?;
         let mut parts = Vec::new();
         if condition.ranges.iter().any(ValueRange::has_undefined) {
@@ -168,6 +174,30 @@ impl<'a> SnapshotIndexes<'a> {
         for range in &condition.ranges {
             self.add_parts(index, range, scopes, &mut parts);
         }
+        Some((index, parts))
+    }
+
+    /// The rows of a computed property that a condition selects.
+    pub fn computed_parts(
+        &self,
+        condition: &ComputedRange,
+        scopes: &[PartitionScope<'_>],
+    ) -> Option<(RangeIndex, Vec<IndexPart>)> {
+        if !self.is_usable {
+            return None;
+        }
+        let name = condition.name.as_str();
+        let in_partition = only_prefix(scopes).and_then(|prefix| {
+            let id = self.indexes.computed_index(name, Order::PartitionFirst)?;
+            Some(RangeIndex { id, prefix: Some(prefix) })
+        });
+        let of_all = || {
+            let id = self.indexes.computed_index(name, Order::ValueFirst)?;
+            Some(RangeIndex { id, prefix: None })
+        };
+        let index = in_partition.or_else(of_all)?;
+        let mut parts = Vec::new();
+        condition.ranges.iter().for_each(|range| self.add_parts(index, range, scopes, &mut parts));
         Some((index, parts))
     }
 
