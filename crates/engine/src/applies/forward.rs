@@ -2,31 +2,24 @@
 
 use std::sync::Arc;
 
-use quire_storage::{KeyRange, Op, Scan};
 use quire_value::{Object, Value};
 
 use super::additions::Additions;
 use super::merge::merged;
 use super::order::{AppliedChange, ApplyOrder};
 use super::state::{ApplyState, ChangedDefinition, Stage};
-use super::{JOURNAL_MS, Progress, Run};
+use super::{Progress, Run};
 use crate::api::{EngineError, ModelCondition, Precondition};
 use crate::catalog::Container;
 use crate::jobs::{JobId, JobState};
 use crate::model::DeclarationState;
 use crate::refactorings::Refactoring;
-use crate::store::keys::{self, CATALOG};
-use crate::store::scan;
-
-/// Rows of an old journal that one commit removes.
-const ROWS_MAX: usize = 500;
 
 impl Run<'_> {
     pub(super) fn begin(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
         let mut decision = Object::from_iter([("state", "accepted")]);
         decision.set("reason", Value::Null);
         self.applies.profiles.decide(self.database.number, &order.finding, Some(decision))?;
-        self.forget_old_journals()?;
         Ok(Progress::Next(state.at(match &order.change {
             AppliedChange::Model { .. } | AppliedChange::Refactoring { declarations: Some(_), .. } => {
                 Stage::PlanModel
@@ -114,9 +107,7 @@ impl Run<'_> {
         let started = all.into_iter().find(|own| own.number > state.known && own.body == body);
         let own = match started {
             Some(own) => own,
-            None => {
-                refactorings.start_named(&self.database.name, body)?
-            }
+            None => refactorings.start_named(&self.database.name, body)?,
         };
         Ok(Progress::Next(ApplyState { refactoring: Some(own.id()), ..state.at(Stage::Refactoring) }))
     }
@@ -254,49 +245,6 @@ impl Run<'_> {
             Err(error) => return Err(error),
         };
         Ok(Progress::Done(state.result(state_name)))
-    }
-
-    /// Journals of applies that were done long ago.
-    fn forget_old_journals(&self) -> Result<(), EngineError> {
-        let (shared, state) = (&self.applies.shared, self.applies.catalog.state());
-        let Some(database) = state.database(self.database.number) else { return Ok(()) };
-        for container in database.containers.iter() {
-            let mut from = 1 << 31;
-            while let Some(journal) = self.next_journal(container.number, from)? {
-                let job = JobId(u64::from(journal & 0x7fff_ffff));
-                let finished = shared.jobs.status(job)?.map(|job| job.finished_ms);
-                let is_over =
-                    finished.is_none_or(|at| at.is_some_and(|at| at + JOURNAL_MS < shared.clock.now_ms()));
-                if is_over {
-                    self.remove_journal(container.number, journal)?;
-                }
-                let Some(next) = journal.checked_add(1) else { break };
-                from = next;
-            }
-        }
-        Ok(())
-    }
-
-    /// The first journal of an apply job from a number on.
-    fn next_journal(&self, container: u32, from: u32) -> Result<Option<u32>, EngineError> {
-        let mut range = KeyRange::prefix(&keys::journals_prefix(container));
-        range.start = std::ops::Bound::Included(keys::journal_prefix(container, from));
-        let page = Scan { rows_max: 1, ..scan(CATALOG, range) };
-        let rows = self.applies.shared.storage.snapshot()?.scan(&page)?.rows;
-        Ok(rows.first().and_then(|(key, _)| keys::number_of_journal_key(key)))
-    }
-
-    fn remove_journal(&self, container: u32, journal: u32) -> Result<(), EngineError> {
-        loop {
-            let range = KeyRange::prefix(&keys::journal_prefix(container, journal));
-            let page = Scan { rows_max: ROWS_MAX, ..scan(CATALOG, range) };
-            let rows = self.applies.shared.storage.snapshot()?.scan(&page)?.rows;
-            if rows.is_empty() {
-                return Ok(());
-            }
-            let ops = rows.into_iter().map(|(key, _)| Op::Delete { space: CATALOG, key }).collect();
-            self.applies.shared.jobs.commit_rows(ops)?;
-        }
     }
 }
 

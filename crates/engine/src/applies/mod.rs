@@ -7,6 +7,7 @@
 mod additions; // declarations in a model
 mod back; // taking back
 mod forward; // applying
+mod journals; // journals whose time is over
 mod merge; // a change in another version of a value
 mod order; // what is asked for
 mod state; // how far a job is
@@ -17,6 +18,7 @@ use quire_value::{Object, Value};
 
 pub(crate) use self::additions::Additions;
 pub(crate) use self::forward::merged_members;
+pub(crate) use self::journals::forget_journals;
 pub(crate) use self::order::{AppliedChange, ApplyOrder};
 pub(crate) use self::state::{ApplyState, Stage};
 use crate::api::EngineError;

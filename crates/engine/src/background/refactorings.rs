@@ -11,6 +11,7 @@ use quire_value::{Limits, Object, Value, text};
 use super::rekey::Rekeys;
 use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::{EngineError, corrupt};
+use crate::applies::forget_journals;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::{JobClaim, JobId, JobKind, JobStep, NewJob};
 use crate::refactorings::{DryRun, JobProgress, REFACTORING, RefactoringOrder, Refactorings};
@@ -136,25 +137,30 @@ impl JobKind for DryRunJobs {
 pub(crate) struct Following {
     refactorings: Arc<Refactorings>,
     rekeys: Arc<Rekeys>,
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
 }
 
 impl Following {
     pub fn start(
         refactorings: &Arc<Refactorings>,
         rekeys: &Arc<Rekeys>,
+        (shared, catalog): (&Arc<Shared>, &Arc<Catalog>),
     ) -> Result<Worker<Following>, EngineError> {
         let signal = Arc::clone(&refactorings.signal);
         let (refactorings, rekeys) = (Arc::clone(refactorings), Arc::clone(rekeys));
-        Worker::start(Following { refactorings, rekeys }, signal)
+        let (shared, catalog) = (Arc::clone(shared), Arc::clone(catalog));
+        Worker::start(Following { refactorings, rekeys, shared, catalog }, signal)
     }
 }
 
 impl WorkerTask for Following {
     const NAME: &'static str = "refactorings";
-    type Memory = ();
+    /// When journals of applies were looked at, by the engine's clock.
+    type Memory = Option<i64>;
 
     /// One that fails waits by itself.
-    fn round(&self, turn: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
+    fn round(&self, turn: &WorkerRound<'_>, looked_ms: &mut Option<i64>) -> Result<NextRound, Interrupted> {
         let all = self.refactorings.numbers()?;
         turn.retain_parts(|part| all.iter().any(|own| part_of(*own) == part));
         let (mut follows, mut has_more) = (false, false);
@@ -164,6 +170,11 @@ impl WorkerTask for Following {
             let (own_follows, own_more) = done.unwrap_or((true, false));
             follows |= own_follows;
             has_more |= own_more;
+        }
+        let now_ms = self.shared.clock.now_ms();
+        if looked_ms.is_none_or(|at| (now_ms - at).unsigned_abs() >= JOURNALS_EVERY.as_millis() as u64) {
+            forget_journals(&self.shared, &self.catalog)?;
+            *looked_ms = Some(now_ms);
         }
         Ok(match (follows, has_more) {
             (_, true) => NextRound::Now,

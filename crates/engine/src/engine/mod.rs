@@ -126,7 +126,7 @@ impl Engine {
             Arc::new(WhatIfs::new(&shared, &catalog, &profiles, &refactorings)),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
-        let following = Following::start(&refactorings, &rekeys)?;
+        let following = Following::start(&refactorings, &rekeys, (&shared, &catalog))?;
         let catalog_work = CatalogWork {
             catalog: Arc::clone(&catalog),
             jobs: Arc::clone(&shared.jobs),
