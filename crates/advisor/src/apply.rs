@@ -1,10 +1,13 @@
 //! Requests that apply a finding.
 
+use quire_model::declaration_name;
 use quire_profile::{ReferenceProfile, names, parent, policy_path};
 use quire_resource::IndexingPolicy;
 use quire_value::{Object, Value};
 
 use crate::case::Case;
+
+const NAME_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApplyKind {
@@ -193,7 +196,7 @@ impl Case<'_> {
         let last: Vec<String> =
             names(&reference.path).into_iter().filter(|name| name != "*" && name != "id").collect();
         let last = last.last().map_or("ref", String::as_str);
-        kebab(&format!("{}-{}", self.name(), last.trim_end_matches("Id")))
+        name_of(&format!("{}-{}", self.name(), last.trim_end_matches("Id")))
     }
 
     /// `None` where the target's key is the reference itself.
@@ -264,24 +267,8 @@ fn without_path(policy: &IndexingPolicy, member: &str, path: &str) -> Object {
 }
 
 /// A name as declarations have it.
-pub fn kebab(text: &str) -> String {
-    let mut name = String::new();
-    for letter in text.chars() {
-        match letter {
-            'A'..='Z' => {
-                if !name.is_empty() && !name.ends_with('-') {
-                    name.push('-');
-                }
-                name.push(letter.to_ascii_lowercase());
-            }
-            'a'..='z' | '0'..='9' => name.push(letter),
-            _ if !name.is_empty() && !name.ends_with('-') => name.push('-'),
-            _ => {}
-        }
-    }
-    let name = name.trim_matches('-');
-    let start = if name.starts_with(|letter: char| letter.is_ascii_lowercase()) { "" } else { "x" };
-    format!("{start}{name}").chars().take(64).collect()
+pub fn name_of(text: &str) -> String {
+    declaration_name(text, NAME_MAX)
 }
 
 fn plural(name: &str) -> String {
@@ -318,8 +305,7 @@ mod tests {
 
     #[test]
     fn declaration_names() {
-        assert_eq!(kebab("bookWriters-writerId"), "book-writers-writer-id");
-        assert_eq!(kebab("9 lives"), "x9-lives");
+        assert_eq!(name_of("bookWriters-writerId"), "book-writers-writer-id");
         assert_eq!(expression("t", "/name/first-name"), "t.name[\"first-name\"]");
     }
 }

@@ -18,7 +18,7 @@ pub use declare::{
     Convert, Copy, DECLARATIONS_MAX, FAN_OUT_DEFAULT, FAN_OUT_MAX, Field, IfMatch, Integrity, LINKS_MAX,
     Level, Link, MIRROR_MAX, MODEL_BYTES_MAX, Mirror, Model, Newest, Of, OnDelete, OnMissing, OnWrite,
     Operation, PAGE_SIZE_MAX, PAGE_SIZE_MIN, Pages, Place, REFERENCES_MAX, Rollup, Route, StoredModelError,
-    Target, WINDOW_KEEP_MAX, WhenFull, Window,
+    Target, WINDOW_KEEP_MAX, WhenFull, Window, declaration_name,
 };
 pub use difference::Difference;
 pub use evaluate::{

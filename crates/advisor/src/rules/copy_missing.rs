@@ -78,7 +78,7 @@ fn found(
     };
     let members = fields.iter().map(|path| (beside(path), Value::from(expression("t", path))));
     let declaration = Object::from_iter([
-        ("name", Value::from(crate::apply::kebab(&format!("{}-on-{}", reference.to, case.name())))),
+        ("name", Value::from(crate::apply::name_of(&format!("{}-on-{}", reference.to, case.name())))),
         ("fields", Value::from(Object::from_iter(members))),
     ]);
     let fewer = case.per_day(sequence.count as f64 * sequence.width.mean);

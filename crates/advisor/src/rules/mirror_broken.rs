@@ -47,7 +47,7 @@ fn found(case: &Case<'_>, reference: &ReferenceProfile, mirror: &MirrorProfile) 
     let equal = mirror.equal as f64 / mirror.targets.max(1) as f64;
     let into = mirror.path.trim_end_matches("/*/id");
     let declaration = Object::from_iter([
-        ("name", Value::from(crate::apply::kebab(&format!("{}-of-{}", case.name(), reference.to)))),
+        ("name", Value::from(crate::apply::name_of(&format!("{}-of-{}", case.name(), reference.to)))),
         ("into", Value::from(into)),
     ]);
     let array = reference.path.split("/*").next().unwrap_or_default().to_owned();

@@ -60,7 +60,7 @@ fn found(case: &Case<'_>, path: String, shapes: &[&ShapeProfile]) -> Candidate {
             let mut declaration = Object::from_iter([
                 (
                     "name",
-                    Value::from(crate::apply::kebab(&format!("{}-of-{}", op.to_lowercase(), case.name()))),
+                    Value::from(crate::apply::name_of(&format!("{}-of-{}", op.to_lowercase(), case.name()))),
                 ),
                 ("op", Value::from(op.to_lowercase())),
                 ("into", Value::from(into)),

@@ -41,7 +41,7 @@ fn about(
 ) -> Candidate {
     let equal = count.equal as f64 / count.targets.max(1) as f64;
     let mut declaration = Object::from_iter([
-        ("name", Value::from(crate::apply::kebab(&format!("{}-of-{}", count.op, referrer.container)))),
+        ("name", Value::from(crate::apply::name_of(&format!("{}-of-{}", count.op, referrer.container)))),
         ("op", Value::from(count.op)),
         ("into", Value::from(count.path.as_str())),
     ]);

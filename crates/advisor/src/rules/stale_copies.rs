@@ -37,7 +37,7 @@ fn fires(case: &Case<'_>, copy: &CopyProfile) -> bool {
 fn found(case: &Case<'_>, reference: &ReferenceProfile, copy: &CopyProfile) -> Candidate {
     let field = beside(reference, &copy.path);
     let declaration = Object::from_iter([
-        ("name", Value::from(crate::apply::kebab(&format!("{}-on-{}", reference.to, case.name())))),
+        ("name", Value::from(crate::apply::name_of(&format!("{}-on-{}", reference.to, case.name())))),
         ("fields", Value::from(Object::from_iter([(field.clone(), Value::from(expression("t", &copy.of)))]))),
     ]);
     Candidate {

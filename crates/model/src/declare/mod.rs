@@ -1,5 +1,6 @@
 //! What a model declares: the types, and their JSON in and out.
 
+mod names; // names that programs make up
 mod read; // strict JSON to declarations, with every error
 mod write; // declarations back to JSON, and the stored form
 
@@ -7,6 +8,7 @@ use quire_value::{Object, Value};
 
 use crate::Pointer;
 
+pub use self::names::declaration_name;
 pub(crate) use self::read::{Draft, grouped, read};
 pub use self::write::StoredModelError;
 pub(crate) use self::write::place as member_place;

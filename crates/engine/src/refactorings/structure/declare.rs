@@ -41,23 +41,7 @@ pub(super) fn is_id_key(definition: &PartitionKeyDefinition) -> bool {
     definition.paths.len() == 1 && Pointer::of_path(&definition.paths[0]) == Pointer::of_name("id")
 }
 
-/// Lower case letters, digits and `-`, as names of declarations are.
+/// A name for a declaration, with room for a word and a number behind it.
 pub(super) fn declaration_name(text: &str) -> String {
-    let mut name = String::new();
-    for letter in text.chars() {
-        match letter {
-            'A'..='Z' => {
-                if !name.is_empty() && !name.ends_with('-') {
-                    name.push('-');
-                }
-                name.push(letter.to_ascii_lowercase());
-            }
-            'a'..='z' | '0'..='9' => name.push(letter),
-            _ if !name.is_empty() && !name.ends_with('-') => name.push('-'),
-            _ => {}
-        }
-    }
-    let start = if name.starts_with(|letter: char| letter.is_ascii_lowercase()) { "" } else { "x" };
-    // Room for a word and a number behind it.
-    format!("{start}{}", name.trim_matches('-')).chars().take(48).collect()
+    quire_model::declaration_name(text, 48)
 }
