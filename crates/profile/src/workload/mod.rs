@@ -90,9 +90,13 @@ impl Workload {
         }
     }
 
-    /// Times never go back: a clock that jumps counts as standing still.
+    /// Times hardly go back: a clock that jumps a little counts as standing still. Where it was far ahead, what was recorded then
+    /// is of the time up to now.
     pub fn record(&mut self, record: Record) {
         let mut record = record.bounded();
+        if record.time_ms.saturating_add(HOUR_MS) < self.to_ms {
+            self.set_back(record.time_ms);
+        }
         record.time_ms = record.time_ms.max(self.to_ms);
         self.to_ms = record.time_ms;
         self.from_ms.get_or_insert(record.time_ms);
@@ -102,6 +106,24 @@ impl Workload {
         while self.ring.len() > RING_MAX || self.ring_bytes > RING_BYTES_MAX {
             self.forget_first();
         }
+    }
+
+    /// The clock was ahead. Hours that have not been yet become the last ones before now, each for itself: counts stay exact.
+    fn set_back(&mut self, now_ms: u64) {
+        self.settle();
+        let (hour, ahead) = (now_ms / HOUR_MS, (self.to_ms - now_ms) / HOUR_MS);
+        let later = self.hours.split_off(&(hour + 1));
+        for (number, totals) in later.into_iter().rev() {
+            let mut free = number.saturating_sub(ahead).min(hour);
+            while free > 0 && self.hours.contains_key(&free) {
+                free -= 1;
+            }
+            self.hours.insert(free, totals);
+        }
+        let records = self.ring.iter_mut().chain(self.executions.values_mut());
+        records.for_each(|record| record.time_ms = record.time_ms.min(now_ms));
+        self.from_ms = self.from_ms.map(|from| from.min(now_ms));
+        self.to_ms = now_ms;
     }
 
     /// The container that records of this name are of. What was recorded of another one of that name is forgotten.
