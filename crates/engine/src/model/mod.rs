@@ -11,7 +11,8 @@ mod database; // the model of a database
 
 pub(crate) use container::ContainerModel;
 pub(crate) use conversion::{
-    Conversion, ConversionRule, ConversionStage, EmbedRule, EmbedSide, ExtractRule, FlipRule, MergeRule, OldWriters, OnConflict, SplitRule,
+    Conversion, ConversionRule, ConversionStage, EmbedRule, EmbedSide, ExtractRule, FlipRule, MergeRule,
+    OldWriters, OnConflict, SplitRule,
 };
 pub(crate) use database::{
     BuildPhase, DatabaseModel, Declaration, DeclarationKind, DeclarationState, Declarations,

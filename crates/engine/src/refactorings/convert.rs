@@ -309,8 +309,10 @@ mod tests {
         // A client has put an element of the old form between them.
         let second = convert(&rule, json(r#"{"l":[{"b":1},{"a":3},{"b":2}]}"#));
         let found = merged(&rule, &first.changes, &second.changes, &second.item);
-        let places: Vec<(usize, String)> =
-            found.iter().map(|own| (own.at[0], own.to_json().get("moved").expect("a value").to_json())).collect();
+        let places: Vec<(usize, String)> = found
+            .iter()
+            .map(|own| (own.at[0], own.to_json().get("moved").expect("a value").to_json()))
+            .collect();
         assert_eq!(places, [(0, "1".to_owned()), (2, "2".to_owned()), (1, "3".to_owned())]);
         // What is gone is forgotten.
         let third = convert(&rule, json(r#"{"l":[{"a":9}]}"#));
@@ -332,11 +334,29 @@ mod tests {
         let before = r#"{"l":[{"a":1},{"a":2},{"a":2}]}"#;
         // Nothing changed, reversed, one deleted, one added in the new form.
         check_moved(&rule, before, r#"{"l":[{"b":1},{"b":2},{"b":2}]}"#, before, 0);
-        check_moved(&rule, before, r#"{"l":[{"b":2},{"b":2},{"b":1}]}"#, r#"{"l":[{"a":2},{"a":2},{"a":1}]}"#, 0);
+        check_moved(
+            &rule,
+            before,
+            r#"{"l":[{"b":2},{"b":2},{"b":1}]}"#,
+            r#"{"l":[{"a":2},{"a":2},{"a":1}]}"#,
+            0,
+        );
         check_moved(&rule, before, r#"{"l":[{"b":2},{"b":2}]}"#, r#"{"l":[{"a":2},{"a":2}]}"#, 0);
-        check_moved(&rule, before, r#"{"l":[{"b":7},{"b":1},{"b":2}]}"#, r#"{"l":[{"b":7},{"a":1},{"a":2}]}"#, 0);
+        check_moved(
+            &rule,
+            before,
+            r#"{"l":[{"b":7},{"b":1},{"b":2}]}"#,
+            r#"{"l":[{"b":7},{"a":1},{"a":2}]}"#,
+            0,
+        );
         // Changed by the client: another member, and the value.
-        check_moved(&rule, before, r#"{"l":[{"b":1,"x":5},{"b":2},{"b":8}]}"#, r#"{"l":[{"a":1,"x":5},{"a":2},{"b":8}]}"#, 1);
+        check_moved(
+            &rule,
+            before,
+            r#"{"l":[{"b":1,"x":5},{"b":2},{"b":8}]}"#,
+            r#"{"l":[{"a":1,"x":5},{"a":2},{"b":8}]}"#,
+            1,
+        );
         check_moved(&rule, before, r#"{"l":7}"#, r#"{"l":7}"#, 0);
         let named = r#"{"l":[{"id":"x","a":1},{"id":"y","a":2}]}"#;
         check_moved(

@@ -128,7 +128,8 @@ impl Refactoring {
         json.set("id", self.id());
         json.set("kind", member("kind"));
         let holder = self.plan.as_ref().and_then(|plan| plan.ends.first());
-        let container = self.body.get("container").cloned().or_else(|| holder.map(|own| Value::from(own.as_str())));
+        let container =
+            self.body.get("container").cloned().or_else(|| holder.map(|own| Value::from(own.as_str())));
         json.set("container", container.unwrap_or(Value::Null));
         json.set("state", self.state.name());
         json.set("job", self.jobs.last().map_or(Value::Null, |job| Value::from(job.as_str())));

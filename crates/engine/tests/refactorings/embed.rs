@@ -194,7 +194,8 @@ fn referrers_become_elements_of_their_target() {
     undo(&engine);
     let mut expected = with_lines(&lines, true);
     for order in 0..ORDERS {
-        expected.insert(name_of("orders", format!("o{order}")), format!(r#"{{"id":"o{order}","n":{order}}}"#));
+        expected
+            .insert(name_of("orders", format!("o{order}")), format!(r#"{{"id":"o{order}","n":{order}}}"#));
     }
     expected.insert(name_of("lines", "l1-7".to_owned()), line(1, 7, 2));
     assert_same(&stored(&engine), &expected, "undone");
@@ -225,7 +226,8 @@ fn what_is_at_the_path_stops_it() {
     // The next one goes on when the item is changed and its job resumed.
     start(&engine, PROFILE).unwrap();
     let state = |engine: &Engine| engine.refactoring("d", "r-2").unwrap();
-    let is = |engine: &Engine, wanted: &str| state(engine).get("state").and_then(Value::as_str) == Some(wanted);
+    let is =
+        |engine: &Engine, wanted: &str| state(engine).get("state").and_then(Value::as_str) == Some(wanted);
     wait_until("blocked", || is(&engine, "blocked"));
     put(&engine, "users", &user(3, None)).unwrap();
     let job = state(&engine).get("job").and_then(Value::as_str).unwrap().to_owned();
@@ -264,7 +266,10 @@ fn parts_of_several_items_have_to_be_decided() {
         let other = format!(r#"{{"id":"other","profileId":"p2","profile":{}}}"#, profile(2, 0));
         expected.insert(name_of("users", "other".to_owned()), other);
         if is_left {
-            expected.insert(name_of("users", "other".to_owned()), r#"{"id":"other","profileId":"p2"}"#.to_owned());
+            expected.insert(
+                name_of("users", "other".to_owned()),
+                r#"{"id":"other","profileId":"p2"}"#.to_owned(),
+            );
             expected.insert(name_of("users", "u2".to_owned()), user(2, None));
             expected.insert(name_of("profiles", "p2".to_owned()), profile(2, 0));
         }
@@ -360,7 +365,9 @@ fn what_cannot_be_embedded_is_refused() {
     let other = PROFILE_LINK.replace("/profileId", "/otherId");
     put_model(&engine, &[&other]);
     let found = engine.undo_refactoring("d", "r-1");
-    assert!(matches!(&found, Err(EngineError::RefactoringRefuses { why, .. }) if why.contains("user-profile")));
+    assert!(
+        matches!(&found, Err(EngineError::RefactoringRefuses { why, .. }) if why.contains("user-profile"))
+    );
     engine.catalog().put_model("d", &empty, &ModelCondition::default()).unwrap();
     undo(&engine);
 }
@@ -371,9 +378,12 @@ fn parts_in_arrays_and_targets_found_by_a_key() {
     let engine = engine_with(&storage, &[("orders", "/id"), ("products", "/kind")]);
     put_model(
         &engine,
-        &[r#"{"name":"bought","from":{"container":"orders","path":"/lines/*/sku"},"to":{"container":"products","key":"/sku","partitionKey":"lookup"}}"#],
+        &[
+            r#"{"name":"bought","from":{"container":"orders","path":"/lines/*/sku"},"to":{"container":"products","key":"/sku","partitionKey":"lookup"}}"#,
+        ],
     );
-    let product = |number: usize| format!(r#"{{"id":"x{number}","kind":"k{}","sku":"s{number}"}}"#, number % 2);
+    let product =
+        |number: usize| format!(r#"{{"id":"x{number}","kind":"k{}","sku":"s{number}"}}"#, number % 2);
     let order = |parts: &dyn Fn(usize) -> String| {
         let line = |number: usize| format!(r#"{{"sku":"s{number}","n":{number}{}}}"#, parts(number));
         format!(r#"{{"id":"o","lines":[{},{{"n":9}},{}]}}"#, line(0), line(1))

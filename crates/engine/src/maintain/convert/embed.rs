@@ -275,7 +275,8 @@ impl Unit<'_> {
                 entries.contains(&entry)
             } else {
                 let had = before.as_ref().and_then(|before| into.find(before, &positions));
-                let by_target = target.as_ref().and_then(|own| self.part_before(at, embed, before.as_ref(), own));
+                let by_target =
+                    target.as_ref().and_then(|own| self.part_before(at, embed, before.as_ref(), own));
                 let made = match &target {
                     Some(target) => self.target_value(embed, target)?,
                     None => None,
@@ -315,7 +316,8 @@ impl Unit<'_> {
         before: Option<&Value>,
         target: &TargetKey,
     ) -> Option<Value> {
-        let had = self.embed_references(at, embed.link, true).into_iter().find(|own| own.target == *target)?;
+        let had =
+            self.embed_references(at, embed.link, true).into_iter().find(|own| own.target == *target)?;
         embed.rule.into.find(before?, &had.positions).cloned()
     }
 
@@ -470,9 +472,10 @@ impl Unit<'_> {
         let slot = &self.slots[part];
         let id = slot.after.as_ref().map(|after| after.body.id.as_str());
         let stored = slot.before.as_ref().and_then(|before| before.row().ok()?.id().ok().map(str::to_owned));
-        let is_same = element.get("id").and_then(Value::as_str).is_some_and(|own| {
-            Some(own) == id || id.is_none() && Some(own) == stored.as_deref()
-        });
+        let is_same = element
+            .get("id")
+            .and_then(Value::as_str)
+            .is_some_and(|own| Some(own) == id || id.is_none() && Some(own) == stored.as_deref());
         let key = || {
             let item = quire_value::Item::from_value(element);
             slot.home.container.definition.partition_key.extract(item.root()).ok()

@@ -147,9 +147,8 @@ impl Unit<'_> {
             return self.note_made_part(made, holder, embed).map(|()| None);
         };
         let own = self.slots[existing].after.as_ref();
-        let own = own.map(|after| {
-            self.ground.model.rules.without_owned(&embed.rule.part, after.body.item.root())
-        });
+        let own =
+            own.map(|after| self.ground.model.rules.without_owned(&embed.rule.part, after.body.item.root()));
         if own.as_ref() == Some(part) {
             return Ok(None);
         }
@@ -184,12 +183,7 @@ impl Unit<'_> {
         self.remove_converted(at, owner)
     }
 
-    fn note_made_part(
-        &mut self,
-        made: usize,
-        holder: usize,
-        embed: Embed<'_>,
-    ) -> Result<(), EngineError> {
+    fn note_made_part(&mut self, made: usize, holder: usize, embed: Embed<'_>) -> Result<(), EngineError> {
         let written = Object::from_iter([("made", Value::from(self.written_at(holder)?))]);
         self.note(made, embed.own, JournalNote::Made(Value::Object(written)));
         Ok(())

@@ -131,8 +131,7 @@ impl EmbedOrder {
         let mirrors = model.mirrors.iter().filter(|own| is_used(&own.link)).map(|own| &own.name);
         let rollups = model.rollups.iter().filter(|own| is_used(&own.link)).map(|own| &own.name);
         let windows = model.windows.iter();
-        let windows =
-            windows.filter(|own| is_of_part(&own.container) || is_of_part(&own.pages.container));
+        let windows = windows.filter(|own| is_of_part(&own.container) || is_of_part(&own.pages.container));
         let windows = windows.map(|own| &own.name);
         let users: Vec<&String> = copies.chain(mirrors).chain(rollups).chain(windows).collect();
         names.into_iter().chain(users).map(|name| format!("'{name}'")).collect()
@@ -147,7 +146,10 @@ impl EmbedOrder {
             return errors;
         }
         if self.path.ends_in_elements() {
-            let message = format!("The link '{}' ends in array elements; a part needs an object beside the reference.", self.link);
+            let message = format!(
+                "The link '{}' ends in array elements; a part needs an object beside the reference.",
+                self.link
+            );
             errors.push(OrderError::new("CopyNeedsObject", "/link", &message));
         } else if self.field().is_none() || self.path.touches(&self.into) {
             let message = format!("'into' must be beside the reference '{}'.", self.path);

@@ -307,8 +307,7 @@ impl<'a> Cycle<'a> {
             let link = format!("dbs/{}/colls/{name}", self.database);
             let headers = "x-ms-max-item-count: -1\r\n";
             let answer = loop {
-                let answer =
-                    self.client.ask("GET", &format!("/{link}/docs"), ("docs", &link), headers, "");
+                let answer = self.client.ask("GET", &format!("/{link}/docs"), ("docs", &link), headers, "");
                 let answer = answer.context("no server")?;
                 if !is_busy(answer.status) {
                     break answer;

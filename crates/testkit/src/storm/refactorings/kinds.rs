@@ -264,12 +264,7 @@ fn people(truth: &Truth, form: Form, member: Member) -> Items {
 }
 
 /// In either form while it is followed; then in the one that it has.
-fn write_person(
-    truth: &Truth,
-    chance: &mut Chance,
-    stage: Stage,
-    member: Member,
-) -> Option<(Write, Truth)> {
+fn write_person(truth: &Truth, chance: &mut Chance, stage: Stage, member: Member) -> Option<(Write, Truth)> {
     let thing = chance.below(THINGS);
     let id = format!("p{thing}");
     let is_new = match stage {

@@ -56,7 +56,8 @@ pub fn joined(truth: &Truth, form: Form) -> Items {
         put(&mut items, "joins", join(*left, *right));
     }
     for own in 0..OWNERS {
-        let rights = truth.pairs.iter().filter(|pair| pair.0 == own).map(|pair| json!(format!("r{}", pair.1)));
+        let rights =
+            truth.pairs.iter().filter(|pair| pair.0 == own).map(|pair| json!(format!("r{}", pair.1)));
         let lefts = truth.pairs.iter().filter(|pair| pair.1 == own).map(|pair| json!(format!("l{}", pair.0)));
         let mut left = json!({"id": format!("l{own}"), "n": truth.numbers[&own]});
         let mut right = json!({"id": format!("r{own}")});
@@ -91,19 +92,29 @@ pub fn write_join(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(W
             let shown = is_added.then(|| json!(format!("l{left}")));
             let shows = ("joins", id.clone(), id.clone(), "/left".to_owned(), shown);
             let verb = if is_added { Verb::Upsert(join(left, right)) } else { Verb::Delete };
-            Some((Write { container: "joins", key: id.clone(), id, verb, may_be_refused: false, shows }, after))
+            Some((
+                Write { container: "joins", key: id.clone(), id, verb, may_be_refused: false, shows },
+                after,
+            ))
         }
         Stage::Finished => {
             let id = format!("l{left}");
-            let rights: Json =
-                after.pairs.iter().filter(|pair| pair.0 == left).map(|pair| json!(format!("r{}", pair.1))).collect();
+            let rights: Json = after
+                .pairs
+                .iter()
+                .filter(|pair| pair.0 == left)
+                .map(|pair| json!(format!("r{}", pair.1)))
+                .collect();
             // The number says whether it was done.
             let (mut after, number) = after.later();
             after.numbers.insert(left, number);
             let verb = Verb::Patch(json!([{"op": "set", "path": "/rights", "value": rights},
                 {"op": "set", "path": "/n", "value": number}]));
             let shows = ("lefts", id.clone(), id.clone(), "/n".to_owned(), Some(json!(number)));
-            Some((Write { container: "lefts", key: id.clone(), id, verb, may_be_refused: false, shows }, after))
+            Some((
+                Write { container: "lefts", key: id.clone(), id, verb, may_be_refused: false, shows },
+                after,
+            ))
         }
         Stage::Finishing | Stage::Undoing => None,
     }
@@ -158,7 +169,8 @@ pub fn profiles(truth: &Truth, form: Form) -> Items {
         if form != Form::New {
             put(&mut items, "profiles", profile(*thing, *value));
         }
-        let mut user = json!({"id": format!("u{thing}"), "n": truth.numbers[thing], "profileId": format!("p{thing}")});
+        let mut user =
+            json!({"id": format!("u{thing}"), "n": truth.numbers[thing], "profileId": format!("p{thing}")});
         if form != Form::Old {
             user["profile"] = profile(*thing, *value);
         }
@@ -222,7 +234,14 @@ pub fn write_line(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(W
             after.values.remove(&thing);
             after.pairs.remove(&(thing, owner_of(truth, thing)));
             let shows = ("lines", id.clone(), id.clone(), String::new(), None);
-            let write = Write { container: "lines", key: id.clone(), id, verb: Verb::Delete, may_be_refused: false, shows };
+            let write = Write {
+                container: "lines",
+                key: id.clone(),
+                id,
+                verb: Verb::Delete,
+                may_be_refused: false,
+                shows,
+            };
             return Some((write, after));
         }
         // A line may go to another order.
@@ -231,14 +250,19 @@ pub fn write_line(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(W
         after.values.insert(thing, value);
         let shows = ("lines", id.clone(), id.clone(), "/count".to_owned(), Some(json!(value)));
         let verb = Verb::Upsert(line(&after, thing));
-        return Some((Write { container: "lines", key: id.clone(), id, verb, may_be_refused: false, shows }, after));
+        return Some((
+            Write { container: "lines", key: id.clone(), id, verb, may_be_refused: false, shows },
+            after,
+        ));
     }
     let first = of_owner(truth, owner).next()?;
     after.values.insert(first, value);
     after.numbers.insert(owner, value);
     let all: Json = of_owner(&after, owner).map(|thing| line(&after, thing)).collect();
     let id = format!("o{owner}");
-    let verb = Verb::Patch(json!([{"op": "set", "path": "/lines", "value": all}, {"op": "set", "path": "/n", "value": value}]));
+    let verb = Verb::Patch(
+        json!([{"op": "set", "path": "/lines", "value": all}, {"op": "set", "path": "/n", "value": value}]),
+    );
     let shows = ("orders", id.clone(), id.clone(), "/n".to_owned(), Some(json!(value)));
     Some((Write { container: "orders", key: id.clone(), id, verb, may_be_refused: false, shows }, after))
 }
@@ -287,7 +311,8 @@ pub fn write_stock(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(
     // A writer of the old form changes the part of one portfolio: all that have the stock follow.
     if stage == Stage::Expanded && chance.one_in(2) {
         let (verb, id) = (Verb::Upsert(portfolio(&after, thing, Form::Old)), format!("f{thing}"));
-        let write = Write { container: "portfolios", key: id.clone(), id, verb, may_be_refused: false, shows };
+        let write =
+            Write { container: "portfolios", key: id.clone(), id, verb, may_be_refused: false, shows };
         return Some((write, after));
     }
     let verb = Verb::Patch(json!([{"op": "set", "path": "/open", "value": value}]));
@@ -305,17 +330,28 @@ pub fn commented(chance: &mut Chance) -> Truth {
 pub fn posts(truth: &Truth, _: Form) -> Items {
     let mut items = Items::new();
     for post in 0..OWNERS {
-        let comments: Json =
-            truth.pairs.iter().filter(|pair| pair.0 == post).map(|pair| json!({"id": format!("c{}", pair.1)})).collect();
-        put(&mut items, "posts", json!({"id": format!("p{post}"), "n": truth.numbers[&post], "comments": comments}));
+        let comments: Json = truth
+            .pairs
+            .iter()
+            .filter(|pair| pair.0 == post)
+            .map(|pair| json!({"id": format!("c{}", pair.1)}))
+            .collect();
+        put(
+            &mut items,
+            "posts",
+            json!({"id": format!("p{post}"), "n": truth.numbers[&post], "comments": comments}),
+        );
     }
     items
 }
 
 /// Pages in order, then the window.
 pub fn with_pages(mut items: Items) -> Items {
-    let pages: Vec<Json> =
-        items.iter().filter(|((container, _), _)| container == "pages").map(|(_, page)| page.clone()).collect();
+    let pages: Vec<Json> = items
+        .iter()
+        .filter(|((container, _), _)| container == "pages")
+        .map(|(_, page)| page.clone())
+        .collect();
     items.retain(|(container, _), _| container != "pages");
     for ((_, id), post) in &mut items {
         let mut own: Vec<&Json> = pages.iter().filter(|page| page["itemId"] == json!(id)).collect();
