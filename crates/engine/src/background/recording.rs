@@ -52,6 +52,9 @@ impl WorkerTask for Recording {
             self.store()?;
             *stored = Some(Instant::now());
         }
+        let state = self.catalog.state();
+        let exists = |database: u32| state.database(database).is_some();
+        self.shared.recorder.let_go(&*self.shared.storage, &exists)?;
         Ok(NextRound::After(TAKEN_IN_EVERY))
     }
 }
