@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    fn with_additions(&self, database: &str, additions: &Value) -> Result<Value, EngineError> {
+    pub(super) fn with_additions(&self, database: &str, additions: &Value) -> Result<Value, EngineError> {
         let model = self.catalog.model(database)?.body;
         let planned = Additions::plan(&model, additions);
         Ok(Value::Object(planned.added_to(model)))

@@ -28,7 +28,7 @@ impl Engine {
                 (change, predicted)
             }
         };
-        self.check_change(database, &change)?;
+        self.check_change(database, &change, predicted.declarations.as_ref())?;
         let PredictedEffect { finding, declarations, saved: predicted, days } = predicted;
         let order = WhatIfOrder { change, finding, declarations, predicted, days, limits: request.limits };
         let _one = self.starting_what_if.lock();
@@ -77,9 +77,21 @@ impl Engine {
     }
 
     /// What would be refused is refused now.
-    fn check_change(&self, database: &str, change: &Change) -> Result<(), EngineError> {
+    fn check_change(
+        &self,
+        database: &str,
+        change: &Change,
+        declarations: Option<&Value>,
+    ) -> Result<(), EngineError> {
         match change {
-            Change::Refactoring(body) => self.refactorings.order(database, body).map(drop),
+            Change::Refactoring(body) => {
+                let Some(declarations) = declarations.filter(|own| own.as_object().is_some()) else {
+                    return self.refactorings.order(database, body).map(drop);
+                };
+                let model = self.with_additions(database, declarations)?;
+                let model = self.catalog.parsed_model(database, &model)?;
+                self.refactorings.order_under(database, body, Some(&model)).map(drop)
+            }
             Change::Model(body) => {
                 let state = self.catalog.state();
                 let not_found =

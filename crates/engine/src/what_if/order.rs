@@ -153,7 +153,11 @@ impl Change {
         let apply = finding.get("apply").unwrap_or(&Value::Null);
         let body = apply.get("request").and_then(|request| request.get("body")).cloned().unwrap_or_default();
         match apply.get("kind").and_then(Value::as_str).unwrap_or_default() {
-            "refactoring" => Ok(Change::Refactoring(body)),
+            "refactoring" => {
+                let declarations = apply.get("link").filter(|link| link.as_object().is_some());
+                let planned = declarations.map(|own| Additions::plan(model, own)).unwrap_or_default();
+                Ok(Change::Refactoring(planned.with_names(&body)))
+            }
             "model" => {
                 Ok(Change::Model(Value::Object(Additions::plan(model, &body).added_to(model.clone()))))
             }

@@ -83,7 +83,10 @@ impl WhatIfRun {
         let gone = || EngineError::ResourceNotFound { kind: "database", id: database.to_string() };
         let entry = state.database(database).ok_or_else(gone)?;
         let before = entry.model.as_ref().map_or_else(Model::empty, |model| model.model().clone());
-        let after = model_after(catalog, entry, &order.change)?;
+        let after = match &order.declarations {
+            Some(declarations) => model_with(catalog, &entry.resource.id, &before, declarations)?,
+            None => model_after(catalog, entry, &order.change)?,
+        };
         let references = concerned::references([&before, &after], profiles.references(database));
         let existing: Vec<Arc<Container>> = entry.containers.iter().cloned().collect();
         check_exists(&order.change, &existing)?;
@@ -222,7 +225,12 @@ impl WhatIfRun {
             let model = around.catalog.named_model(&self.scratch.name(side))?;
             Ok::<_, EngineError>(model.map_or_else(Model::empty, |model| model.model().clone()))
         };
-        let translation = Translation::of(&self.order.change, &model(Side::Now)?, &model(Side::Then)?);
+        // A link that an embed needs is declared first, and gone when it is finished.
+        let mut before = model(Side::Now)?;
+        if let Some(declarations) = &self.order.declarations {
+            before = model_with(&around.catalog, &self.scratch.name(Side::Now), &before, declarations)?;
+        }
+        let translation = Translation::of(&self.order.change, &before, &model(Side::Then)?);
         self.replay = self.recorded.take().map(|recorded| Replay::new(recorded, translation));
         self.stage = Stage::Replay;
         Ok(())
@@ -249,6 +257,18 @@ impl WhatIfRun {
 }
 
 /// The model that the database would have.
+/// A model with declarations that a change needs first.
+fn model_with(
+    catalog: &Catalog,
+    database: &str,
+    model: &Model,
+    declarations: &Value,
+) -> Result<Model, EngineError> {
+    let model = model.to_json();
+    let planned = Additions::plan(&model, declarations).added_to(model);
+    catalog.parsed_model(database, &Value::Object(planned))
+}
+
 fn model_after(catalog: &Catalog, entry: &DatabaseEntry, change: &Change) -> Result<Model, EngineError> {
     match change {
         Change::Model(body) => Ok(catalog.parse_model(entry, body)?.rules.model.clone()),
