@@ -36,13 +36,15 @@ fn found(
     array: &ArrayProfile,
     reference: &ReferenceProfile,
 ) -> Candidate {
-    let (size, values) = (case.changed_size(), case.values());
+    let (size, mean, values) = (case.changed_size(), case.profile.mean_size(), case.values());
     let then = price::replace(
-        (size - array.bytes).max(0.0),
+        (mean - array.bytes).max(0.0),
         (values - array.length.mean * array.indexed_values).max(0.0),
     );
     let writes = case.per_day(case.workload().writes.changes.touching(&array.path) as f64);
-    let now = price::replace(size, values);
+    // What is written is larger than most items by the ids that it has more.
+    let more = ((size - mean) / array.element_bytes.max(1.0)).max(-array.length.mean);
+    let now = price::replace(size, values + more * array.indexed_values);
     let is_shared = 1.0 - reference.exclusive >= SHARED_MIN;
     let into = format!("/{}Id", case.name().trim_end_matches('s'));
     let apply = match !is_shared {
