@@ -67,10 +67,11 @@ impl<'a> Cycle<'a> {
             self.figures.finished += 1;
             self.write_some(Stage::Finished)?;
             self.compare(Form::New, "written after it was finished")?;
-            self.figures.reverted += 1;
         }
-        if self.chance.one_in(2) || self.state()? != "finished" {
+        let is_finished = self.state()? == "finished";
+        if self.chance.one_in(2) || !is_finished {
             self.undo()?;
+            self.figures.reverted += u32::from(is_finished);
             self.figures.undone += 1;
         }
         self.tear_down()
@@ -146,14 +147,18 @@ impl<'a> Cycle<'a> {
         let link = if verb.is_empty() { base.clone() } else { format!("{base}/r-1{verb}") };
         let end = Instant::now() + self.last_wait;
         loop {
-            let before = self.state()?;
             match self.client.send("POST", &format!("/{link}"), ("_quire", &link), "", body) {
                 Some(answer) if answer.status < 300 => return Ok(()),
                 // Declarations are still being built.
                 Some(answer) if is_busy(answer.status) && Instant::now() < end => {}
                 Some(answer) => bail!("{link}: {}", shown(&answer)),
                 None => {
-                    let is_begun = self.state()? != before;
+                    let state = self.state()?;
+                    let is_begun = match verb {
+                        "/undo" => ["undoing", "undone"].contains(&state.as_str()),
+                        "/finish" => ["finishing", "finished"].contains(&state.as_str()),
+                        _ => !state.is_empty(),
+                    };
                     if is_begun {
                         return Ok(());
                     }
