@@ -220,7 +220,7 @@ impl Indexes {
     }
 
     /// A complete range index over the values of a computed property.
-    pub fn computed_index(&self, name: &str, order: self::Order) -> Option<IndexId> {
+    pub fn computed_index(&self, name: &str, order: self::IndexOrder) -> Option<IndexId> {
         let found = self.current.computed(name, order)?;
         self.older.iter().all(|(_, set)| set.computed(name, order) == Some(found)).then_some(found.0)
     }

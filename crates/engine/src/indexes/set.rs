@@ -140,7 +140,7 @@ impl IndexSet {
     }
 
     /// The range index of a computed property, and the property's query.
-    pub fn computed(&self, name: &str, order: Order) -> Option<(IndexId, &str)> {
+    pub fn computed(&self, name: &str, order: IndexOrder) -> Option<(IndexId, &str)> {
         let indexed = self.indexed.as_ref()?;
         let own = indexed.computed.iter().find(|computed| computed.name == name)?;
         let id = self.range(&Path(vec![Segment::Name(name.to_owned())]), order)?;

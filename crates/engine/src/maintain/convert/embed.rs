@@ -17,7 +17,7 @@ use super::JournalNote;
 use super::extract::holders;
 use crate::api::EngineError;
 use crate::model::{Conversion, ConversionStage, EmbedRule, EmbedSide, OldWriters, OnConflict};
-use crate::store::item_row::Row;
+use crate::store::item_row::ItemRow;
 
 const NO_HOLDER: &str = "no item would have it as a part";
 const SEVERAL: &str = "several items would have it as a part";
@@ -122,7 +122,7 @@ impl Unit<'_> {
         while count < HOLDERS_MAX {
             let page = referrers.page(&*self.ground.snapshot, after.as_deref(), PAGE, moment)?;
             for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
-                let references = rules.references(Row::trusted(&referrer.stored.bytes)?.node()?)?;
+                let references = rules.references(ItemRow::trusted(&referrer.stored.bytes)?.node()?)?;
                 count += references.iter().filter(|own| own.target == key.key).count();
             }
             match page.next {

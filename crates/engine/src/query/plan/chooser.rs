@@ -258,7 +258,7 @@ impl IndexChooser<'_, '_, '_> {
                 })
             }
             Condition::Computed(computed) => {
-                let (index, parts) = self.known.computed_parts(computed, self.reader.windows)?;
+                let (index, parts) = self.indexes.computed_parts(computed, self.reader.scopes)?;
                 union.parts.extend(parts);
                 union.indexes.push(index.id);
                 Some(())

@@ -188,11 +188,11 @@ impl<'a> SnapshotIndexes<'a> {
         }
         let name = condition.name.as_str();
         let in_partition = only_prefix(scopes).and_then(|prefix| {
-            let id = self.indexes.computed_index(name, Order::PartitionFirst)?;
+            let id = self.indexes.computed_index(name, IndexOrder::PartitionFirst)?;
             Some(RangeIndex { id, prefix: Some(prefix) })
         });
         let of_all = || {
-            let id = self.indexes.computed_index(name, Order::ValueFirst)?;
+            let id = self.indexes.computed_index(name, IndexOrder::ValueFirst)?;
             Some(RangeIndex { id, prefix: None })
         };
         let index = in_partition.or_else(of_all)?;

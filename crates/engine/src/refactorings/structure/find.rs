@@ -28,7 +28,7 @@ impl ItemFinder<'_> {
         let Some(other) = self.container.named_sibling(container) else { return Ok(None) };
         let key = PartitionKey(vec![Component::String(id.to_owned())]);
         let Ok(home) = LogicalPartition::of(&other, key) else { return Ok(None) };
-        let moment = other.moment(self.shared);
+        let moment = other.visibility_point(self.shared);
         let Some(stored) = home.find(&*other.snapshot(self.shared)?, &home.id_key(id))? else {
             return Ok(None);
         };
@@ -44,7 +44,7 @@ impl ItemFinder<'_> {
             return Ok(Vec::new());
         };
         let declaration = model.declarations.links[number].number;
-        let (moment, snapshot) = (container.moment(self.shared), container.snapshot(self.shared)?);
+        let (moment, snapshot) = (container.visibility_point(self.shared), container.snapshot(self.shared)?);
         let mut found = Vec::new();
         for reference in rules.references(Item::from_value(item).root())? {
             let route = TargetRoute { link: rules, declaration, container: &container };
@@ -72,7 +72,7 @@ impl ItemFinder<'_> {
         let key = self.container.definition.partition_key.extract(root.root())?;
         let Some(target) = rules.target_key(root.root(), &key) else { return Ok(Vec::new()) };
         let declaration = model.declarations.links[number].number;
-        let (moment, snapshot) = (container.moment(self.shared), container.snapshot(self.shared)?);
+        let (moment, snapshot) = (container.visibility_point(self.shared), container.snapshot(self.shared)?);
         let referrers = Referrers { link: rules, declaration, container: &container, target: &target };
         let page = referrers.page(&*snapshot, None, REFERRERS_MAX, &moment)?;
         let mut found = Vec::new();

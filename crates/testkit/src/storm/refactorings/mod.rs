@@ -19,8 +19,8 @@ use anyhow::{Context, Result};
 
 use self::cycle::Cycle;
 use self::kinds::KINDS;
-use super::client::{Client, Shared};
-use crate::live::Live;
+use super::client::{Client, StormState};
+use crate::live::LiveServer;
 use crate::model::random::Chance;
 
 /// How a run goes.
@@ -80,7 +80,7 @@ impl fmt::Display for RefactoringFigures {
 pub fn run(plan: &RefactoringPlan) -> Result<RefactoringFigures> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("data");
-    let shared = Shared::default();
+    let shared = StormState::default();
     let mut chance = Chance(plan.seed);
     let figures = RefactoringFigures { cycles: vec![0; KINDS.len()], ..RefactoringFigures::default() };
     let figures = Mutex::new(figures);
@@ -99,7 +99,7 @@ pub fn run(plan: &RefactoringPlan) -> Result<RefactoringFigures> {
     });
     served?;
     let mut figures = figures.into_inner().unwrap_or_default();
-    server.live.take().map_or(Ok(()), Live::stop)?;
+    server.live.take().map_or(Ok(()), LiveServer::stop)?;
     let output = std::process::Command::new(&plan.program).arg("verify").arg(&data).output()?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
@@ -112,7 +112,7 @@ pub fn run(plan: &RefactoringPlan) -> Result<RefactoringFigures> {
 fn go_through(
     plan: &RefactoringPlan,
     (number, seed): (usize, u64),
-    shared: &Shared,
+    shared: &StormState,
     figures: &Mutex<RefactoringFigures>,
 ) {
     let mut chance = Chance(seed);
@@ -140,13 +140,13 @@ fn go_through(
 struct Server<'a> {
     plan: &'a RefactoringPlan,
     data: &'a Path,
-    shared: &'a Shared,
-    live: Option<Live>,
+    shared: &'a StormState,
+    live: Option<LiveServer>,
 }
 
 impl Server<'_> {
     fn start(&mut self) -> Result<()> {
-        let live = Live::quire(&self.plan.program, self.data, &["--partitions", "2"])?;
+        let live = LiveServer::quire(&self.plan.program, self.data, &["--partitions", "2"])?;
         self.shared.port.store(live.port, Ordering::SeqCst);
         self.live = Some(live);
         Ok(())
@@ -158,7 +158,7 @@ impl Server<'_> {
         while Instant::now() < end {
             std::thread::sleep(Duration::from_millis((most / 2 + chance.below(most.max(1))) as u64));
             self.shared.port.store(0, Ordering::SeqCst);
-            self.live.take().map_or(Ok(()), Live::kill).context("killing the server")?;
+            self.live.take().map_or(Ok(()), LiveServer::kill).context("killing the server")?;
             self.start()?;
             let Ok(mut figures) = figures.lock() else { return Ok(()) };
             figures.kills += 1;
