@@ -5,6 +5,7 @@
 //! the workload of each database ([`Recorder::drain`]), which is stored every minute and when the engine is closed.
 //! Above [`RATE_MAX`] records a second whole actions are left out, and the rest stands for them.
 
+mod cached; // records in memory, and those that are too many
 mod change; // what a write changed
 mod hash; // keyed hashes
 mod observed; // what a thread notes of the request that it runs
@@ -22,6 +23,7 @@ use quire_resource::PartitionKey;
 use quire_sql::Parameters;
 use quire_storage::Storage;
 
+use self::cached::CachedRecord;
 use self::hash::KeyedHash;
 pub use self::observed::ObservedRequest;
 pub(crate) use self::observed::{PageNote, note_query, note_read, note_returned, note_write};
@@ -39,11 +41,6 @@ const WAITING_BYTES_MAX: usize = 2 << 20;
 const RATE_MAX: f64 = 5_000.0;
 /// Of the record of one database; the oldest beyond it is forgotten.
 const STORED_BYTES_MAX: usize = 16 << 20;
-/// Databases whose record is in memory: those beyond it that were idle for [`IDLE_MS`] are stored and let go, the others beyond
-/// [`ACTIVE_MAX`].
-const IDLE_KEPT_MAX: usize = 16;
-const ACTIVE_MAX: usize = 256;
-const IDLE_MS: u128 = 60_000;
 /// Executions of queries whose next page is known.
 const PAGES_MAX: usize = 4_096;
 
@@ -76,13 +73,6 @@ struct RecordShard {
 pub(crate) struct DatabaseRecord {
     pub workload: Workload,
     is_changed: bool,
-}
-
-/// A record in memory.
-struct CachedRecord {
-    record: Arc<Mutex<DatabaseRecord>>,
-    /// When somebody last asked for it.
-    used: Instant,
 }
 
 /// A request that was answered: what the server knows of it.
@@ -390,48 +380,6 @@ impl Recorder {
         result
     }
 
-    /// Stores records that are too many for the memory, and lets them go: they are read again when they are asked for.
-    pub fn let_go(&self, storage: &dyn Storage, exists: &dyn Fn(u32) -> bool) -> Result<(), EngineError> {
-        for database in self.too_many() {
-            let record = self.databases.lock().get(&database).map(|own| Arc::clone(&own.record));
-            let Some(record) = record else { continue };
-            {
-                let mut record = record.lock();
-                // What is under way is not part of what is stored.
-                record.workload.settle();
-                record.is_changed = true;
-            }
-            let stored = self.store_one(storage, (database, exists), &record);
-            if stored.is_err() {
-                record.lock().is_changed = true;
-                return stored;
-            }
-            let mut databases = self.databases.lock();
-            // Whoever has it now may be about to write to it.
-            let is_shared = Arc::strong_count(&record) > 2;
-            if !is_shared && !record.lock().is_changed {
-                databases.remove(&database);
-            }
-        }
-        Ok(())
-    }
-
-    /// Databases whose records are to go, the longest idle first.
-    fn too_many(&self) -> Vec<u32> {
-        let idle_ms = |own: &CachedRecord| own.used.elapsed().as_millis();
-        let databases = self.databases.lock();
-        let mut all: Vec<(u128, u32)> =
-            databases.iter().map(|(number, own)| (idle_ms(own), *number)).collect();
-        drop(databases);
-        all.sort_unstable_by(|one, other| other.cmp(one));
-        let count = all.len();
-        let goes = |(place, (idle, _)): &(usize, (u128, u32))| {
-            let left = count - place;
-            left > ACTIVE_MAX || left > IDLE_KEPT_MAX && *idle >= IDLE_MS
-        };
-        all.into_iter().enumerate().take_while(goes).map(|(_, (_, database))| database).collect()
-    }
-
     fn store_one(
         &self,
         storage: &dyn Storage,
@@ -476,11 +424,11 @@ mod tests {
 
     use super::*;
 
-    fn place(database: u32, container: u32) -> RecordedContainer {
+    pub(super) fn place(database: u32, container: u32) -> RecordedContainer {
         RecordedContainer { database, container, name: Arc::from("c"), key_paths: Arc::from([]) }
     }
 
-    fn request(action: u64) -> AnsweredRequest {
+    pub(super) fn request(action: u64) -> AnsweredRequest {
         AnsweredRequest {
             operation: Operation::Read,
             status: 200,
@@ -494,35 +442,10 @@ mod tests {
         }
     }
 
-    fn reads(recorder: &Recorder, storage: &dyn Storage, database: u32) -> u64 {
+    pub(super) fn reads(recorder: &Recorder, storage: &dyn Storage, database: u32) -> u64 {
         let record = recorder.current(storage, database).expect("a record");
         let totals = record.lock().workload.container("c");
         totals.operations.get(&Operation::Read).map_or(0, |totals| totals.count)
-    }
-
-    #[test]
-    fn records_of_many_databases_do_not_stay_in_memory() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
-        let count = ACTIVE_MAX as u32 + 44;
-        for round in 0..2 {
-            for database in 0..count {
-                recorder.add(&place(database, 1), 1_000 + round, request(round));
-            }
-            recorder.drain(&storage).expect("drained");
-            assert_eq!(recorder.databases.lock().len(), count as usize);
-            recorder.let_go(&storage, &|_| true).expect("let go");
-            assert_eq!(recorder.databases.lock().len(), ACTIVE_MAX);
-        }
-        (0..count).for_each(|database| assert_eq!(reads(&recorder, &storage, database), 2, "{database}"));
-        // One that somebody has stays.
-        let held = recorder.current(&storage, 7).expect("a record");
-        recorder.databases.lock().values_mut().for_each(|own| own.used = Instant::now());
-        if let Some(own) = recorder.databases.lock().get_mut(&7) {
-            own.used = Instant::now().checked_sub(std::time::Duration::from_secs(5)).unwrap_or(own.used);
-        }
-        recorder.let_go(&storage, &|_| true).expect("let go");
-        assert!(recorder.databases.lock().contains_key(&7));
-        drop(held);
     }
 
     #[test]

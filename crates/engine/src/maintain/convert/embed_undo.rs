@@ -15,7 +15,7 @@ const NOT_FOUND: &str = "the reference would not find the item of the part";
 const DIFFERS: &str = "the part differs from the item that is there";
 
 /// Why a part stays where it is.
-type Left = Option<&'static str>;
+type ReasonLeft = Option<&'static str>;
 
 impl Unit<'_> {
     /// Items are made of the parts as they are now.
@@ -69,7 +69,7 @@ impl Unit<'_> {
         embed: Embed<'_>,
         value: &mut Value,
         (positions, part): (&[usize], &Value),
-    ) -> Result<Left, EngineError> {
+    ) -> Result<ReasonLeft, EngineError> {
         let ground = self.ground;
         let rules = ground.link(embed.link);
         let key = rules.link.to.key.find(part, &[]).and_then(Value::as_str).filter(|key| !key.is_empty());
@@ -106,7 +106,7 @@ impl Unit<'_> {
         embed: Embed<'_>,
         target: &TargetKey,
         part: &Value,
-    ) -> Result<Left, EngineError> {
+    ) -> Result<ReasonLeft, EngineError> {
         if !is_item(part) {
             return Ok(Some(NO_ITEM));
         }
@@ -132,7 +132,7 @@ impl Unit<'_> {
         embed: Embed<'_>,
         site: usize,
         part: &Value,
-    ) -> Result<Left, EngineError> {
+    ) -> Result<ReasonLeft, EngineError> {
         let container = self.ground.sites[site].container;
         let item = Item::from_value(part);
         let home = container.definition.partition_key.extract(item.root()).ok();
