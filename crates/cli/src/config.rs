@@ -45,7 +45,7 @@ pub struct Settings {
     /// Partitions of a new container when its throughput does not ask for more [default: 1]
     #[arg(long, env = "QUIRE_PARTITIONS", value_name = "COUNT", help_heading = DATA)]
     partitions: Option<u32>,
-    /// URL that clients are told to use, when it is not the one they asked
+    /// URL that the account names to clients, when it is not the one of their request
     #[arg(long, env = "QUIRE_PUBLIC_ENDPOINT", value_name = "URL", help_heading = ADDRESS)]
     public_endpoint: Option<String>,
     /// Further host names that are answered on loopback
