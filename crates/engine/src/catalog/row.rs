@@ -17,7 +17,7 @@
 //! Only containers have partitions. A container without epochs is from before there were index rows (engine format 1):
 //! its items have epoch 0, which has no body. Counters without a script are from before there were any (engine format 2):
 //! none has been given out; the same for declarations of models (engine format 5). Epochs without missing paths are from before there were any (engine format 3), and those
-//! without versions from before engine format 5: all rows are of version 1, and a container with full-text indexes begins
+//! without versions from before engine format 5: all rows are of version 1 (up to 2 before engine format 7), and a container with full-text indexes of an older version begins
 //! its next epoch when it is opened. The store row is the first thing read, and its engine format is checked before
 //! anything else is: a newer one is refused.
 
@@ -33,7 +33,7 @@ use crate::store::PartitionLayout;
 use crate::store::sealed::{FieldReader, length, open, seal, write_text};
 
 /// What this version writes and the newest it reads.
-pub(crate) const ENGINE_FORMAT: u32 = 6;
+pub(crate) const ENGINE_FORMAT: u32 = 7;
 /// Bodies were accepted from clients with the same limit.
 const BODY_LIMITS: Limits = Limits { depth_max: 128 };
 
@@ -286,6 +286,23 @@ pub(crate) mod format_1 {
     }
 }
 
+/// Rows as engine format 6 wrote them.
+#[cfg(test)]
+pub(crate) mod format_6 {
+    use super::*;
+
+    pub(crate) fn store(key: &[u8], row: &StoreRow) -> Vec<u8> {
+        let rest = [&6u32.to_le_bytes()[..], &row.incarnation.to_le_bytes(), &row.secret].concat();
+        seal(key, &rest)
+    }
+
+    /// Of a container that all items have the rows of.
+    pub(crate) fn container(key: &[u8], row: &ResourceRow) -> Vec<u8> {
+        let epochs = IndexEpochs { rows: RowsVersion::SCORED_TEXTS, ..row.epochs.clone() };
+        ResourceRow::encode_container(key, &row.resource, &row.layout, &epochs)
+    }
+}
+
 /// Rows as engine format 3 wrote them.
 #[cfg(test)]
 pub(crate) mod format_3 {
@@ -340,7 +357,7 @@ mod tests {
         check(
             &store.encode(&keys::STORE),
             expect![
-                "01d540f3e20600000002000000abababababababababababababababababababababababababababababababab"
+                "0192d2b74d0700000002000000abababababababababababababababababababababababababababababababab"
             ],
         );
         check(
@@ -354,7 +371,7 @@ mod tests {
         check(
             &value,
             expect![
-                "0134471ead00f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d0100000001040000002f612f62020101"
+                "01032ddcac00f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d0100000001040000002f612f62030101"
             ],
         );
         let job = keys::job_key(super::super::state::DropJob::User { database: 1, user: 2 });

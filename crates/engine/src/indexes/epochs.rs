@@ -20,7 +20,9 @@ impl RowsVersion {
     pub const FIRST: RowsVersion = RowsVersion(1);
     /// They have occurrences and lengths, too.
     pub const SCORED_TEXTS: RowsVersion = RowsVersion(2);
-    pub const NEWEST: RowsVersion = RowsVersion::SCORED_TEXTS;
+    /// Some words of a text do not count in its length.
+    pub const UNCOUNTED_WORDS: RowsVersion = RowsVersion(3);
+    pub const NEWEST: RowsVersion = RowsVersion::UNCOUNTED_WORDS;
 }
 
 /// Under which policies the index rows of a container's items may have been made: see `indexes`.

@@ -9,13 +9,15 @@
 //! So all of them lie by rid, and what a part of the container has of a term is one range.
 //!
 //! The sum of the lengths is kept with the counts of the partition, under an id of its own that has no rows. Rows of
-//! version 1 were the terms alone, and of some stop words, too; an index of them finds items but does not score them.
+//! version 1 were the terms alone, and of some stop words, too; an index of them finds items but does not score them. In version 2
+//! every term counted in a length; lengths and their sum have other names since, so that the two are not mixed while items
+//! get their new rows.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use quire_resource::ContainerDefinition;
-use quire_sql::text::{Language, indexed_tokens, tokens};
+use quire_sql::text::{self, Language, Token, indexed_tokens, tokens};
 use quire_value::{Node, Path, key};
 
 use super::change::RowSet;
@@ -32,6 +34,8 @@ pub(super) struct FullTextIndexer {
 
 /// What a score needs besides the terms.
 struct ScoredRows {
+    /// The length is made of all terms, as in version 2.
+    counts_all: bool,
     repeated: Arc<IndexName>,
     lengths: Arc<IndexName>,
     words: IndexId,
@@ -61,13 +65,21 @@ impl FullTextIndexer {
         let policy = definition.full_text.paths.iter().find(|policy| policy.path == *path);
         let language = policy.and_then(|policy| Language::of_code(&policy.language)).unwrap_or_default();
         let text = format!("{path} in {}", language.code());
-        let named = |kind| Arc::new(IndexName::of_path(kind, &text));
+        let named = |kind, text: &str| Arc::new(IndexName::of_path(kind, text));
+        let counts_all = version < RowsVersion::UNCOUNTED_WORDS || language != Language::English;
+        let lengths = if counts_all { text.clone() } else { format!("{text}, some words not counted") };
         let scored = (version >= RowsVersion::SCORED_TEXTS).then(|| ScoredRows {
-            repeated: named(IndexKind::FullTextRepeated),
-            lengths: named(IndexKind::FullTextLength),
-            words: named(IndexKind::FullTextWords).id,
+            counts_all,
+            repeated: named(IndexKind::FullTextRepeated, &text),
+            lengths: named(IndexKind::FullTextLength, &lengths),
+            words: named(IndexKind::FullTextWords, &lengths).id,
         });
-        Some(FullTextIndexer { path: path.clone(), language, name: named(IndexKind::FullText), scored })
+        Some(FullTextIndexer {
+            path: path.clone(),
+            language,
+            name: named(IndexKind::FullText, &text),
+            scored,
+        })
     }
 
     /// `None`: it does not tell scores.
@@ -97,8 +109,10 @@ impl FullTextIndexer {
     }
 
     fn scored_rows(&self, scored: &ScoredRows, text: &str, rid: u64, rows: &mut RowSet) {
-        let mut terms: Vec<Cow<'_, str>> = tokens(self.language, text).map(|token| token.term).collect();
-        let length = u32::try_from(terms.len()).expect("an item of 2 MB has far less than 4 billion words");
+        let tokens: Vec<Token<'_>> = tokens(self.language, text).collect();
+        let length = if scored.counts_all { tokens.len() } else { text::length(&tokens) };
+        let mut terms: Vec<Cow<'_, str>> = tokens.into_iter().map(|token| token.term).collect();
+        let length = u32::try_from(length).expect("an item of 2 MB has far less than 4 billion words");
         terms.sort_unstable();
         let mut encoded = Vec::new();
         for equal in terms.chunk_by(|left, right| left == right) {

@@ -79,13 +79,13 @@ fn contains_any(call: &Call<'_>) -> Option<Value> {
 }
 
 fn word_count(call: &Call<'_>) -> Option<Value> {
-    Some(Value::from(Text::analyse(call)?.tokens.len() as i64))
+    Some(Value::from(Text::analyse(call)?.length() as i64))
 }
 
 fn counts(call: &Call<'_>) -> Option<Value> {
     let text = Text::analyse(call)?;
     let terms = terms(call, call.array(1)?.iter())?;
-    let mut counts = vec![Value::from(text.tokens.len() as i64)];
+    let mut counts = vec![Value::from(text.length() as i64)];
     for term in &terms {
         counts.push(Value::from(text.occurrences(call, term)? as i64));
     }
@@ -101,7 +101,7 @@ fn score_with_statistics(call: &Call<'_>) -> Option<Value> {
     let text = Text::analyse(call)?;
     let occurrences: Vec<f64> =
         terms.iter().map(|term| Some(text.occurrences(call, term)? as f64)).collect::<Option<_>>()?;
-    Some(Value::from(score(documents, total_words, &hits, text.tokens.len() as f64, &occurrences)))
+    Some(Value::from(score(documents, total_words, &hits, text.length() as f64, &occurrences)))
 }
 
 fn text_and_terms<'c>(call: &Call<'c>) -> Option<(Text<'c>, Vec<Term<'c>>)> {
@@ -132,6 +132,10 @@ impl<'t> Text<'t> {
         call.spend_bytes(text.len().saturating_mul(ANALYSIS_EFFORT))?;
         call.build(text.len().saturating_mul(ANALYSIS_BYTES))?;
         Some(Text { tokens: text::tokens(language(call), text).collect() })
+    }
+
+    fn length(&self) -> usize {
+        text::length(&self.tokens)
     }
 
     /// `None` when counting exceeds the limits of the run.

@@ -2,7 +2,7 @@
 //!
 //! Words by Unicode's rules (UAX #29); compatibility forms and letter case folded (NFKC, lower case); English stop
 //! words removed; stems by language (Snowball). Stop words count for positions, so a phrase matches only with the
-//! same number of words between its words.
+//! same number of words between its words. Some more English words do not count in the length of a text.
 //!
 //! Terms are stored on disk: a change of the analysis needs new indexes. So the stemmer is pinned to one version.
 
@@ -17,7 +17,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
 
 pub use self::language::Language;
-pub use self::stop_words::ENGLISH_STOP_WORDS;
+pub use self::stop_words::{ENGLISH_STOP_WORDS, ENGLISH_UNCOUNTED_WORDS};
 
 /// Longer words are truncated and not stemmed: they are not words of a language.
 pub const TERM_LENGTH_BYTES_MAX: usize = 128;
@@ -28,6 +28,13 @@ pub struct Token<'t> {
     pub term: Cow<'t, str>,
     /// Position of the word in the text; stop words count.
     pub position: u32,
+    /// It makes the text longer.
+    pub is_counted: bool,
+}
+
+/// The length of a text, as scores need it.
+pub fn length(tokens: &[Token<'_>]) -> usize {
+    tokens.iter().filter(|token| token.is_counted).count()
 }
 
 /// Words without rows in an index of version 1. Stored on disk, so this list never changes: other stop words have
@@ -62,10 +69,12 @@ fn tokens_but<'t>(
     let words = text.unicode_words().flat_map(move |word| parts(language, word));
     words.zip(0..).filter_map(move |(word, position)| {
         let word = folded(word);
-        if language == Language::English && stop_words.binary_search(&&*word).is_ok() {
+        let is_in = |words: &[&str]| language == Language::English && words.binary_search(&&*word).is_ok();
+        if is_in(stop_words) {
             return None;
         }
-        Some(Token { term: stemmed(&stemmer, word), position })
+        let is_counted = !is_in(ENGLISH_UNCOUNTED_WORDS);
+        Some(Token { term: stemmed(&stemmer, word), position, is_counted })
     })
 }
 
@@ -146,6 +155,8 @@ mod tests {
     fn stop_words_are_in_order() {
         assert!(ENGLISH_STOP_WORDS.is_sorted() && ENGLISH_UNINDEXED_WORDS.is_sorted());
         assert!(ENGLISH_UNINDEXED_WORDS.iter().all(|word| ENGLISH_STOP_WORDS.contains(word)));
+        assert!(ENGLISH_UNCOUNTED_WORDS.is_sorted());
+        assert!(ENGLISH_UNCOUNTED_WORDS.iter().all(|word| !ENGLISH_STOP_WORDS.contains(word)));
     }
 
     #[test]
@@ -157,6 +168,13 @@ mod tests {
             indexed_tokens(Language::English, text).map(|token| token.term.into_owned()).collect();
         assert!(terms.iter().all(|term| indexed.contains(term)));
         assert!(indexed.contains(&"both".to_owned()), "rows that are on disk stay what they are");
+    }
+
+    #[test]
+    fn some_words_are_found_and_not_counted() {
+        let tokens: Vec<Token<'_>> = tokens(Language::English, "Known throughout the area").collect();
+        let terms: Vec<&str> = tokens.iter().map(|token| &*token.term).collect();
+        assert_eq!((terms, length(&tokens)), (vec!["known", "throughout", "area"], 1));
     }
 
     #[test]

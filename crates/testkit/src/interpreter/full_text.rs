@@ -10,7 +10,7 @@ use super::json::{Json, JsonOrUndefined};
 pub fn call(name: &str, values: &[Json]) -> Option<JsonOrUndefined> {
     Some(match name {
         "FULLTEXTCONTAINS" | "FULLTEXTCONTAINSALL" | "FULLTEXTCONTAINSANY" => contains(name, values),
-        "_FULLTEXTWORDCOUNT" => values[0].as_str().map(|text| Json::Integer(words(text).len() as i128)),
+        "_FULLTEXTWORDCOUNT" => values[0].as_str().map(|text| Json::Integer(length(text) as i128)),
         "_FULLTEXTSCORE" => internal_score(values),
         _ => return None,
     })
@@ -28,6 +28,14 @@ fn words(text: &str) -> Vec<(usize, String)> {
         }
     }
     words
+}
+
+/// How many words a text has, without those that do not count.
+fn length(text: &str) -> usize {
+    let plain =
+        |word: &str| word.nfkc().collect::<String>().replace(['\u{2019}', '\u{FF07}'], "'").to_lowercase();
+    let left_out = [quire_sql::text::ENGLISH_STOP_WORDS, quire_sql::text::ENGLISH_UNCOUNTED_WORDS].concat();
+    text.unicode_words().filter(|word| !left_out.contains(&plain(word).as_str())).count()
 }
 
 fn contains(name: &str, values: &[Json]) -> JsonOrUndefined {
@@ -97,7 +105,7 @@ impl TextStatistics {
         });
         TextStatistics {
             documents: texts.len() as f64,
-            total_words: known.iter().map(|text| words(text).len() as f64).sum(),
+            total_words: known.iter().map(|text| length(text) as f64).sum(),
             hits: hits.collect(),
         }
     }
@@ -105,7 +113,7 @@ impl TextStatistics {
     /// k1 = 1.2, b = 0.75.
     pub fn score(&self, text: &str, terms: &[Json]) -> Option<f64> {
         let average = if self.documents > 0.0 { self.total_words / self.documents } else { 0.0 };
-        let length = if average > 0.0 { words(text).len() as f64 / average } else { 1.0 };
+        let length = if average > 0.0 { length(text) as f64 / average } else { 1.0 };
         let mut score = 0.0;
         for (nth, term) in terms.iter().enumerate() {
             let count = occurrences(text, term)? as f64;

@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use crate::api::{Clock, IndexingDirective, Options, PageRequest, WriteItem, WriteKind};
     use crate::catalog::keys::{self as catalog_keys, RowId};
-    use crate::catalog::row::{ResourceRow, StoreRow, format_1, format_3};
+    use crate::catalog::row::{ResourceRow, StoreRow, format_1, format_3, format_6};
     use crate::engine::Engine;
     use crate::indexes::{CountedIndexes, IndexSet, RowsVersion};
     use crate::maintenance::verify::verify;
@@ -457,7 +457,8 @@ mod tests {
 
     fn upsert_text(engine: &Engine, number: u32) {
         let container = engine.catalog().container("d", "c").unwrap();
-        let text = format!("Who saw the fox{} and the fox and dog{}?", number % 9, number % 4);
+        let known = if number % 5 == 0 { "known" } else { "red" };
+        let text = format!("Who saw the {known} fox{} and the fox and dog{}?", number % 9, number % 4);
         let body = format!(r#"{{"id":"{number}","pk":"{}","text":"{text}"}}"#, number % 7);
         let write = WriteItem {
             kind: WriteKind::Upsert,
@@ -474,22 +475,26 @@ mod tests {
         engine.write_item(&container, write).result.unwrap();
     }
 
-    /// The rows of a store as engine format 3 had them: full-text indexes have terms alone, of some stop words, too.
-    fn downgrade_texts(memory: &MemoryStorage) {
+    /// The rows of a store as engine format 3 had them: full-text indexes have terms alone, of some stop words, too; or as format 6
+    /// had them: every word counts in the length of its text.
+    fn downgrade_texts(memory: &MemoryStorage, version: RowsVersion) {
+        let is_scored = version == RowsVersion::SCORED_TEXTS;
+        let container_row = if is_scored { format_6::container } else { format_3::container };
+        let store_row = if is_scored { format_6::store } else { format_3::store };
         let snapshot = memory.snapshot().unwrap();
         let (mut ops, mut number) = (Vec::new(), 0);
         let mut counted: std::collections::HashMap<u32, CountedIndexes> = Default::default();
         let definition = quire_resource::ContainerDefinition::create(&json(TEXTS)).unwrap();
-        let set = IndexSet::of_version(&definition, RowsVersion::FIRST);
+        let set = IndexSet::of_version(&definition, version);
         for (key, value) in rows(memory, CATALOG) {
             match catalog_keys::parse_row_key(&key) {
                 Some(RowId::Resource(rid @ quire_resource::ResourceId::Container { container, .. })) => {
                     number = container;
                     let row = ResourceRow::decode(&key, &value, rid).unwrap();
-                    ops.push(Op::Put { space: CATALOG, value: format_3::container(&key, &row), key });
+                    ops.push(Op::Put { space: CATALOG, value: container_row(&key, &row), key });
                 }
                 _ if key == [1] => {
-                    let value = format_3::store(&key, &StoreRow::decode(&key, &value).unwrap().0);
+                    let value = store_row(&key, &StoreRow::decode(&key, &value).unwrap().0);
                     ops.push(Op::Put { space: CATALOG, key, value });
                 }
                 _ => {}
@@ -522,7 +527,11 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_an_older_store_are_scored_again() {
+    fn texts_of_older_stores_are_scored_again() {
+        [RowsVersion::FIRST, RowsVersion::SCORED_TEXTS].into_iter().for_each(texts_are_scored_again);
+    }
+
+    fn texts_are_scored_again(version: RowsVersion) {
         let memory = MemoryStorage::new();
         let engine = open(&memory);
         engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
@@ -533,7 +542,7 @@ mod tests {
             rows(memory, INDEX).into_iter().map(|(key, _)| key).filter(|key| key[4..12] != [0; 8]).collect()
         };
         let fresh = index_keys(&memory.reopen());
-        downgrade_texts(&memory.reopen());
+        downgrade_texts(&memory.reopen(), version);
         assert_ne!(index_keys(&memory.reopen()), fresh);
         let before = verify(&memory.reopen()).unwrap();
         assert!(before.is_sound(), "{:#?}", before.problems);
