@@ -39,13 +39,16 @@ fn main() -> Result<()> {
         ["feed", binary] => feed::run(Path::new(binary), feed::FULL),
         ["feed", binary, "small"] => feed::run(Path::new(binary), feed::SMALL),
         ["model", binary, "small"] => model::run(Path::new(binary), model::SMALL, &[]),
+        ["model", binary, "items", count, parts @ ..] => {
+            model::run(Path::new(binary), model::FULL.with_items(count.parse()?), parts)
+        }
         ["model", binary, parts @ ..] => model::run(Path::new(binary), model::FULL, parts),
         ["floor", "plain"] => floor::serve(floor::Kind::Plain),
         ["floor", "signed"] => floor::serve(floor::Kind::Signed),
         ["floor", "durable"] => floor::serve(floor::Kind::Durable),
         _ => bail!(
             "usage: benches base QUIRE_BINARY | compare QUIRE_BINARY [WORKLOAD...] [OPTION...] | profile QUIRE_BINARY WORKLOAD [OPTION...] | growth QUIRE_BINARY | \
-             space QUIRE_BINARY | scripts QUIRE_BINARY [small] | feed QUIRE_BINARY [small] | model QUIRE_BINARY [small|PART...] | fill PORT | floor plain|signed|durable"
+             space QUIRE_BINARY | scripts QUIRE_BINARY [small] | feed QUIRE_BINARY [small] | model QUIRE_BINARY [small|[items COUNT] PART...] | fill PORT | floor plain|signed|durable"
         ),
     }
 }

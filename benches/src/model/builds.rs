@@ -24,7 +24,7 @@ pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     client.library("built")?;
     client.authors("built", AUTHORS)?;
     fill(quire.port, size)?;
-    let rewrite = fill(quire.port, size)?; // every item again
+    let (rewrite, rewrite_cpu) = with_cpu(quire, || fill(quire.port, size))?; // every item again
     let (scan, scan_cpu) = with_cpu(quire, || scan(quire.port, size))?;
     let (profile, profile_cpu) = with_cpu(quire, || profiled(&mut client))?;
     let ratio = profile.as_secs_f64() / scan.as_secs_f64();
@@ -35,18 +35,25 @@ pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     table.at_most("profile after changes of 1 %, to a profile (CPU)", refresh_cpu / profile_cpu, 0.25, "x");
     table.note("profiles", format!("{profile:.1?} anew, {refresh:.1?} after changes of 1 %"));
     client.put_model("built", &json!({ "version": 1, "links": [link()] }))?;
-    let index = client.wait_for_jobs()?;
+    let (index, index_cpu) = with_cpu(quire, || client.wait_for_jobs())?;
+    let ratio = scan.as_secs_f64() / index.as_secs_f64();
+    table.at_least("build of a link's index, to a scan (rate)", ratio, 0.3, "x");
     table.at_least(
-        "build of a link's index, to a scan (rate)",
-        scan.as_secs_f64() / index.as_secs_f64(),
+        "build of a link's index, to a scan (items for the same CPU)",
+        scan_cpu / index_cpu,
         0.3,
         "x",
     );
+    let per_item = |seconds: f64| 1e6 * seconds / size.items as f64;
+    let shown = format!("{:.2} us of CPU an item, scan {:.2} us", per_item(index_cpu), per_item(scan_cpu));
+    table.note("index of a link", shown);
     // The names on the books differ, so that every one of them is written.
     client.put_model("built", &spoiled())?;
-    let values = client.wait_for_jobs()?;
+    let (values, values_cpu) = with_cpu(quire, || client.wait_for_jobs())?;
     let ratio = rewrite.as_secs_f64() / values.as_secs_f64();
     table.at_least("build of owned values, to a bulk rewrite (rate)", ratio, 0.3, "x");
+    let ratio = rewrite_cpu / values_cpu;
+    table.at_least("build of owned values, to a bulk rewrite (items for the same CPU)", ratio, 0.3, "x");
     let alone = writers(quire, size, "alone", None)?;
     client.put_model("built", &json!({ "version": 1, "links": [link()] }))?;
     client.put_model("built", &counted())?;

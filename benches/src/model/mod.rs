@@ -37,6 +37,13 @@ pub const FULL: Size =
 pub const SMALL: Size =
     Size { rounds: 1, round: Duration::from_millis(400), authors: 200, books: 300, items: 3_000 };
 
+impl Size {
+    /// Declarations are built over so many items.
+    pub fn with_items(self, items: u64) -> Size {
+        Size { items, ..self }
+    }
+}
+
 const CONNECTIONS: usize = 16;
 const IN_A_BATCH: u64 = 100;
 const JOB_WAIT: Duration = Duration::from_secs(1800);

@@ -352,6 +352,129 @@ fn writers_and_a_build_count_every_item_once() {
     }
 }
 
+const LINK: &str = r#"{"version":1,"links":[
+    {"name":"book-authors","from":{"container":"books","path":"/authors/*/id"},"to":{"container":"authors"}}]}"#;
+
+/// A book whose author anybody may choose; so large that a build of its link needs several commits.
+fn book_of(number: usize, author: usize) -> String {
+    format!(r#"{{"id":"b{number:04}","authors":[{{"id":"a{author}"}}],"about":"{}"}}"#, "x".repeat(60_000))
+}
+
+/// A link by itself is built without units: beside writers that give items other references, the rows are those of the items.
+#[test]
+fn writers_beside_the_build_of_a_link_leave_no_row_behind() {
+    const BOOKS: usize = 250;
+    for round in 0..4 {
+        let storage = Arc::new(MemoryStorage::new());
+        let engine = open(Arc::clone(&storage) as Arc<dyn Storage>);
+        library(&engine, 0);
+        let books = engine.catalog().container("d", "books").unwrap();
+        for number in 0..BOOKS {
+            write(&engine, &books, WriteKind::Create, &book_of(number, number % (AUTHORS + 1))).unwrap();
+        }
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..3u64 {
+                let (engine, stop, books) = (&engine, &stop, &books);
+                scope.spawn(move || {
+                    let mut chance = Chance(round * 10 + writer);
+                    while !stop.load(Ordering::SeqCst) {
+                        let number = chance.below(BOOKS + 20);
+                        let id = format!("b{number:04}");
+                        let done = match chance.below(5) {
+                            0 => support::delete(engine, books, &id, &id),
+                            _ => {
+                                let body = book_of(number, chance.below(AUTHORS + 1));
+                                write(engine, books, WriteKind::Upsert, &body)
+                            }
+                        };
+                        match done {
+                            Ok(())
+                            | Err(
+                                EngineError::ItemNotFound { .. }
+                                | EngineError::Contended
+                                | EngineError::TransactionConflict,
+                            ) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+            let job = put(&engine, LINK).unwrap().remove(0);
+            let is_built = || engine.job(&job).unwrap().state.is_finished();
+            let deadline = Instant::now() + Duration::from_secs(120);
+            while !is_built() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::SeqCst);
+            assert!(is_built(), "writers keep the build from its end");
+        });
+        assert_eq!(last_build(&finish(&engine)).0, JobState::Done);
+        drop(engine);
+        let report = quire_engine::verify(&*storage).unwrap();
+        assert!(report.is_sound(), "round {round}: {:?}", report.problems);
+    }
+}
+
+/// The same build, killed at every commit of it: what is done again leaves no row twice, and none out.
+#[test]
+fn the_build_of_a_link_is_killed_at_every_commit() {
+    const BOOKS: usize = 150;
+    for fault in [CommitFault::Poison, CommitFault::PoisonDone, CommitFault::UnknownDone] {
+        for passes in 0..10 {
+            let storage = Arc::new(FaultStorage::new(MemoryStorage::new()));
+            let engine = open(Arc::clone(&storage) as Arc<dyn Storage>);
+            library(&engine, 0);
+            let books = engine.catalog().container("d", "books").unwrap();
+            for number in 0..BOOKS {
+                write(&engine, &books, WriteKind::Create, &book_of(number, number % (AUTHORS + 1))).unwrap();
+            }
+            storage.script_commits((0..passes).map(|_| CommitFault::Pass).chain([fault]));
+            let put_done = put(&engine, LINK);
+            wait_until("the fault is met", || {
+                let is_done = engine.jobs().unwrap().iter().all(|job| job.state.is_finished());
+                storage.injected() > 0 || (put_done.is_ok() && is_done)
+            });
+            drop(engine);
+            storage.stop_faults();
+            storage.reopen().unwrap();
+            let engine = open(Arc::clone(&storage) as Arc<dyn Storage>);
+            put(&engine, LINK).unwrap();
+            let what = format!("{fault:?} at commit {passes}");
+            let jobs = finish(&engine);
+            assert!(jobs.iter().all(|(_, state, _)| *state == JobState::Done), "{what}: {jobs:?}");
+            let built = last_build(&jobs).1.get("declarations").and_then(|own| own.at(0)).unwrap().clone();
+            let figures = ["items", "references", "dangling"].map(|member| number(&built, member));
+            assert_eq!(figures, [150, 150, 30], "{what}");
+            drop(engine);
+            let report = quire_engine::verify(&*storage).unwrap();
+            assert!(report.is_sound(), "{what}: {:?}", report.problems);
+        }
+    }
+}
+
+/// What dangles is counted with the rows of a link: items that nobody sees are left out, and so are targets of that kind.
+#[test]
+fn the_build_of_a_link_counts_what_dangles() {
+    let engine = open(Arc::new(MemoryStorage::new()));
+    library(&engine, 0);
+    let books = engine.catalog().container("d", "books").unwrap();
+    for (id, authors) in
+        [("b1", r#"{"id":"a0"},{"id":"a0"},{"id":"no"}"#), ("b2", r#"{"id":"no"},{"id":7}"#), ("b3", "")]
+    {
+        let body = format!(r#"{{"id":"{id}","authors":[{authors}]}}"#);
+        write(&engine, &books, WriteKind::Create, &body).unwrap();
+    }
+    put(&engine, LINK).unwrap();
+    let jobs = finish(&engine);
+    let (state, result) = last_build(&jobs);
+    assert_eq!(state, JobState::Done);
+    let built = result.get("declarations").and_then(|own| own.at(0)).unwrap();
+    let figures = ["items", "references", "dangling"].map(|member| number(built, member));
+    assert_eq!(figures, [3, 4, 2]);
+    assert_eq!(findings(&engine), BTreeMap::from([(("book-authors".to_owned(), "dangling".to_owned()), 2)]));
+}
+
 #[test]
 fn what_cannot_be_built_fails_and_the_rest_is_built() {
     let engine = open(Arc::new(MemoryStorage::new()));

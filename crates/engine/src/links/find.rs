@@ -1,5 +1,6 @@
 //! From a reference to its target.
 
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
 use quire_model::{LinkRules, TargetKey};
@@ -91,6 +92,43 @@ fn find_by_key<'a>(
     let id_key = home.id_key(row.id()?);
     let is_gone = route.container.is_gone(&row, moment);
     Ok(Some(FoundTarget { home, id_key, stored, is_gone }))
+}
+
+/// Which of some targets clients see, where the link says their place. They are read together, in the order of their rows.
+pub(crate) fn visible_targets(
+    snapshot: &dyn Snapshot,
+    route: TargetRoute<'_>,
+    targets: &BTreeMap<TargetHash, &TargetKey>,
+    moment: &VisibilityPoint,
+) -> Result<HashSet<TargetHash>, EngineError> {
+    let place = |(hash, target): (&TargetHash, &&TargetKey)| {
+        let (home, id_key) = route.place_of(target)?;
+        Some((id_key, *hash, home))
+    };
+    let mut places: Vec<(Vec<u8>, TargetHash, LogicalPartition<'_>)> =
+        targets.iter().filter_map(place).collect();
+    places.sort_unstable_by(|(left, ..), (right, ..)| left.cmp(right));
+    let id_keys: Vec<&[u8]> = places.iter().map(|(id_key, ..)| id_key.as_slice()).collect();
+    let rids = snapshot.multi_get(LOOKUPS, &id_keys)?;
+    let mut found = Vec::with_capacity(places.len());
+    for ((_, hash, home), rid) in places.iter().zip(rids) {
+        let Some(rid) = rid else { continue };
+        let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
+        found.push((keys::item(route.container.number, rid), *hash, home));
+    }
+    found.sort_unstable_by(|(left, ..), (right, ..)| left.cmp(right));
+    let item_keys: Vec<&[u8]> = found.iter().map(|(key, ..)| key.as_slice()).collect();
+    let rows = snapshot.multi_get(keys::ITEMS, &item_keys)?;
+    let mut visible = HashSet::with_capacity(found.len());
+    for ((_, hash, home), row) in found.iter().zip(rows) {
+        let row = row.ok_or_else(|| corrupt("id row without an item"))?;
+        let row = ItemRow::parse(&row)?;
+        // Hashes of partition keys collide.
+        if home.has(&row)? && !route.container.is_gone(&row, moment) {
+            visible.insert(*hash);
+        }
+    }
+    Ok(visible)
 }
 
 /// Whether there is an item with a key, as its items say.

@@ -8,7 +8,6 @@ use super::slot::{LinkedKey, Slot};
 use super::unit::Target;
 use crate::api::{EngineError, charge};
 use crate::catalog::Container;
-use crate::items::logical_partition::StoredRow;
 use crate::links::{ScannedKey, TargetHash, scan_for_key};
 use crate::store::item_row::ItemRow;
 use crate::store::keys::LOOKUPS;
@@ -68,9 +67,11 @@ impl Unit<'_> {
         }
     }
 
-    fn charge_of(&self, target: &Target) -> Result<f64, EngineError> {
+    fn charge_of(&self, target: &Target<'_>) -> Result<f64, EngineError> {
         match target {
-            Target::Stored(bytes) => Ok(charge::read(ItemRow::trusted(bytes)?.json_bytes as usize)),
+            Target::Stored(found) => {
+                Ok(charge::read(ItemRow::trusted(&found.stored.bytes)?.json_bytes as usize))
+            }
             Target::Slot(_) => Ok(charge::REFUSED),
         }
     }
@@ -148,7 +149,7 @@ impl Unit<'_> {
 
     pub(super) fn is_taken(&self, slot: &Slot<'_>, own: &LinkedKey) -> Result<bool, EngineError> {
         let Some(found) = self.stored_target(own.link, &own.key)? else { return Ok(false) };
-        let StoredRow { rid, .. } = found.stored;
+        let rid = found.stored.rid;
         if found.is_gone || rid == slot.rid {
             return Ok(false);
         }

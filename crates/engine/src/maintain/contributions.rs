@@ -10,7 +10,6 @@ use super::{Ground, Unit};
 use crate::api::EngineError;
 use crate::links::{TargetHash, referrer_place};
 use crate::model::Declaration;
-use crate::store::keys::LOOKUPS;
 
 /// Changes of one mirror of one target, by the place of the referrer: its value, or that it has none.
 pub(crate) type MirrorDifference = BTreeMap<Vec<u8>, Option<Value>>;
@@ -106,11 +105,8 @@ pub(super) fn counted<'s>(
     declaration: &Declaration,
 ) -> Result<Option<Node<'s>>, EngineError> {
     let Some(before) = &slot.before else { return Ok(None) };
-    if declaration.state.is_counting() {
-        let mark = ground.referrer_rows(link, declaration).built(slot.rid);
-        if ground.snapshot.get(LOOKUPS, &mark)?.is_none() {
-            return Ok(None);
-        }
+    if declaration.state.is_counting() && !ground.is_counted(link, declaration, slot.rid)? {
+        return Ok(None);
     }
     before.node().map(Some)
 }

@@ -1,11 +1,13 @@
 //! What a unit is made on: the containers of the model, the rules of their writes, and one snapshot.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use quire_model::{LinkRules, WindowRules};
 use quire_storage::Snapshot;
 
-use crate::api::EngineError;
+use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::items::visibility::VisibilityPoint;
 use crate::links::{Referrers, TargetRoute};
@@ -13,7 +15,7 @@ use crate::model::{ContainerModel, DatabaseModel, Declaration};
 use crate::partition::Partition;
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
-use crate::store::keys::DeclarationKeys;
+use crate::store::keys::{self, DeclarationKeys, LOOKUPS};
 
 pub(crate) struct Ground<'a> {
     pub shared: &'a Shared,
@@ -24,6 +26,8 @@ pub(crate) struct Ground<'a> {
     ends: Vec<(usize, usize)>,
     /// By window: the sites of its items and of its pages.
     window_ends: Vec<(usize, usize)>,
+    /// Below which rid all items count, by declaration that is being built.
+    counted_until: RefCell<HashMap<DeclarationKeys, u64>>,
 }
 
 /// A container, and what a write in it depends on.
@@ -77,7 +81,8 @@ impl<'a> Ground<'a> {
         let Some((ends, window_ends)) = both.filter(|_| sites.iter().all(is_of_model)) else {
             return Ok(None);
         };
-        Ok(Some(Ground { shared, model, sites, snapshot, ends, window_ends }))
+        let counted_until = RefCell::default();
+        Ok(Some(Ground { shared, model, sites, snapshot, ends, window_ends, counted_until }))
     }
 
     pub fn link(&self, link: usize) -> &LinkRules {
@@ -132,6 +137,29 @@ impl<'a> Ground<'a> {
     pub fn referrer_rows(&self, link: usize, declaration: &Declaration) -> DeclarationKeys {
         let container = self.sites[self.referrer_site(link)].container.number;
         DeclarationKeys { container, declaration: declaration.number }
+    }
+
+    /// Whether an item counts already for a declaration that is being built of the referrers of a link. To be asked under the
+    /// item's lock: a build moves `counted_until` in the commit that counts the items below it.
+    pub fn is_counted(&self, link: usize, declaration: &Declaration, rid: u64) -> Result<bool, EngineError> {
+        let rows = self.referrer_rows(link, declaration);
+        if rid < self.counted_until(rows)? {
+            return Ok(true);
+        }
+        Ok(self.snapshot.get(LOOKUPS, &rows.counted_mark(rid))?.is_some())
+    }
+
+    /// The rid below which all items count.
+    pub fn counted_until(&self, rows: DeclarationKeys) -> Result<u64, EngineError> {
+        if let Some(until) = self.counted_until.borrow().get(&rows) {
+            return Ok(*until);
+        }
+        let until = match self.snapshot.get(LOOKUPS, &rows.counted_until())? {
+            Some(row) => keys::number(&row).ok_or_else(|| corrupt("row of what a build has counted"))?,
+            None => 0,
+        };
+        self.counted_until.borrow_mut().insert(rows, until);
+        Ok(until)
     }
 }
 

@@ -13,7 +13,8 @@
 //!
 //! Invariants: all consequences of a write are in its commit, or in it is the row of the job that makes them; totals of a target
 //! change only under its lock, exclusively by a unit or shared through the leader; a declaration that is being built counts
-//! every item once (the marks of `keys::DeclarationKeys::built`).
+//! every item once: an item counts if its rid is below `keys::DeclarationKeys::counted_until`, which the build moves in the commits that
+//! count, or if it has a mark, which writers make.
 
 mod check; // what can refuse a unit
 mod contributions; // what items add to their targets
@@ -22,6 +23,7 @@ mod expand; // consequences of changes, to a fixed point
 pub(crate) mod fan_out; // rows and payload of jobs that rewrite many referrers
 mod ground; // what a unit is made on
 pub(crate) mod journal; // what items had before a build wrote them
+pub(crate) mod link_index; // rows of links' indexes for items that are there
 mod locks; // what a unit has to hold
 mod page_writes; // pages that somebody else than their window changes
 mod pages; // pages of windows

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use quire_model::IfMatch;
 use quire_storage::{Op, Snapshot};
 
-use super::Unit;
 use super::contributions::{TargetDifference, counted};
 use super::ground::target_rows;
 use super::slot::{LinkedKey, Slot};
 use super::targets::TargetDifferences;
+use super::{Ground, Unit};
 use crate::api::{EngineError, charge};
 use crate::indexes::IndexId;
 use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
-use crate::jobs::PreparedJob;
+use crate::jobs::{JobId, PreparedJob};
 use crate::links::{extreme_ops, link_rows, mirror_value_bytes, read_totals, referrer_order, totals_op};
-use crate::model::DatabaseModel;
+use crate::model::{ContainerModel, DatabaseModel, Declaration};
 use crate::partition::sequencer::{
     AtomicWrites, CommitQueue, CommittedWrite, Differences, PreparedWrite, Sequencer, WriteRefused,
 };
@@ -34,6 +34,8 @@ pub(crate) struct UnitCommit {
     writes: Vec<(Arc<Sequencer>, PreparedWrite)>,
     /// By slot: its write, and the ordinal of its new version there.
     placed: Vec<Option<(usize, Option<usize>)>>,
+    /// By slot: how many of its values are indexed, or were where it goes.
+    indexed_values: Vec<Option<usize>>,
     differences: Option<TargetDifferences>,
     jobs: Vec<PreparedJob>,
     charge: f64,
@@ -56,9 +58,20 @@ impl UnitDone {
 }
 
 impl UnitCommit {
+    /// Rows that change no item, by partition.
+    pub fn of_index_rows(writes: Vec<(Arc<Sequencer>, PreparedWrite)>) -> UnitCommit {
+        let (placed, indexed_values, jobs) = Default::default();
+        UnitCommit { writes, placed, indexed_values, differences: None, jobs, charge: 0.0 }
+    }
+
+    /// How many values of a slot are indexed, or were where it goes; 0 where it is not written.
+    pub fn indexed_values(&self, slot: usize) -> usize {
+        self.indexed_values.get(slot).copied().flatten().unwrap_or_default()
+    }
+
     /// Blocks until it is durable and visible, or certainly not going to be (except after `Overloaded`).
     pub fn submit(self, shared: &Shared, queue: &CommitQueue) -> Result<UnitDone, WriteRefused> {
-        let UnitCommit { mut writes, placed, differences, jobs, mut charge } = self;
+        let UnitCommit { mut writes, placed, differences, jobs, mut charge, .. } = self;
         let sent = if writes.len() == 1 && differences.is_none() {
             let only = writes.pop().map(|(sequencer, prepared)| sequencer.submit(prepared));
             only.transpose().map(|written| written.into_iter().collect())
@@ -114,18 +127,21 @@ impl Unit<'_> {
     fn commit_with(self, counts: bool, also: Vec<Op>) -> Result<UnitCommit, EngineError> {
         let ids: HashSet<&[u8]> = self.ids_after();
         let (mut writes, mut placed) = (Vec::<(Arc<Sequencer>, PreparedWrite)>::new(), Vec::new());
+        let mut indexed_values = Vec::with_capacity(self.slots.len());
         let mut charge = self.charge;
         for slot in &self.slots {
             if !slot.is_written() {
                 placed.push(None);
+                indexed_values.push(None);
                 // What it adds is in the contributions of the unit: it counts from now on.
                 if counts || self.is_uncounted(slot)? {
                     self.add_counted(slot, counts, &mut writes)?;
                 }
                 continue;
             }
-            let (mut prepared, cost) = self.prepare(slot, &ids)?;
-            charge += if slot.is_client { 0.0 } else { cost };
+            let (mut prepared, values) = self.prepare(slot, &ids)?;
+            indexed_values.push(Some(values));
+            charge += if slot.is_client { 0.0 } else { maintained_charge(slot, values)? };
             charge += CHARGE_PER_LINK_ROW * self.add_link_rows(slot, &mut prepared.ops)? as f64;
             self.add_link_keys(slot, &mut prepared.ops)?;
             self.add_marks(slot, &mut prepared.ops);
@@ -162,7 +178,7 @@ impl Unit<'_> {
         if let Some((_, first)) = writes.first_mut() {
             first.ops.extend(ops.into_iter().chain(also));
         }
-        Ok(UnitCommit { writes, placed, differences, jobs, charge })
+        Ok(UnitCommit { writes, placed, indexed_values, differences, jobs, charge })
     }
 
     /// Whether an item does not count yet for something that is being built.
@@ -171,8 +187,8 @@ impl Unit<'_> {
         if is_put_back(Race::CountedWithoutMark) {
             return Ok(false);
         }
-        for key in self.marks(slot) {
-            if self.ground.snapshot.get(LOOKUPS, &key)?.is_none() {
+        for (link, declaration) in self.counting(slot) {
+            if !self.ground.is_counted(link, declaration, slot.rid)? {
                 return Ok(true);
             }
         }
@@ -209,8 +225,8 @@ impl Unit<'_> {
         written.filter_map(|slot| Some(slot.after.as_ref()?.id_key.as_slice())).collect()
     }
 
-    /// The rows of one item, and what its write costs.
-    fn prepare(&self, slot: &Slot<'_>, ids: &HashSet<&[u8]>) -> Result<(PreparedWrite, f64), EngineError> {
+    /// The rows of one item, and how many of its values are indexed, or were where it goes.
+    fn prepare(&self, slot: &Slot<'_>, ids: &HashSet<&[u8]>) -> Result<(PreparedWrite, usize), EngineError> {
         let site = &self.ground.sites[slot.site];
         let generation = site.generation(slot.home.place.partition);
         let mut rows = RowBuilder::new(self.ground.shared, &slot.home, generation, Arc::clone(&site.rules));
@@ -219,16 +235,16 @@ impl Unit<'_> {
             None => None,
         };
         let Some(after) = &slot.after else {
-            let Some((before, row)) = before else { return Ok((rows.finish(), 0.0)) };
+            let Some((before, row)) = before else { return Ok((rows.finish(), 0)) };
             let values = match ids.contains(before.id_key.as_slice()) {
                 true => rows.remove_version(slot.rid, &row)?, // its id row is overwritten
                 false => rows.delete(slot.rid, &row, &before.id_key)?,
             };
-            return Ok((rows.finish(), charge::write(row.json_bytes as usize, values)));
+            return Ok((rows.finish(), values));
         };
         let indexed =
             IndexedVersion::new(&site.rules.indexes, after.directive, after.body.item.root(), slot.rid);
-        let cost = charge::replace(after.body.json_bytes as usize, indexed.values);
+        let values = indexed.values;
         let version = NewVersion {
             id_key: &after.id_key,
             body: &after.body,
@@ -247,7 +263,7 @@ impl Unit<'_> {
                 rows.rename(slot.rid, &row, version)?;
             }
         }
-        Ok((rows.finish(), cost))
+        Ok((rows.finish(), values))
     }
 
     /// How many rows of links' indexes change.
@@ -326,20 +342,24 @@ impl Unit<'_> {
         }));
     }
 
-    /// The keys of an item's marks: one for each declaration that is being built of such items.
+    /// The keys of an item's marks: one for each declaration that is being built of such items, but for those of the job that
+    /// visits all items in their order and says how far it is.
     fn marks(&self, slot: &Slot<'_>) -> Vec<Vec<u8>> {
-        let Some(model) = self.ground.sites[slot.site].model() else { return Vec::new() };
-        let (rules, declarations) = (&self.ground.model.rules, &self.ground.model.declarations);
-        let links = model.links_from.iter().map(|link| (*link, &declarations.links[*link]));
-        let rollups =
-            model.rollups_of.iter().map(|own| (rules.rollups[*own].link, &declarations.rollups[*own]));
-        let mirrors =
-            model.mirrors_of.iter().map(|own| (rules.mirrors[*own].link, &declarations.mirrors[*own]));
-        let counting =
-            links.chain(rollups).chain(mirrors).filter(|(_, declaration)| declaration.state.is_counting());
-        counting
-            .map(|(link, declaration)| self.ground.referrer_rows(link, declaration).built(slot.rid))
-            .collect()
+        let counting = self.counting(slot).into_iter();
+        let marked =
+            counting.filter(|(_, own)| self.counting_job.is_none() || own.state.job() != self.counting_job);
+        marked.map(|(link, own)| self.ground.referrer_rows(link, own).counted_mark(slot.rid)).collect()
+    }
+
+    /// Declarations that are being built of such items, each with its link.
+    fn counting(&self, slot: &Slot<'_>) -> Vec<(usize, &Declaration)> {
+        let model = self.ground.sites[slot.site].model();
+        model.map_or_else(Vec::new, |model| counting_declarations(model).collect())
+    }
+
+    /// All items below a rid count from now on for what a job builds.
+    pub(super) fn counted_until_ops(&self, job: JobId, until: u64) -> Vec<Op> {
+        counted_until_ops(self.ground, job, until)
     }
 
     /// Totals and mirrors of targets that the unit holds alone, and what is left to jobs.
@@ -364,11 +384,40 @@ impl Unit<'_> {
             let own = differences.get_or_insert_with(|| TargetDifferences::new(&self.ground.model));
             let found = self.stored_target(target.link, &target.key)?;
             let container = self.ground.sites[self.ground.target_site(target.link)].container;
-            own.add(target.clone(), container, found.as_ref())?;
+            own.add(target.clone(), container, found.as_deref())?;
         }
         self.check_size(differences.as_ref().map_or((0, 0), TargetDifferences::items))?;
         Ok(differences)
     }
+}
+
+/// What the write of an item costs that no client asked for.
+fn maintained_charge(slot: &Slot<'_>, indexed_values: usize) -> Result<f64, EngineError> {
+    Ok(match (&slot.after, &slot.before) {
+        (Some(after), _) => charge::replace(after.body.json_bytes as usize, indexed_values),
+        (None, Some(before)) => charge::write(before.row()?.json_bytes as usize, indexed_values),
+        (None, None) => 0.0,
+    })
+}
+
+/// Declarations that are being built of the items of a container, each with its link.
+pub(super) fn counting_declarations(model: &ContainerModel) -> impl Iterator<Item = (usize, &Declaration)> {
+    let (rules, declarations) = (&model.database.rules, &model.database.declarations);
+    let links = model.links_from.iter().map(|link| (*link, &declarations.links[*link]));
+    let rollups = model.rollups_of.iter().map(|own| (rules.rollups[*own].link, &declarations.rollups[*own]));
+    let mirrors = model.mirrors_of.iter().map(|own| (rules.mirrors[*own].link, &declarations.mirrors[*own]));
+    links.chain(rollups).chain(mirrors).filter(|(_, declaration)| declaration.state.is_counting())
+}
+
+/// All items of the first site below a rid count from now on for what a job builds.
+pub(super) fn counted_until_ops(ground: &Ground<'_>, job: JobId, until: u64) -> Vec<Op> {
+    let Some(model) = ground.sites[0].model() else { return Vec::new() };
+    let own = counting_declarations(model).filter(|(_, own)| own.state.job() == Some(job));
+    let put = |(link, declaration): (usize, &Declaration)| {
+        let key = ground.referrer_rows(link, declaration).counted_until();
+        Op::Put { space: LOOKUPS, key, value: keys::number_value(until) }
+    };
+    own.map(put).collect()
 }
 
 /// Jobs whose rows are not in the commit get them now.

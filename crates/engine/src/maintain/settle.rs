@@ -18,6 +18,7 @@ use crate::api::{EngineError, charge};
 use crate::items::body::{Body, ITEM_BYTES_MAX};
 use crate::links::{End, ExtremeChange, TargetHash, extreme, mirror_values, read_totals};
 use crate::model::{DatabaseModel, DeclarationState};
+use crate::store::item_row::ItemRow;
 
 impl Unit<'_> {
     /// Puts the right values into all new versions. Those that are as they are stored are not written.
@@ -229,10 +230,10 @@ fn take_room(values: &mut [OwnedValue], item: &Value, bytes_left: &mut usize) ->
     Some(is_placed)
 }
 
-fn read_charge(target: &Option<Target>) -> Result<f64, EngineError> {
+fn read_charge(target: &Option<Target<'_>>) -> Result<f64, EngineError> {
     Ok(match target {
-        Some(Target::Stored(bytes)) => {
-            charge::read(crate::store::item_row::ItemRow::trusted(bytes)?.json_bytes as usize)
+        Some(Target::Stored(found)) => {
+            charge::read(ItemRow::trusted(&found.stored.bytes)?.json_bytes as usize)
         }
         Some(Target::Slot(_)) | None => charge::REFUSED,
     })

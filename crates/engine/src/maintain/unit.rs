@@ -1,7 +1,8 @@
 //! Items that change together.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use quire_model::TargetKey;
 use quire_value::{Item, Node};
@@ -14,10 +15,14 @@ use super::{Ground, contributions::Contributions};
 use crate::api::{EngineError, corrupt};
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
+use crate::jobs::JobId;
 use crate::links::{FoundTarget, TargetHash, find_target};
 use crate::store::item_row::ItemRow;
 use quire_resource::ItemTtl;
 
+/// Of targets that are looked up once; and of one of them beside its row.
+const FOUND_BYTES_MAX: usize = 1 << 20;
+const FOUND_BYTES: usize = 256;
 /// Of stored referrers that one unit rewrites: more of them are left to a job, also where they are few.
 const FAN_OUT_BYTES_MAX: usize = 8 << 20;
 
@@ -41,6 +46,11 @@ pub(crate) struct Unit<'a> {
     pub(super) contributions: Contributions,
     pub(super) windows: Windows<'a>,
     pub(super) converting: Converting,
+    /// The job whose visit this is, where it counts all items of a container in their order.
+    pub(super) counting_job: Option<JobId>,
+    /// Targets that were looked up, as far as they are not large.
+    found: RefCell<HashMap<(usize, TargetHash), Option<Rc<FoundTarget<'a>>>>>,
+    found_bytes: Cell<usize>,
     /// Of items that no client asked for: whose owned values were put right, and by which declaration.
     pub(super) corrected: Vec<(usize, String)>,
     /// `_ts` that was shown before the commit, by container and partition.
@@ -52,11 +62,11 @@ pub(crate) struct Unit<'a> {
 }
 
 /// What a reference finds in the state that the unit leaves.
-pub(super) enum Target {
+pub(super) enum Target<'a> {
     /// An item of the unit.
     Slot(usize),
-    /// The row of another one.
-    Stored(Vec<u8>),
+    /// Another one.
+    Stored(Rc<FoundTarget<'a>>),
 }
 
 impl<'a> Unit<'a> {
@@ -78,6 +88,9 @@ impl<'a> Unit<'a> {
             contributions,
             windows: Windows::default(),
             converting: Converting::default(),
+            counting_job: None,
+            found: RefCell::default(),
+            found_bytes: Cell::new(0),
             corrected: Vec::new(),
             asked_ts: Vec::new(),
             blamed: Cell::new(None),
@@ -200,7 +213,7 @@ impl<'a> Unit<'a> {
     }
 
     /// The target of a reference in the state that the unit leaves.
-    pub(super) fn target(&self, link: usize, key: &TargetKey) -> Result<Option<Target>, EngineError> {
+    pub(super) fn target(&self, link: usize, key: &TargetKey) -> Result<Option<Target<'a>>, EngineError> {
         let hash = TargetHash::of(key);
         if let Some(at) = self.provider(link, hash) {
             return Ok(Some(Target::Slot(at)));
@@ -209,7 +222,7 @@ impl<'a> Unit<'a> {
             return Ok(None);
         }
         let found = self.stored_target(link, key)?.filter(|found| !found.is_gone);
-        Ok(found.map(|found| Target::Stored(found.stored.bytes)))
+        Ok(found.map(Target::Stored))
     }
 
     /// What is stored under a key.
@@ -217,15 +230,28 @@ impl<'a> Unit<'a> {
         &self,
         link: usize,
         key: &TargetKey,
-    ) -> Result<Option<FoundTarget<'_>>, EngineError> {
-        let moment = &self.ground.sites[self.ground.target_site(link)].moment;
-        find_target(&*self.ground.snapshot, self.ground.route(link), key, moment)
+    ) -> Result<Option<Rc<FoundTarget<'a>>>, EngineError> {
+        let name = (link, TargetHash::of(key));
+        if let Some(found) = self.found.borrow().get(&name) {
+            return Ok(found.clone());
+        }
+        let ground: &'a Ground<'a> = self.ground;
+        let moment = &ground.sites[ground.target_site(link)].moment;
+        let found = find_target(&*ground.snapshot, ground.route(link), key, moment)?.map(Rc::new);
+        let bytes =
+            self.found_bytes.get() + FOUND_BYTES + found.as_ref().map_or(0, |found| found.stored.bytes.len());
+        // An item may refer to a thousand large ones.
+        if bytes <= FOUND_BYTES_MAX {
+            self.found_bytes.set(bytes);
+            self.found.borrow_mut().insert(name, found.clone());
+        }
+        Ok(found)
     }
 
-    pub(super) fn node_of<'t>(&'t self, target: &'t Target) -> Result<Option<Node<'t>>, EngineError> {
+    pub(super) fn node_of<'t>(&'t self, target: &'t Target<'_>) -> Result<Option<Node<'t>>, EngineError> {
         match target {
             Target::Slot(at) => Ok(self.slots[*at].after.as_ref().map(|after| after.body.item.root())),
-            Target::Stored(bytes) => ItemRow::trusted(bytes)?.node().map(Some),
+            Target::Stored(found) => ItemRow::trusted(&found.stored.bytes)?.node().map(Some),
         }
     }
 }

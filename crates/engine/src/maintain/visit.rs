@@ -14,6 +14,7 @@ use super::windows::Rebuild;
 use super::{Ground, LeftPlace, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
+use crate::jobs::JobId;
 use crate::links::{TargetHash, TargetRoute};
 use crate::model::DatabaseModel;
 use crate::partition::sequencer::WriteRefused;
@@ -24,7 +25,7 @@ use crate::store::{keys, scan};
 use crate::sync::sleep;
 
 /// A commit whose ground moved, or that needs further locks, is made again this often.
-const TRIES: u32 = 24;
+pub(super) const TRIES: u32 = 24;
 
 /// Rows that are made on the snapshot of a commit, of what it does.
 pub(crate) type OtherRows<'a> = dyn Fn(&dyn Snapshot, &VisitFigures) -> Result<Vec<Op>, EngineError> + 'a;
@@ -44,8 +45,9 @@ pub(crate) struct VisitOrder<'a> {
 
 #[derive(Clone, Copy)]
 pub(crate) enum VisitWork<'a> {
-    /// Items count from now on for declarations whose rows are being made.
-    Count,
+    /// Items count from now on for declarations whose rows are being made. They are the next ones of their container for
+    /// those of a job.
+    Count { job: JobId },
     /// Owned paths get their values.
     Write,
     /// The same, and what is kept right already is looked at as if it were not.
@@ -130,13 +132,16 @@ fn attempt(
     let mut unit = Unit::new(ground, ground.model.model().fan_out_max as usize);
     // Without locks it is only found out which are needed.
     let is_first = locks.is_empty() && !order.rows.is_empty();
-    let rows =
-        if is_first { order.rows.iter().cloned().map(Some).collect() } else { read_rows(ground, order)? };
+    let rows = if is_first {
+        order.rows.iter().cloned().map(Some).collect()
+    } else {
+        read_rows(ground, order.container, order.rids, !order.rows.is_empty())?
+    };
     add_slots(&mut unit, order, rows)?;
     match order.work {
         VisitWork::FanOut { link, target } => unit.apply_to_slots(link, target)?,
         VisitWork::RemoveDangling { links } => unit.remove_dangling(links)?,
-        VisitWork::Count => {}
+        VisitWork::Count { job } => unit.counting_job = Some(job),
         VisitWork::Convert { refactoring } => unit.converting.visit = Some((refactoring, unit.slots.len())),
         VisitWork::Write => unit.windows.rebuild = Rebuild::Building,
         VisitWork::Repair => unit.windows.rebuild = Rebuild::All,
@@ -148,13 +153,13 @@ fn attempt(
             unit.expand()?;
         }
         VisitWork::Write | VisitWork::Repair if has_windows => unit.expand()?,
-        VisitWork::Count | VisitWork::Write | VisitWork::Repair => {}
+        VisitWork::Count { .. } | VisitWork::Write | VisitWork::Repair => {}
     }
     let needed = unit.locks()?;
     if !locks.covers(&needed) {
         return Ok(Attempt::Again(needed));
     }
-    let is_counting = matches!(order.work, VisitWork::Count);
+    let is_counting = matches!(order.work, VisitWork::Count { .. });
     // Others leave it to the build to find them.
     if is_counting && let Some((link, rid, value)) = unit.duplicate_key()? {
         return Ok(Attempt::Ended(Visited::DuplicateKey { link, rid, value }));
@@ -168,6 +173,9 @@ fn attempt(
     }
     let figures = unit.figures(is_counting)?;
     let mut also = (order.also)(&*ground.snapshot, &figures)?;
+    if let (VisitWork::Count { job }, Some(last)) = (order.work, order.rids.last()) {
+        also.extend(unit.counted_until_ops(job, last + 1));
+    }
     if let Some(journal) = order.journal {
         also.extend(unit.journal_ops(&*ground.snapshot, journal)?);
     }
@@ -183,11 +191,16 @@ fn attempt(
 }
 
 /// The rows of the items as the snapshot has them. Items that were neighbours before they were locked mostly still are.
-fn read_rows(ground: &Ground<'_>, order: &VisitOrder<'_>) -> Result<Vec<Option<Vec<u8>>>, EngineError> {
-    let (number, rids) = (order.container.number, order.rids);
+pub(super) fn read_rows(
+    ground: &Ground<'_>,
+    container: &Container,
+    rids: &[u64],
+    are_neighbours: bool,
+) -> Result<Vec<Option<Vec<u8>>>, EngineError> {
+    let number = container.number;
     let mut rows = vec![None; rids.len()];
     let mut scanned = 0;
-    if let (Some(first), Some(last), false) = (rids.first(), rids.last(), order.rows.is_empty()) {
+    if let (Some(first), Some(last), true) = (rids.first(), rids.last(), are_neighbours) {
         let mut range = keys::items_from(number, *first);
         range.end = Bound::Included(keys::item(number, *last));
         let page = Scan { rows_max: 2 * rids.len(), ..scan(keys::ITEMS, range) };
@@ -224,7 +237,7 @@ fn add_slots<'a>(
         let Some(bytes) = bytes else { continue };
         let is_live = !site.container.is_gone(&ItemRow::parse(&bytes)?, &site.moment);
         // What nobody sees counts until the sweep removes it; its values do not matter any more.
-        if is_live || matches!(order.work, VisitWork::Count) {
+        if is_live || matches!(order.work, VisitWork::Count { .. }) {
             let at = unit.add_stored(0, *rid, bytes, is_live)?;
             gone.extend((!is_live).then_some(at));
         }

@@ -7,6 +7,7 @@ use quire_model::FOLLOW_MEMBER;
 use quire_value::Item;
 
 use super::locks::{lock_named_target, needs_target};
+use super::slot::Slot;
 use super::{After, Before, Ground, Unit, siblings};
 use crate::api::{Answer, EngineError, ItemWritten, WriteItem, charge};
 use crate::catalog::Container;
@@ -194,23 +195,29 @@ impl Attempt<'_> {
         unit.settle()?;
         unit.check()?;
         in_the_way?;
-        let (planned, mut json) = self.plan(&unit, own, &looked)?;
-        if let (None, Some(body)) = (&unit.slots[own].after, request.body()) {
-            json = body.json.clone(); // a page that was emptied, and is gone
-        }
+        let slot = &unit.slots[own];
+        let json = match (&slot.after, request.body()) {
+            (Some(after), _) => after.body.json.clone(),
+            (None, Some(body)) => body.json.clone(), // a page that was emptied, and is gone
+            (None, None) => Vec::new(),
+        };
+        let (rid, created) = (slot.rid, !looked.is_live && slot.after.is_some());
+        let bytes = own_bytes(slot)?;
         let before = looked.there.as_ref().filter(|_| looked.is_live);
         let after = unit.slots[own].after.as_ref().map(|after| &after.body);
-        request.note(
-            before.map(StoredRow::parse).transpose()?.as_ref().map(|(_, row)| row),
-            after,
-            planned.rid,
-        )?;
+        request.note(before.map(StoredRow::parse).transpose()?.as_ref().map(|(_, row)| row), after, rid)?;
         let commit = unit.into_commit()?;
+        let values = commit.indexed_values(own);
+        let charge = match bytes {
+            OwnBytes::New(bytes) if looked.is_live => charge::replace(bytes, values),
+            OwnBytes::New(bytes) | OwnBytes::Gone(bytes) => charge::write(bytes, values),
+            OwnBytes::Nothing => charge::REFUSED,
+        };
         match commit.submit(self.shared, self.container.partitions.commit_queue()) {
             Ok(done) => {
                 let written = done.write_of(own).unwrap_or((CommittedWrite { lsn: 0, ts: 0 }, None));
                 let written = (written.0, written.1.unwrap_or(0));
-                let planned = WriteSummary { charge: planned.charge + done.charge, ..planned };
+                let planned = WriteSummary { rid, created, charge: charge + done.charge };
                 Ok(Outcome::Done { planned, written, json })
             }
             Err(WriteRefused::Stale) => Ok(Outcome::Stale),
@@ -290,37 +297,22 @@ impl Attempt<'_> {
             own_etag: None,
         })
     }
+}
 
-    /// What the answer says of the item itself.
-    fn plan(
-        &self,
-        unit: &Unit<'_>,
-        own: usize,
-        looked: &ExistingItems,
-    ) -> Result<(WriteSummary, Vec<u8>), EngineError> {
-        let slot = &unit.slots[own];
-        let site = &self.ground.sites[0];
-        let indexes = &site.rules.indexes;
-        let created = !looked.is_live;
-        let (charge, json) = match (&slot.after, &slot.before) {
-            (Some(after), _) => {
-                let node = after.body.item.root();
-                let values = indexes.indexing(after.directive).has_rows;
-                let values = if values { indexes.new_rows(node, slot.rid).scalars } else { 0 };
-                let bytes = after.body.json_bytes as usize;
-                let charge =
-                    if created { charge::write(bytes, values) } else { charge::replace(bytes, values) };
-                (charge, after.body.json.clone())
-            }
-            (None, Some(before)) => {
-                let row = before.row()?;
-                let values = indexes.rows_of(slot.rid, &row)?.map_or(0, |rows| rows.scalars);
-                (charge::write(row.json_bytes as usize, values), Vec::new())
-            }
-            (None, None) => (charge::REFUSED, Vec::new()),
-        };
-        Ok((WriteSummary { rid: slot.rid, created: created && slot.after.is_some(), charge }, json))
-    }
+/// JSON of the item of a request.
+enum OwnBytes {
+    New(usize),
+    /// Of what is stored and goes.
+    Gone(usize),
+    Nothing,
+}
+
+fn own_bytes(slot: &Slot<'_>) -> Result<OwnBytes, EngineError> {
+    Ok(match (&slot.after, &slot.before) {
+        (Some(after), _) => OwnBytes::New(after.body.json_bytes as usize),
+        (None, Some(before)) => OwnBytes::Gone(before.row()?.json_bytes as usize),
+        (None, None) => OwnBytes::Nothing,
+    })
 }
 
 /// The body without what answers add to items that are followed.

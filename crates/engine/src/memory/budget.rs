@@ -4,6 +4,7 @@
 //! |-----------|----------------------------------------------------------------------|---------------------------|
 //! | `paths`   | paths of items with their index ids (`indexes::set`), all containers | 1/32, at least 1 MB       |
 //! | `changes` | when logical partitions last changed (`sequencer`), all partitions   | 1/32, at least 1 MB       |
+//! | `ids`     | child ids by id rows (`item_ids`)                                    | 1/64                      |
 //! | `items`   | items of point reads (`item_cache`)                                  | a third of the rest       |
 //! | `scans`   | item rows for scans and fetches (`row_spans`)                        | two thirds of the rest    |
 //!
@@ -16,11 +17,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Enough for the busiest containers when the total is small.
 const SMALL_PART_MIN: usize = 1 << 20;
 const SMALL_PART_SHARE: usize = 32;
+const ID_PART_SHARE: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheBudget {
     pub paths: usize,
     pub changes: usize,
+    pub ids: usize,
     pub items: usize,
     pub scans: usize,
 }
@@ -28,13 +31,14 @@ pub(crate) struct CacheBudget {
 impl CacheBudget {
     pub fn new(total_bytes: usize) -> CacheBudget {
         let small = (total_bytes / SMALL_PART_SHARE).max(SMALL_PART_MIN);
-        let rest = total_bytes.saturating_sub(2 * small);
+        let ids = total_bytes.saturating_sub(2 * small) / ID_PART_SHARE;
+        let rest = total_bytes.saturating_sub(2 * small + ids);
         let third = rest / 3;
-        CacheBudget { paths: small, changes: small, items: third, scans: 2 * third }
+        CacheBudget { paths: small, changes: small, ids, items: third, scans: 2 * third }
     }
 
     pub fn total(&self) -> usize {
-        self.paths + self.changes + self.items + self.scans
+        self.paths + self.changes + self.ids + self.items + self.scans
     }
 }
 

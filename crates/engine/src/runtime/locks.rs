@@ -68,6 +68,14 @@ pub(crate) struct LockSet {
 }
 
 impl LockSet {
+    /// Each in its strongest mode.
+    pub fn of_many(locks: impl Iterator<Item = (u64, LockMode)>) -> LockSet {
+        let mut locks: Vec<(u64, LockMode)> = locks.collect();
+        // Of those with one key the map takes the last.
+        locks.sort_unstable();
+        LockSet { few: SmallVec::new(), many: locks.into_iter().collect() }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.few.is_empty() && self.many.is_empty()
     }

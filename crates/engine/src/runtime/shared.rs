@@ -15,6 +15,7 @@ use crate::api::{Clock, Options};
 use crate::jobs::Jobs;
 use crate::memory::budget::{CacheBudget, SharedBudget};
 use crate::memory::item_cache::ItemCache;
+use crate::memory::item_ids::ItemIds;
 use crate::memory::result_cache::ResultCache;
 use crate::memory::row_spans::RowSpans;
 use crate::memory::write_clock::WriteClock;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub item_cache: ItemCache,
     pub row_spans: RowSpans,
+    pub item_ids: ItemIds,
     /// The clock of `item_cache` and `row_spans`.
     pub write_clock: Arc<WriteClock>,
     pub locks: LockTable,
@@ -93,6 +95,7 @@ impl Shared {
             clock,
             item_cache: ItemCache::new(budget.items, Arc::clone(&write_clock)),
             row_spans: RowSpans::new(budget.scans, Arc::clone(&write_clock)),
+            item_ids: ItemIds::new(budget.ids),
             write_clock,
             locks: LockTable::new(),
             jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
@@ -148,7 +151,11 @@ impl Shared {
     /// Bytes of all caches of the engine.
     fn cache_bytes(&self) -> usize {
         let [_, _, answers, _] = self.item_cache.statistics();
-        answers as usize + self.row_spans.bytes() + self.changes_kept.bytes() + self.path_memory.bytes()
+        answers as usize
+            + self.row_spans.bytes()
+            + self.item_ids.bytes()
+            + self.changes_kept.bytes()
+            + self.path_memory.bytes()
     }
 
     /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
@@ -168,6 +175,7 @@ impl Shared {
             ("cache_bytes", bytes),
             ("cache_items", entries),
             ("scan_cache_bytes", self.row_spans.bytes() as u64),
+            ("item_id_cache_bytes", self.item_ids.bytes() as u64),
             ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
             ("path_cache_bytes", self.path_memory.bytes() as u64),
             ("caches_bytes", self.cache_bytes() as u64),
@@ -200,6 +208,10 @@ impl DataPlaneCounters {
     pub fn group(&self, writes: usize) {
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(writes as u64, Ordering::Relaxed);
+    }
+
+    pub fn committed_groups(&self) -> u64 {
+        self.groups.load(Ordering::Relaxed)
     }
 
     pub fn retry(&self) {

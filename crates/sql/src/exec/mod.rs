@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 
 use quire_value::Value;
 
-use crate::bind::bound::{Expr, Input, Query, Source};
+use crate::bind::bound::{Expr, Input, Query, Source, Step};
 use crate::data::{Datum, Item, Row, ValueRef};
 use crate::error::SqlError;
 use crate::functions::{EvalContext, Externals, GeometryCache, RegexCache, SearcherCache};
@@ -130,7 +130,7 @@ impl<'r> Execution<'r> {
             return self.evaluate(&query.projection, scope).map(drop);
         };
         let mut pending = Ok(());
-        for (_, member) in members {
+        for (_, member) in members.iter().filter(|(_, member)| !is_read_only(member)) {
             match self.evaluate(member, scope) {
                 Err(SqlError::CallPending) => pending = Err(SqlError::CallPending),
                 evaluated => drop(evaluated?),
@@ -366,5 +366,16 @@ impl<'r> Execution<'r> {
             })
         })?;
         Ok(found)
+    }
+}
+
+/// Whether an expression only reads a value that is there: it has no calls.
+fn is_read_only(expr: &Expr) -> bool {
+    match expr {
+        Expr::Constant(_) | Expr::Variable { .. } => true,
+        Expr::Path { base, steps, .. } => {
+            matches!(**base, Expr::Variable { .. }) && steps.iter().all(|step| matches!(step, Step::Name(_)))
+        }
+        _ => false,
     }
 }

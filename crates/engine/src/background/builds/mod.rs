@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use quire_model::ItemError;
 use quire_storage::{KeyRange, Op, Scan, Snapshot};
@@ -31,6 +32,7 @@ use crate::catalog::models::BUILD;
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
 use crate::jobs::{JobClaim, JobId, JobKind, JobStep};
+use crate::maintain::link_index::{LinkIndexOrder, counts_only_links, index_links};
 use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
 use crate::runtime::Shared;
@@ -44,6 +46,12 @@ use crate::sync::races::{Race, is_put_back};
 /// Items of one commit, and their bytes: writers of these items wait for it.
 const CHUNK: usize = 1_000;
 const CHUNK_BYTES: usize = 1 << 20;
+/// The same where only rows of links are made of them.
+const LINK_CHUNK: usize = 4_000;
+const LINK_CHUNK_BYTES: usize = 4 << 20;
+/// While others write, a build rests so many times as long as it has worked, and not longer than this.
+const RESTS: u32 = 2;
+const REST_MAX: Duration = Duration::from_millis(500);
 /// So often nothing is written before the checkpoint moves by itself.
 const UNWRITTEN_CHUNKS: usize = 20;
 /// Marks that one commit removes.
@@ -76,6 +84,15 @@ enum BuildVisit {
     NoModel,
 }
 
+/// How fast a build may be: writers of clients share processors and disk with it.
+struct Pace {
+    started: Instant,
+    /// Groups that had been committed.
+    groups: u64,
+    /// As many of a step may be its own.
+    own_groups_max: u64,
+}
+
 /// Why an item cannot be part of what is built.
 enum Problem {
     Refused(ItemError),
@@ -106,7 +123,9 @@ impl JobKind for Builds {
             // Everything failed, or was replaced by another model.
             return Ok(if place.failed.is_empty() { JobStep::Cancelled } else { place.failure() });
         };
-        Build { shared: &shared, catalog: &catalog, database, model }.step(claim, place)
+        let pace = Pace::begin(&shared, &catalog, &model);
+        let step = Build { shared: &shared, catalog: &catalog, database, model }.step(claim, place)?;
+        Ok(pace.after(&shared, step))
     }
 
     /// What is not built is not going to be: the next put builds it anew.
@@ -123,6 +142,27 @@ impl JobKind for Builds {
             cancelled.count() > 0
         })?;
         Ok(())
+    }
+}
+
+impl Pace {
+    fn begin(shared: &Shared, catalog: &Catalog, model: &DatabaseModel) -> Pace {
+        let state = catalog.state();
+        let own = state.containers().filter(|container| model.names(container.number));
+        let own_groups_max = own.map(|container| container.partitions.all().len() as u64).sum();
+        Pace { started: Instant::now(), groups: shared.statistics.committed_groups(), own_groups_max }
+    }
+
+    /// Others have written if more was committed than the step can have done by itself: then the job rests.
+    fn after(&self, shared: &Shared, step: JobStep) -> JobStep {
+        let groups = shared.statistics.committed_groups() - self.groups;
+        match step {
+            // The explorer of schedules has its own time.
+            JobStep::More if groups > self.own_groups_max && !cfg!(feature = "schedules") => {
+                JobStep::Rest((RESTS * self.started.elapsed()).min(REST_MAX))
+            }
+            step => step,
+        }
     }
 }
 
@@ -161,7 +201,7 @@ impl Build<'_> {
         let own = own_names(&self.model, claim.id);
         match place.stage {
             BuildStage::Count => match next(containers_to_count(&self.model, &own), &place) {
-                Some(number) => self.chunk(claim, place, number, VisitWork::Count),
+                Some(number) => self.chunk(claim, place, number, VisitWork::Count { job: claim.id }),
                 None => self.begin_values(claim, place),
             },
             BuildStage::Marks => self.remove_marks(claim, place),
@@ -188,14 +228,14 @@ impl Build<'_> {
         let Some(container) = state.containers().find(|container| container.number == number).cloned() else {
             return self.move_to(claim, place.past_container());
         };
-        if place.rid == 0 && matches!(work, VisitWork::Count) {
+        if place.rid == 0 && matches!(work, VisitWork::Count { .. }) {
             // An item of a write from before the declarations is shown by the snapshot, or it counts by itself.
             self.pass_barrier(&container)?;
         }
         let from = claim.done();
         let (mut done, mut count_max) = (from, usize::MAX);
         for _ in 0..UNWRITTEN_CHUNKS {
-            let (mut rids, mut rows) = self.page(&container, place.rid)?;
+            let (mut rids, mut rows) = self.page(&container, place.rid, work)?;
             rids.truncate(count_max);
             rows.truncate(count_max);
             if rids.is_empty() {
@@ -240,9 +280,18 @@ impl Build<'_> {
     }
 
     /// The next items, and their rows as they are now.
-    fn page(&self, container: &Container, from: u64) -> Result<(Vec<u64>, Vec<Vec<u8>>), EngineError> {
+    fn page(
+        &self,
+        container: &Container,
+        from: u64,
+        work: VisitWork<'_>,
+    ) -> Result<(Vec<u64>, Vec<Vec<u8>>), EngineError> {
         let range = keys::items_from(container.number, from);
-        let page = Scan { rows_max: chunk(CHUNK), bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
+        let (rows_max, bytes_max) = match work {
+            VisitWork::Count { .. } if counts_only_links(container) => (LINK_CHUNK, LINK_CHUNK_BYTES),
+            _ => (CHUNK, CHUNK_BYTES),
+        };
+        let page = Scan { rows_max: chunk(rows_max), bytes_max, ..scan(ITEMS, range) };
         let page = container.snapshot(self.shared)?.scan(&page)?;
         let rid = |key: &[u8]| keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"));
         page.rows.into_iter().map(|(key, row)| Ok((rid(&key)?, row))).collect()
@@ -261,7 +310,7 @@ impl Build<'_> {
         let own = own_names(&self.model, claim.id);
         let at_once = links_counted_at_once(&self.model, &own);
         let counted: Vec<String> = match work {
-            VisitWork::Count => at_once,
+            VisitWork::Count { .. } => at_once,
             _ => own.iter().filter(|name| !at_once.contains(name)).cloned().collect(),
         };
         let (total, done) = (self.total(&own), done + rids.len() as u64);
@@ -275,8 +324,12 @@ impl Build<'_> {
             Ok(vec![op])
         };
         let journal = claim.body.payload.as_slice().try_into().ok().map(u32::from_be_bytes);
-        let order = VisitOrder { container, rids, rows, work, also: &also, journal };
-        let visited = visit_items(self.shared, &order)?;
+        let visited = match work {
+            VisitWork::Count { job } if !rows.is_empty() && counts_only_links(container) => {
+                index_links(self.shared, &LinkIndexOrder { container, job, rids, rows, also: &also })?
+            }
+            _ => visit_items(self.shared, &VisitOrder { container, rids, rows, work, also: &also, journal })?,
+        };
         Ok(match (visited, advance.into_inner()) {
             (Visited::Done { is_committed: true, .. }, Some((advance, _))) => {
                 claim.advanced(advance);
@@ -346,7 +399,7 @@ impl Build<'_> {
         let own = own_names(&self.model, claim.id);
         let mut pages = 0;
         for rows in self.mark_rows(&own) {
-            let mut range = KeyRange::prefix(&rows.builts());
+            let mut range = KeyRange::prefix(&rows.counted_marks());
             loop {
                 let page = Scan { rows_max: MARKS, keys_only: true, ..scan(LOOKUPS, range.clone()) };
                 let marks = snapshot.scan(&page)?.rows;
@@ -399,6 +452,10 @@ impl Build<'_> {
         );
         let mut names: Vec<String> = failed.iter().flat_map(|name| dependents(&self.model, name)).collect();
         names.retain(|name| own.contains(name));
+        if names.is_empty() && place.stage == BuildStage::Count {
+            // The item has too many references of a link that another job builds: that job is about to give the link up.
+            return Err(EngineError::TransactionConflict);
+        }
         if names.is_empty() {
             let behind = place.behind(container.number, rid + 1, None, &[]);
             tracing::warn!(%error, container = container.definition.id, "a build leaves an item as it is");

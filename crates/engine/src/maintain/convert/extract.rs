@@ -93,7 +93,7 @@ impl Unit<'_> {
     }
 }
 
-impl Extracting<'_, '_, '_> {
+impl<'a> Extracting<'_, 'a, '_> {
     fn run(mut self) -> Result<(), EngineError> {
         let original = self.value.clone();
         let all = holders(&self.rule.holder, &self.value);
@@ -189,7 +189,7 @@ impl Extracting<'_, '_, '_> {
         }
         let Some(site) = self.unit.site_named(&self.rule.into) else { return Ok(false) };
         let gone = self.unit.stored_target(self.link, &self.target_key(key))?;
-        if let Some((rid, bytes)) = gone.map(|found| (found.stored.rid, found.stored.bytes))
+        if let Some((rid, bytes)) = gone.map(|found| (found.stored.rid, found.stored.bytes.clone()))
             && self.unit.slot_of(site, rid).is_none()
         {
             let at = self.unit.add_stored(site, rid, bytes, false)?;
@@ -206,7 +206,7 @@ impl Extracting<'_, '_, '_> {
         &mut self,
         positions: &[usize],
         (part, right): (&Value, Value),
-        (key, target): (&str, Target),
+        (key, target): (&str, Target<'a>),
         reference: Option<String>,
     ) -> Result<bool, EngineError> {
         if self.is_visited {
@@ -311,7 +311,7 @@ impl Extracting<'_, '_, '_> {
     }
 
     /// Whether the item that is visited was written after its target's part was.
-    fn is_newer(&self, target: &Target, right: &Value) -> Result<bool, EngineError> {
+    fn is_newer(&self, target: &Target<'_>, right: &Value) -> Result<bool, EngineError> {
         let Some(before) = self.unit.slots[self.at].live() else { return Ok(true) };
         let own = before.row()?.stamp.ts;
         let (at, stored) = match target {
@@ -319,7 +319,7 @@ impl Extracting<'_, '_, '_> {
             Target::Stored(_) => (None, None),
         };
         let row_ts = match (target, stored) {
-            (Target::Stored(bytes), _) => Some(ItemRow::trusted(bytes)?.stamp.ts),
+            (Target::Stored(found), _) => Some(ItemRow::trusted(&found.stored.bytes)?.stamp.ts),
             (Target::Slot(_), Some(before)) => Some(before.row()?.stamp.ts),
             (Target::Slot(_), None) => None,
         };
@@ -343,13 +343,13 @@ impl Extracting<'_, '_, '_> {
     }
 
     /// The item gets another part.
-    fn rewrite(&mut self, target: &Target, key: &str, part: &Value) -> Result<(), EngineError> {
+    fn rewrite(&mut self, target: &Target<'_>, key: &str, part: &Value) -> Result<(), EngineError> {
         let Some(site) = self.unit.site_named(&self.rule.into) else { return Ok(()) };
         let at = match target {
             Target::Slot(at) => *at,
             Target::Stored(_) => {
                 let found = self.unit.stored_target(self.link, &self.target_key(key))?;
-                let Some(stored) = found.map(|found| found.stored) else { return Ok(()) };
+                let Some(stored) = found.map(|found| found.stored.clone()) else { return Ok(()) };
                 self.unit.add_stored(site, stored.rid, stored.bytes, true)?
             }
         };
@@ -379,7 +379,7 @@ impl Extracting<'_, '_, '_> {
     }
 
     /// The item of a reference in the state that the unit leaves, and its part.
-    fn target(&self, key: &str) -> Result<Option<(Target, Value)>, EngineError> {
+    fn target(&self, key: &str) -> Result<Option<(Target<'a>, Value)>, EngineError> {
         let Some(target) = self.unit.target(self.link, &self.target_key(key))? else { return Ok(None) };
         let rules = &self.unit.ground.model.rules;
         let value = self.unit.node_of(&target)?.map(|node| rules.without_owned(&self.rule.into, node));

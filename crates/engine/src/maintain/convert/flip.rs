@@ -143,7 +143,7 @@ impl Unit<'_> {
             return Ok(false);
         };
         let other = match self.target(link, &rule.owner_key(other))? {
-            Some(Target::Stored(bytes)) => ItemRow::trusted(&bytes)?.stamp.ts,
+            Some(Target::Stored(found)) => ItemRow::trusted(&found.stored.bytes)?.stamp.ts,
             Some(Target::Slot(at)) => match self.slots[at].live() {
                 Some(before) => before.row()?.stamp.ts,
                 None => return Ok(false),

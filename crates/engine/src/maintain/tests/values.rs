@@ -299,7 +299,12 @@ fn an_item_that_is_visited_but_not_written_counts_once() {
     let rids: Vec<u64> =
         page.unwrap().rows.iter().filter_map(|(key, _)| crate::store::keys::rid_of_item_key(key)).collect();
     assert_eq!(rids.len(), 1);
-    for work in [VisitWork::Write, VisitWork::Write, VisitWork::Count, VisitWork::Count] {
+    for work in [
+        VisitWork::Write,
+        VisitWork::Write,
+        VisitWork::Count { job: JobId(1) },
+        VisitWork::Count { job: JobId(1) },
+    ] {
         let order = VisitOrder {
             container: &books,
             rids: &rids,

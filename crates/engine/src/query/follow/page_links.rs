@@ -157,7 +157,8 @@ impl<'a> PageLinks<'a> {
             return Err(EngineError::Overloaded);
         }
         let ends = expected.in_view(self.shared, view)?;
-        let reader = LinkReader { model: Arc::clone(&model.database), ends, view: view.clone() };
+        let model = Arc::clone(&model.database);
+        let reader = LinkReader { model, ends, view: view.clone() };
         self.memory.replace(Some(self.allowance.memory().reserve(0)?));
         if self.reader.set(reader).is_err() {
             return Err(EngineError::Overloaded);
@@ -213,7 +214,7 @@ impl<'a> PageLinks<'a> {
 
     fn read(&self, lookups: &[Rc<Lookup>]) -> Result<(), EngineError> {
         self.allowance.check_cancelled()?;
-        let all = self.reader()?.read(lookups)?;
+        let all = self.reader()?.read(self.shared, lookups)?;
         self.counts.keys.set(self.counts.keys.get() + lookups.len() as u64);
         let mut known = self.known.borrow_mut();
         for (lookup, found) in lookups.iter().zip(all) {

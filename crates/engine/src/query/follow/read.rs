@@ -1,6 +1,8 @@
 //! From lookups to items: all keys of a block in one read, then all items in another.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,11 +17,12 @@ use crate::items::logical_partition::LogicalPartition;
 use crate::links::{Referrers, TargetHash, TargetRoute};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
 use crate::query::read_snapshot::ReadSnapshot;
+use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
 use crate::store::keys;
 
 /// What is asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lookup {
     /// Number of the link in the model.
     pub link: usize,
@@ -27,7 +30,15 @@ pub(crate) struct Lookup {
     pub target: TargetKey,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+impl Hash for Lookup {
+    /// Few lookups differ in nothing else, and those are compared.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.link.hash(state);
+        self.target.value.hash(state);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LookupKind {
     Target,
     /// The first of them.
@@ -45,7 +56,7 @@ pub(crate) struct Found {
 /// An item of another container as it is stored.
 pub(crate) struct FollowedItem {
     pub rid: u64,
-    row: Vec<u8>,
+    row: Arc<[u8]>,
     pub json_bytes: u32,
     value: OnceCell<Arc<Value>>,
 }
@@ -64,8 +75,23 @@ pub(crate) struct LinkReader {
     pub view: ReadSnapshot,
 }
 
+impl Name<'_> {
+    /// The child id that the item had when somebody followed to it before.
+    fn guess(&self, shared: &Shared) -> Option<u64> {
+        self.home.as_ref()?;
+        shared.item_ids.get(&self.key)
+    }
+
+    /// Whether a row is the item that a lookup names.
+    fn is_of(&self, lookup: &Lookup, row: &[u8]) -> Result<bool, EngineError> {
+        let row = ItemRow::trusted(row)?;
+        let Some(home) = &self.home else { return Ok(false) };
+        Ok(row.id()? == lookup.target.value && home.has(&row)?)
+    }
+}
+
 impl FollowedItem {
-    fn new(rid: u64, row: Vec<u8>) -> Result<Rc<FollowedItem>, EngineError> {
+    fn new(rid: u64, row: Arc<[u8]>) -> Result<Rc<FollowedItem>, EngineError> {
         let json_bytes = ItemRow::trusted(&row)?.json_bytes;
         Ok(Rc::new(FollowedItem { rid, row, json_bytes, value: OnceCell::new() }))
     }
@@ -114,13 +140,13 @@ impl LinkReader {
     }
 
     /// What each lookup finds, in their order.
-    pub fn read(&self, lookups: &[Rc<Lookup>]) -> Result<Vec<Found>, EngineError> {
+    pub fn read(&self, shared: &Shared, lookups: &[Rc<Lookup>]) -> Result<Vec<Found>, EngineError> {
         let targets: Vec<&Lookup> = lookups
             .iter()
             .map(|lookup| &**lookup)
             .filter(|lookup| lookup.kind == LookupKind::Target)
             .collect();
-        let mut targets = self.targets(&targets)?.into_iter();
+        let mut targets = self.targets(shared, &targets)?.into_iter();
         let mut found = Vec::with_capacity(lookups.len());
         for lookup in lookups {
             found.push(match lookup.kind {
@@ -131,33 +157,91 @@ impl LinkReader {
         Ok(found)
     }
 
-    fn targets(&self, lookups: &[&Lookup]) -> Result<Vec<Option<Rc<FollowedItem>>>, EngineError> {
+    fn targets(
+        &self,
+        shared: &Shared,
+        lookups: &[&Lookup],
+    ) -> Result<Vec<Option<Rc<FollowedItem>>>, EngineError> {
         let names = lookups.iter().map(|lookup| self.name_of(lookup)).collect::<Result<Vec<_>, _>>()?;
-        let asked: Vec<&[u8]> = names.iter().flatten().map(|name| name.key.as_slice()).collect();
-        let mut rids = self.view.snapshot.multi_get(keys::LOOKUPS, &asked)?.into_iter();
-        let mut places = Vec::with_capacity(lookups.len());
-        for (lookup, name) in lookups.iter().zip(&names) {
-            let rid = match name {
-                Some(_) => rids.next().flatten(),
-                None => None,
-            };
-            let rid = rid.map(|rid| keys::number(&rid).ok_or_else(|| corrupt("id row"))).transpose()?;
-            let number = self.end_of(lookup)?.container.number;
-            places.push(rid.map(|rid| (rid, keys::item(number, rid))));
+        let mut found: Vec<Option<Rc<FollowedItem>>> = vec![None; lookups.len()];
+        let mut is_guessed = vec![false; lookups.len()];
+        let guess = |(at, name): (usize, &Option<Name<'_>>)| Some((at, name.as_ref()?.guess(shared)?));
+        let guesses: Vec<(usize, u64)> = names.iter().enumerate().filter_map(guess).collect();
+        for ((at, rid), row) in guesses.iter().zip(self.rows(shared, lookups, &guesses)?) {
+            let (Some(row), Some(name)) = (row, &names[*at]) else { continue };
+            is_guessed[*at] = name.is_of(lookups[*at], &row)?;
+            if is_guessed[*at] {
+                found[*at] = self.visible_target(lookups[*at], name, *rid, row)?;
+            }
         }
-        let asked: Vec<&[u8]> = places.iter().flatten().map(|(_, key)| key.as_slice()).collect();
-        let mut rows = self.view.snapshot.multi_get(keys::ITEMS, &asked)?.into_iter();
-        let mut found = Vec::with_capacity(lookups.len());
-        for ((lookup, name), place) in lookups.iter().zip(&names).zip(&places) {
-            found.push(match (name, place) {
-                (Some(name), Some((rid, _))) => {
-                    let row = rows.next().flatten().ok_or_else(|| corrupt("id row without an item"))?;
-                    self.visible_target(lookup, name, *rid, row)?
-                }
-                _ => None,
-            });
+        let rest = names.iter().enumerate().filter(|(at, _)| !is_guessed[*at]);
+        let rest: Vec<(usize, &Name<'_>)> =
+            rest.filter_map(|(at, name)| Some((at, name.as_ref()?))).collect();
+        let asked: Vec<&[u8]> = rest.iter().map(|(_, name)| name.key.as_slice()).collect();
+        let mut places = Vec::with_capacity(rest.len());
+        for ((at, name), rid) in rest.iter().zip(self.view.snapshot.multi_get(keys::LOOKUPS, &asked)?) {
+            let Some(rid) = rid else { continue };
+            let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
+            if name.home.is_some() {
+                shared.item_ids.keep(&name.key, rid);
+            }
+            places.push((*at, rid));
+        }
+        for ((at, rid), row) in places.iter().zip(self.rows(shared, lookups, &places)?) {
+            let row = row.ok_or_else(|| corrupt("id row without an item"))?;
+            if let Some(name) = &names[*at] {
+                found[*at] = self.visible_target(lookups[*at], name, *rid, row)?;
+            }
         }
         Ok(found)
+    }
+
+    /// The rows of items, each with the number of its lookup.
+    fn rows(
+        &self,
+        shared: &Shared,
+        lookups: &[&Lookup],
+        places: &[(usize, u64)],
+    ) -> Result<Vec<Option<Arc<[u8]>>>, EngineError> {
+        let mut by_container: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (place, (lookup, _)) in places.iter().enumerate() {
+            let number = self.end_of(lookups[*lookup])?.container.number;
+            by_container.entry(number).or_default().push(place);
+        }
+        let mut rows = vec![None; places.len()];
+        for (container, own) in by_container {
+            let rids: Vec<u64> = own.iter().map(|place| places[*place].1).collect();
+            for (place, row) in own.into_iter().zip(self.container_rows(shared, container, &rids)?) {
+                rows[place] = row;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Rows of a container as the snapshot has them, from memory as far as they are there. Their checksums held.
+    fn container_rows(
+        &self,
+        shared: &Shared,
+        container: u32,
+        rids: &[u64],
+    ) -> Result<Vec<Option<Arc<[u8]>>>, EngineError> {
+        let (kept, seen) = (&shared.row_spans, self.view.write_time);
+        let mut rows = kept.rows(container, rids, seen);
+        let unknown: Vec<usize> = (0..rids.len()).filter(|at| rows[*at].is_none()).collect();
+        if unknown.is_empty() {
+            return Ok(rows);
+        }
+        let item_keys: Vec<Vec<u8>> = unknown.iter().map(|at| keys::item(container, rids[*at])).collect();
+        let item_keys: Vec<&[u8]> = item_keys.iter().map(Vec::as_slice).collect();
+        for (at, bytes) in unknown.iter().zip(self.view.snapshot.multi_get(keys::ITEMS, &item_keys)?) {
+            if let Some(bytes) = bytes {
+                ItemRow::parse(&bytes)?;
+                rows[*at] = Some(Arc::from(bytes));
+            }
+        }
+        let read = unknown.iter().filter_map(|at| Some((rids[*at], rows[*at].as_ref()?)));
+        kept.insert_rows(container, read, seen);
+        Ok(rows)
     }
 
     fn route(&self, lookup: &Lookup) -> Result<TargetRoute<'_>, EngineError> {
@@ -185,10 +269,10 @@ impl LinkReader {
         lookup: &Lookup,
         name: &Name<'_>,
         rid: u64,
-        bytes: Vec<u8>,
+        bytes: Arc<[u8]>,
     ) -> Result<Option<Rc<FollowedItem>>, EngineError> {
         let end = self.end_of(lookup)?;
-        let row = ItemRow::parse(&bytes)?;
+        let row = ItemRow::trusted(&bytes)?;
         let is_named = match &name.home {
             Some(home) => home.has(&row)?,
             None => {
@@ -217,7 +301,7 @@ impl LinkReader {
             let wanted = count_max - found.items.len();
             let page = referrers.page(&*self.view.snapshot, after.as_deref(), wanted, &end.moment)?;
             for referrer in page.referrers.into_iter().filter(|referrer| !referrer.is_gone) {
-                let item = FollowedItem::new(referrer.stored.rid, referrer.stored.bytes)?;
+                let item = FollowedItem::new(referrer.stored.rid, Arc::from(referrer.stored.bytes))?;
                 found.charge += charge::read(item.json_bytes as usize);
                 found.items.push(item);
             }

@@ -1,7 +1,9 @@
 //! Keys of the rows that declarations of models have beside items.
 //!
 //! `target` is a hash of what references name, `referrer` the order of referrers: see `links::target`. Rows of a link's index are
-//! in the container of the referrers, all others but the built marks in that of the targets.
+//! in the container of the referrers, all others but the marks of counted items in that of the targets.
+
+use std::ops::Bound;
 
 use quire_storage::{KeyRange, Op, Space};
 
@@ -18,6 +20,8 @@ const TARGET_BYTES: usize = 16;
 const RID_BYTES: usize = 8;
 /// Container, tag, declaration, target.
 const MIRROR_HEAD_BYTES: usize = 4 + 1 + 4 + TARGET_BYTES;
+/// Container, tag, declaration.
+const MARK_HEAD_BYTES: usize = 4 + 1 + 4;
 /// Container, index id, target.
 const LINK_HEAD_BYTES: usize = 4 + 8 + TARGET_BYTES;
 /// Of the order of a referrer: keys have at most 1,536 bytes.
@@ -92,13 +96,31 @@ impl DeclarationKeys {
         key.get(MIRROR_HEAD_BYTES..).filter(|place| place.len() > RID_BYTES)
     }
 
-    pub fn built(self, rid: u64) -> Vec<u8> {
+    /// Says that an item counts for a declaration that is being built.
+    pub fn counted_mark(self, rid: u64) -> Vec<u8> {
         self.within(BUILT, &rid.to_be_bytes())
     }
 
-    /// Of all items.
-    pub fn builts(self) -> Vec<u8> {
+    /// The marks of some items.
+    pub fn counted_marks_between(self, first: u64, last: u64) -> KeyRange {
+        KeyRange {
+            start: Bound::Included(self.counted_mark(first)),
+            end: Bound::Included(self.counted_mark(last)),
+        }
+    }
+
+    /// The rid below which all items count, without a mark of their own. It is the first key of `counted_marks`.
+    pub fn counted_until(self) -> Vec<u8> {
         self.within(BUILT, &[])
+    }
+
+    /// Begins the keys of all marks, and is the key of `counted_until`.
+    pub fn counted_marks(self) -> Vec<u8> {
+        self.within(BUILT, &[])
+    }
+
+    pub fn rid_of_counted_mark(key: &[u8]) -> Option<u64> {
+        number(key.get(MARK_HEAD_BYTES..)?)
     }
 
     /// The job that rewrites the referrers of a target.
@@ -131,7 +153,7 @@ impl LinkKeys {
         let prefix = self.referrers(target);
         let mut range = KeyRange::prefix(&prefix);
         if let Some(place) = place {
-            range.start = std::ops::Bound::Excluded([&prefix, place].concat());
+            range.start = Bound::Excluded([&prefix, place].concat());
         }
         range
     }
@@ -139,6 +161,14 @@ impl LinkKeys {
     /// The order of the referrer and its rid in the key of a row.
     pub fn place_of(key: &[u8]) -> Option<&[u8]> {
         key.get(LINK_HEAD_BYTES..).filter(|place| place.len() > RID_BYTES)
+    }
+
+    /// Rows that are added for several items: for each its rid, a target and the order of the referrer there.
+    pub fn added_rows<'r>(self, rows: impl Iterator<Item = (u64, &'r [u8])>) -> Op {
+        let index = self.index.to_be_bytes();
+        let added = rows.map(|(rid, row)| [&index[..], row, &rid.to_be_bytes()].concat()).collect();
+        let prefix = self.container.to_be_bytes().to_vec();
+        Op::Rows { space: INDEX, prefix, suffix: Vec::new(), added, removed: Vec::new() }
     }
 
     /// What changes in the index by a write of an item: targets, each with the order of the referrer there.
