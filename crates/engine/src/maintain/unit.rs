@@ -49,7 +49,7 @@ pub(crate) struct Unit<'a> {
     /// The job whose visit this is, where it counts all items of a container in their order.
     pub(super) counting_job: Option<JobId>,
     /// Targets that were looked up, as far as they are not large.
-    found: RefCell<HashMap<(usize, TargetHash), Option<Rc<FoundTarget<'a>>>>>,
+    found: RefCell<FoundTargets<'a>>,
     found_bytes: Cell<usize>,
     /// Of items that no client asked for: whose owned values were put right, and by which declaration.
     pub(super) corrected: Vec<(usize, String)>,
@@ -60,6 +60,9 @@ pub(crate) struct Unit<'a> {
     /// Request units for what it read and wrote beside its own items.
     pub(super) charge: f64,
 }
+
+/// By link and target: what is stored there.
+type FoundTargets<'a> = HashMap<(usize, TargetHash), Option<Rc<FoundTarget<'a>>>>;
 
 /// What a reference finds in the state that the unit leaves.
 pub(super) enum Target<'a> {
