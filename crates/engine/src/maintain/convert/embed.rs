@@ -399,7 +399,8 @@ impl Unit<'_> {
             Some(Target::Stored(_)) => {}
             None => return Ok(None),
         }
-        let found = self.stored_target(link, target)?.map(|found| (found.stored.rid, found.stored.bytes));
+        let found = self.stored_target(link, target)?;
+        let found = found.map(|found| (found.stored.rid, found.stored.bytes.clone()));
         let (site, Some((rid, bytes))) = (self.ground.target_site(link), found) else { return Ok(None) };
         match self.slot_of(site, rid) {
             Some(at) => Ok(Some(at).filter(|at| self.slots[*at].after.is_some())),
