@@ -22,7 +22,7 @@ fn refactorings_lose_nothing() {
         seed: from_environment("QUIRE_STORM_SEED").unwrap_or(SEED),
         time: Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(12)),
         between_kills: Duration::from_millis(1_200),
-        last_wait: Duration::from_secs(120),
+        last_wait: Duration::from_secs(600),
     };
     println!("storm of refactorings: seed {}", plan.seed);
     let figures = run(&plan).expect("the run goes through");

@@ -323,7 +323,7 @@ fn what_is_predicted_of_the_demo_is_measured() {
         if finding["effect"]["chargePerDay"]["saved"].as_f64().unwrap_or(0.0) <= 0.0 || kind.is_null() {
             continue;
         }
-        let order = json!({"finding": finding["id"]}).to_string();
+        let order = json!({"finding": finding["id"], "seconds": 3600}).to_string();
         let job = client.run_job("/_quire/dbs/demo/what-if", &order);
         let result = &job["result"];
         let error = result["error"].as_f64().unwrap_or(f64::INFINITY);
