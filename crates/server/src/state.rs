@@ -39,6 +39,9 @@ pub(crate) struct State {
     pub faults: Option<Faults>,
     /// Bytes of request bodies and answers in memory.
     pub bytes: Arc<ByteBudget>,
+    /// What streams of HTTP/2 and unauthenticated clients hold of answers that are not sent: see
+    /// [`answers`](crate::edge::answers).
+    pub answers: Arc<ByteBudget>,
     pub network: Arc<Network>,
     /// False from the moment a shutdown begins.
     pub ready: AtomicBool,

@@ -278,7 +278,7 @@ fn when_memory_is_short_reads_are_refused_and_stalled_ones_dropped() {
 }
 
 /// Streams whose window is empty, frame by frame: `SETTINGS_INITIAL_WINDOW_SIZE` is 0.
-fn without_window(server: &TestServer, streams: u32) -> RawConnection {
+fn streams_without_window(server: &TestServer, streams: u32, head: &[(&str, &str)]) -> RawConnection {
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
         [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -292,12 +292,21 @@ fn without_window(server: &TestServer, streams: u32) -> RawConnection {
         bytes.extend(text.as_bytes());
         bytes
     }
-    let header = |(name, value): (&str, &str)| [vec![0], text(name), text(value)].concat();
+    let header = |(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    let head: Vec<u8> = head.iter().flat_map(header).collect();
+    (0..streams).for_each(|number| bytes.extend(frame(1, 5, 2 * number + 1, &head)));
+    let mut connection = server.connect();
+    // A server that closes the connection early is what some tests want.
+    connection.send(bytes);
+    connection
+}
+
+fn without_window(server: &TestServer, streams: u32) -> RawConnection {
     let date = now();
     let signature = authorization(WELL_KNOWN_KEY, "GET", DOCS, &date);
-    let head: Vec<u8> = [
+    let head = [
         (":method", "GET"),
         (":scheme", "http"),
         (":path", DOCS),
@@ -305,14 +314,30 @@ fn without_window(server: &TestServer, streams: u32) -> RawConnection {
         ("x-ms-date", &date),
         ("authorization", &signature),
         ("x-ms-max-item-count", "-1"),
-    ]
-    .into_iter()
-    .flat_map(header)
-    .collect();
-    (0..streams).for_each(|number| bytes.extend(frame(1, 5, 2 * number + 1, &head)));
-    let mut connection = server.connect();
-    assert!(connection.send(bytes));
-    connection
+    ];
+    streams_without_window(server, streams, &head)
+}
+
+/// Each answer is short, and none is read: a client without a key once held 12 KB of memory with every stream.
+#[test]
+fn streams_of_unauthenticated_clients_stay_within_the_memory() {
+    let server = with_container(start_with(|config| config.limits.in_flight_bytes_max = 4 << 20));
+    let mut authenticated = server.connect();
+    assert_eq!(authenticated.call("GET", "/", &[], "").status, 200);
+    for method in ["GET", "POST"] {
+        let head = [(":method", method), (":scheme", "http"), (":path", "/dbs"), (":authority", "localhost")];
+        // A quarter of the memory is for such answers: 64 of these 1,024.
+        let mut clients: Vec<RawConnection> =
+            (0..16).map(|_| streams_without_window(&server, 64, &head)).collect();
+        wait_until("connections of unauthenticated clients are closed", || {
+            let closed = |client: &mut RawConnection| client.is_closed_within(Duration::from_millis(20));
+            clients.retain_mut(|client| !closed(client));
+            clients.len() <= 4
+        });
+        assert_eq!(authenticated.call("GET", "/", &[], "").status, 200);
+        create(&server, &format!(r#"{{"id":"{method}","pk":"p","text":"{}"}}"#, "x".repeat(1_000_000)));
+    }
+    server.check_alive();
 }
 
 /// 256 pages of 3 MB are requested, and none is read.

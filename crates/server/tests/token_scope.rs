@@ -374,3 +374,30 @@ fn other_spellings_of_paths_and_verbs_give_no_access() {
     connection.send(both);
     assert_eq!(connection.read_reply().unwrap().status, 403);
 }
+
+/// A replace that changes the id makes an item that the token does not name.
+#[test]
+fn a_token_for_one_item_keeps_its_id() {
+    let world = World::start();
+    let user = world.server.call("POST", "/dbs/d/users", &[], r#"{"id":"v"}"#);
+    assert_eq!(user.status, 201);
+    let permission = json!({"id": "p", "permissionMode": "All", "resource": "dbs/d/colls/c/docs/1"});
+    let reply = world.server.call("POST", "/dbs/d/users/v/permissions", &[], &permission.to_string());
+    let permission: Value = serde_json::from_slice(&reply.body).unwrap();
+    let token = encode(permission["_token"].as_str().unwrap());
+    let replace = |id: &str, body: &str| {
+        let headers = [("authorization", token.as_str()), X];
+        world.server.call("PUT", &format!("{DOCS}/{id}"), &headers, body).status
+    };
+    assert_eq!(replace("1", r#"{"id":"1","pk":"x","n":10}"#), 200);
+    for body in [r#"{"id":"new","pk":"x"}"#, r#"{"i\u0064":"new","pk":"x"}"#, r#"{"pk":"x","id":"2"}"#] {
+        assert_eq!(replace("1", body), 403, "{body}");
+    }
+    assert_eq!(replace("1", r#"{"id":"1","pk":"x","id":"new"}"#), 400);
+    assert_eq!(replace("new", r#"{"id":"1","pk":"x"}"#), 403);
+    assert_eq!(world.server.call("GET", &format!("{DOCS}/new"), &[X], "").status, 404);
+    // A client with more than the item may.
+    let headers = [X];
+    let renamed = world.server.call("PUT", &format!("{DOCS}/1"), &headers, r#"{"id":"new","pk":"x"}"#);
+    assert_eq!(renamed.status, 200, "{}", renamed.text());
+}

@@ -48,6 +48,11 @@ impl Principal {
         matches!(self, Principal::ResourceToken(grant) if grant.is_of_part())
     }
 
+    /// Whether it is limited to one item.
+    pub fn sees_item(&self) -> bool {
+        matches!(self, Principal::ResourceToken(grant) if grant.is_of_item())
+    }
+
     /// Whether it is limited to what one permission names.
     pub fn has_token(&self) -> bool {
         matches!(self, Principal::ResourceToken(_))

@@ -38,6 +38,11 @@ impl Grant {
             || self.resource.trim_matches('/').split('/').count() > CONTAINER_LINK_PARTS
     }
 
+    /// Whether it covers one item: a name among those of its container.
+    pub fn is_of_item(&self) -> bool {
+        self.resource.trim_matches('/').split('/').nth(CONTAINER_LINK_PARTS) == Some("docs")
+    }
+
     pub fn may_write(&self) -> bool {
         self.mode == Mode::All
     }

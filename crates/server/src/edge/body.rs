@@ -1,18 +1,15 @@
-//! Bodies: those of requests, read within the limits, and those of answers, counted until they are sent.
+//! Bodies of requests, read within the limits.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use crate::config::Limits;
 use crate::edge::budget::ByteReservation;
-use crate::edge::request::Response;
-use crate::net::connection_state::{ConnectionState, Transfer};
+use crate::net::connection_state::ConnectionState;
 use crate::wire::status::RequestError;
 
 /// A longer body is a transfer whose connection may be closed when memory is short.
@@ -115,26 +112,4 @@ impl BodyBuffer {
             BodyBuffer::Joined(data) => data.freeze(),
         }
     }
-}
-
-/// The bytes of an answer: reserved, and the transfer timed, until the last of them is sent.
-struct CountedBody {
-    bytes: Bytes,
-    _reserved: ByteReservation,
-    _sending: Transfer,
-}
-
-impl AsRef<[u8]> for CountedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// Ties the reservation of an answer to its bytes, however slowly the client reads them.
-pub(crate) fn count_until_sent(response: &mut Response, reserved: ByteReservation, sending: Transfer) {
-    let body = response.body_mut();
-    let frame = Pin::new(&mut *body).poll_frame(&mut Context::from_waker(Waker::noop()));
-    let Poll::Ready(Some(Ok(frame))) = frame else { return };
-    let bytes = frame.into_data().unwrap_or_default();
-    *body = Full::new(Bytes::from_owner(CountedBody { bytes, _reserved: reserved, _sending: sending }));
 }

@@ -15,7 +15,8 @@ use hyper::{Method, Version};
 
 use crate::admin::{self, AdminPath, AdminReply};
 use crate::auth::{self, Access};
-use crate::edge::body::{count_until_sent, read_body};
+use crate::edge::answers;
+use crate::edge::body::read_body;
 use crate::edge::budget::ByteReservation;
 use crate::edge::dispatch;
 use crate::edge::faults::{Fault, FaultEffect};
@@ -31,8 +32,6 @@ use crate::state::State;
 use crate::wire::headers::error_response;
 use crate::wire::status::{Failure, HandlerError, RequestError};
 
-/// A shorter answer is not counted.
-const COUNTED_ANSWER_BYTES_MIN: usize = 8 << 10;
 /// A longer body of a request that is refused is not read.
 const REFUSED_BODY_BYTES_MAX: u64 = 16 << 10;
 
@@ -47,6 +46,7 @@ pub(crate) async fn answer(
     let started = Instant::now();
     let (head, body) = received.into_parts();
     let (is_head, version) = (head.method == Method::HEAD, head.version);
+    let is_get = is_head || head.method == Method::GET;
     let mut exchange = Exchange {
         state: state.clone(),
         connection: connection.clone(),
@@ -73,9 +73,11 @@ pub(crate) async fn answer(
         }
     };
     exchange.finish(&mut response, &path, version, is_head);
-    if let Err(error) = exchange.count_answer(&mut response) {
+    let is_read = is_get || exchange.operation.is_read();
+    if let Err(error) = answers::count(state, connection, &mut response, version, is_read) {
         response = refuse(activity_id, &error.into());
         exchange.finish(&mut response, &path, version, is_head);
+        answers::count_refusal(state, connection, &mut response, version);
     }
     let took = started.elapsed();
     let charge = response.headers().get("x-ms-request-charge").map(HeaderValue::as_bytes);
@@ -100,6 +102,7 @@ pub(crate) fn panicked(state: &State, path: &str, activity_id: &HeaderValue, rea
 pub(crate) async fn answer_metrics(
     state: &Arc<State>,
     guard: &Guard,
+    connection: &Arc<ConnectionState>,
     received: &hyper::Request<Incoming>,
 ) -> Response {
     let checked = guard::check_repeated(received.headers())
@@ -113,7 +116,10 @@ pub(crate) async fn answer_metrics(
         }
         _ => Err(RequestError::Route(RouteError::InvalidUrl).into()),
     };
-    outcome.unwrap_or_else(|error| refuse(&state.activity_ids.of(received.headers()), &error))
+    let refuse = |error: HandlerError| refuse(&state.activity_ids.of(received.headers()), &error);
+    let mut response = outcome.unwrap_or_else(refuse);
+    let counted = answers::count(state, connection, &mut response, received.version(), true);
+    counted.map_or_else(|error| refuse(error.into()), |()| response)
 }
 
 /// Owns what it needs: its future must be `Send` inside [`catch_panic`].
@@ -154,6 +160,7 @@ impl Exchange {
             activity_id,
             client: Client::new(&self.connection),
             sees_part: false,
+            sees_item: false,
             has_token: false,
         })
     }
@@ -182,6 +189,7 @@ impl Exchange {
         let principal = auth::authenticate(&state, &request, &route).await?;
         state.network.connections.authenticated(&self.connection);
         request.sees_part = principal.sees_part();
+        request.sees_item = principal.sees_item();
         request.has_token = principal.has_token();
         let operation = match found {
             Ok(operation) => operation,
@@ -258,25 +266,6 @@ impl Exchange {
             self.read_body(&mut reserved).await?;
         }
         Ok(dispatch::refuse(request, error))
-    }
-
-    /// Counts a long answer until its client has read it. Beyond the limit a read is refused; a write is answered in any case,
-    /// because it was done.
-    fn count_answer(&self, response: &mut Response) -> Result<(), RequestError> {
-        let bytes = response.body().size_hint().lower() as usize;
-        if bytes < COUNTED_ANSWER_BYTES_MIN {
-            return Ok(());
-        }
-        let mut reserved = self.state.bytes.reserve();
-        if let Err(error) = reserved.grow_to(bytes) {
-            self.state.network.connections.end_stalled();
-            if self.operation.is_read() {
-                return Err(error);
-            }
-            reserved.add(bytes);
-        }
-        count_until_sent(response, reserved, self.connection.sending(bytes, &self.state.config.limits));
-        Ok(())
     }
 
     /// What every answer needs.

@@ -20,6 +20,8 @@ use crate::wire::status::RequestError;
 
 const REQUEST_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
+/// A name of 253 bytes and a port fit. Answers repeat the host, some of them many times and before authentication.
+const HOST_BYTES_MAX: usize = 300;
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 
 /// Which hosts and origins are answered.
@@ -150,17 +152,17 @@ pub(crate) fn host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<S
     let missing =
         || RequestError::BadRequest { message: "The Host header is missing or invalid.".to_owned() };
     if let Some(authority) = uri.authority() {
-        return match authority.as_str().rsplit_once('@') {
-            Some(_) => Err(missing()),
-            None => Ok(authority.as_str().to_owned()),
-        };
+        let authority = authority.as_str();
+        let is_valid = !authority.contains('@') && authority.len() <= HOST_BYTES_MAX;
+        return if is_valid { Ok(authority.to_owned()) } else { Err(missing()) };
     }
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
             let host = host.to_str().map_err(|_| missing())?;
             let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b".-_~:[]".contains(&byte);
-            if host.bytes().all(is_valid) && !host.is_empty() { Ok(host.to_owned()) } else { Err(missing()) }
+            let fits = (1..=HOST_BYTES_MAX).contains(&host.len());
+            if fits && host.bytes().all(is_valid) { Ok(host.to_owned()) } else { Err(missing()) }
         }
         (None, _) if version == Version::HTTP_10 => Ok(String::new()),
         _ => Err(missing()),
@@ -239,6 +241,11 @@ mod tests {
         headers.append(HOST, HeaderValue::from_static("localhost"));
         assert!(host(&path, &headers, Version::HTTP_11).is_err());
         assert!(host(&path, &HeaderMap::new(), Version::HTTP_11).is_err());
+        let long = format!("localhost:{}", "1".repeat(HOST_BYTES_MAX));
+        let absolute: Uri = format!("http://{long}/dbs").parse().unwrap();
+        assert!(host(&absolute, &headers, Version::HTTP_11).is_err());
+        headers.insert(HOST, HeaderValue::try_from(long).unwrap());
+        assert!(host(&path, &headers, Version::HTTP_11).is_err());
         for bad in ["", "user@localhost", "local host", "localhost/x", "localhost?x"] {
             headers.insert(HOST, HeaderValue::from_static(bad));
             assert!(host(&path, &headers, Version::HTTP_11).is_err(), "{bad:?}");

@@ -1,5 +1,6 @@
 //! One request from its head to its answer, before and after the handler.
 
+pub(crate) mod answers; // answers, counted until they are sent
 pub(crate) mod body; // bodies, read within the limits
 pub(crate) mod budget; // the bytes that all requests may have in memory
 pub(crate) mod dispatch; // an authenticated request, authorized and run

@@ -29,6 +29,8 @@ pub(crate) struct Request {
     pub client: Client,
     /// The sender may read only a part of the container: answers say nothing about the rest of it.
     pub sees_part: bool,
+    /// The sender may read and write one item: it may not give it another id.
+    pub sees_item: bool,
     /// The sender has a resource token.
     pub has_token: bool,
 }

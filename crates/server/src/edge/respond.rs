@@ -70,7 +70,7 @@ pub(crate) fn respond(
                 ListenerKind::Main => {
                     exchange::answer(state, guard, &connection, request, &activity_id).await
                 }
-                ListenerKind::Metrics => exchange::answer_metrics(state, guard, &request).await,
+                ListenerKind::Metrics => exchange::answer_metrics(state, guard, &connection, &request).await,
             }
         });
         let answered = catch_panic(answer).await;

@@ -11,6 +11,7 @@ use quire_engine::{
     WriteItem, WriteKind,
 };
 use quire_resource::PartitionKey;
+use quire_value::Value;
 
 use crate::handlers::{Call, HandlerResult, feeds, procedures};
 use crate::wire::Feed;
@@ -129,7 +130,22 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id
     let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.unwrap_or_else(|| id.to_owned());
+    check_keeps_id(call, &id)?;
     write(call, container, WriteKind::Replace { id }).await
+}
+
+/// A replace may give an item another id. A token for one item covers no other, so it may not.
+fn check_keeps_id(call: &Call<'_>, id: &str) -> Result<(), HandlerError> {
+    if !call.request.sees_item {
+        return Ok(());
+    }
+    match call.json()?.get("id").and_then(Value::as_str) {
+        Some(new) if new != id => {
+            let reason = "A token for one item cannot give it another id.".to_owned();
+            Err(EngineError::Forbidden { reason }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// With any content type: clients disagree about it.

@@ -117,6 +117,10 @@ impl ConnectionState {
         !self.authenticated.load(Ordering::Relaxed) && !self.authenticated.swap(true, Ordering::Relaxed)
     }
 
+    pub fn is_authenticated(&self) -> bool {
+        self.authenticated.load(Ordering::Relaxed)
+    }
+
     /// Whether the client has closed or reset the connection. Costs a system call; works from any thread.
     pub fn is_closed_by_client(&self) -> bool {
         let Some(stream) = self.stream.get() else { return false };

@@ -137,6 +137,21 @@ impl Connections {
         }
     }
 
+    /// Closes the unauthenticated connection whose body or answer has been under way for longest; where there is none, one
+    /// that is stalled.
+    pub fn end_waiting(&self) {
+        let mut table = self.table.lock();
+        let age = |id: &u64| Some((table.open.get(id)?.state.transfer_age()?, *id));
+        let oldest = table.unauthenticated.iter().filter_map(age).max();
+        match oldest {
+            Some((_, id)) => table.end(id),
+            None => {
+                drop(table);
+                self.end_stalled();
+            }
+        }
+    }
+
     pub fn count_refusal(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -178,12 +193,16 @@ impl Table {
 
     fn evict(&mut self, oldest: Option<u64>, reached: LimitReached) -> Attempt {
         let Some(id) = oldest else { return Attempt::Refused(reached) };
-        // It is aborted once, and counts until it is closed.
+        self.end(id);
+        Attempt::Evicting
+    }
+
+    /// It is aborted once, and counts until it is closed.
+    fn end(&mut self, id: u64) {
         self.remove_unauthenticated(id);
         if let Some(entry) = self.open.get(&id) {
             entry.state.abort();
         }
-        Attempt::Evicting
     }
 
     fn remove_unauthenticated(&mut self, id: u64) {

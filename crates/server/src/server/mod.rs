@@ -212,6 +212,7 @@ fn state(
         faults: config.enable_faults.then(Faults::default),
         pool: Pool::new(&config.limits),
         bytes: Arc::new(ByteBudget::new(config.limits.in_flight_bytes_max)),
+        answers: Arc::new(ByteBudget::new(config.limits.in_flight_bytes_max / 4)),
         network: Arc::new(network),
         ready: AtomicBool::new(true),
         stopping: watch::Sender::new(false),
