@@ -457,7 +457,7 @@ mod tests {
 
     fn upsert_text(engine: &Engine, number: u32) {
         let container = engine.catalog().container("d", "c").unwrap();
-        let known = if number % 5 == 0 { "known" } else { "red" };
+        let known = if number.is_multiple_of(5) { "known" } else { "red" };
         let text = format!("Who saw the {known} fox{} and the fox and dog{}?", number % 9, number % 4);
         let body = format!(r#"{{"id":"{number}","pk":"{}","text":"{text}"}}"#, number % 7);
         let write = WriteItem {
