@@ -67,6 +67,6 @@ fn careless_followers_are_found_out() {
     let has = |text: &str| {
         figures.problems.iter().any(|problem| problem.starts_with('w') && problem.contains(text))
     };
-    assert!(has("is told again"), "a version told twice goes unnoticed");
-    assert!(has("changes told"), "a version that is lost goes unnoticed");
+    assert!(has("is found again"), "a version that comes twice goes unnoticed");
+    assert!(has("changes found"), "a version that is lost goes unnoticed");
 }
