@@ -3,7 +3,8 @@
 //! | part      | what                                                                 | bytes                     |
 //! |-----------|----------------------------------------------------------------------|---------------------------|
 //! | `paths`   | paths of items with their index ids (`indexes::set`), all containers | 1/32, at least 1 MB       |
-//! | `changes` | when logical partitions last changed (`sequencer`), all partitions   | 1/32, at least 1 MB       |
+//! | `changes` | when logical partitions last changed (`sequencer`), all partitions   | 3/128, at least 768 KB    |
+//! | `queries` | parsed texts of queries (`syntax_cache`)                             | 1/128, at least 256 KB    |
 //! | `items`   | items of point reads (`item_cache`)                                  | a third of the rest       |
 //! | `scans`   | item rows for scans and fetches (`row_spans`)                        | two thirds of the rest    |
 //!
@@ -21,6 +22,7 @@ const SMALL_PART_SHARE: usize = 32;
 pub(crate) struct CacheBudget {
     pub paths: usize,
     pub changes: usize,
+    pub queries: usize,
     pub items: usize,
     pub scans: usize,
 }
@@ -30,11 +32,12 @@ impl CacheBudget {
         let small = (total_bytes / SMALL_PART_SHARE).max(SMALL_PART_MIN);
         let rest = total_bytes.saturating_sub(2 * small);
         let third = rest / 3;
-        CacheBudget { paths: small, changes: small, items: third, scans: 2 * third }
+        let queries = small / 4;
+        CacheBudget { paths: small, changes: small - queries, queries, items: third, scans: 2 * third }
     }
 
     pub fn total(&self) -> usize {
-        self.paths + self.changes + self.items + self.scans
+        self.paths + self.changes + self.queries + self.items + self.scans
     }
 }
 

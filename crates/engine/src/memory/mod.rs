@@ -4,4 +4,5 @@ pub(crate) mod budget; // the memory of all caches, and its parts
 pub(crate) mod item_cache; // items as point reads return them
 pub(crate) mod result_cache; // results of queries between their pages
 pub(crate) mod row_spans; // neighbouring item rows for scans
+pub(crate) mod syntax_cache; // parsed texts of queries
 pub(crate) mod write_clock; // when items were last written

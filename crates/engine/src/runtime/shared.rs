@@ -17,6 +17,7 @@ use crate::memory::budget::{CacheBudget, SharedBudget};
 use crate::memory::item_cache::ItemCache;
 use crate::memory::result_cache::ResultCache;
 use crate::memory::row_spans::RowSpans;
+use crate::memory::syntax_cache::SyntaxCache;
 use crate::memory::write_clock::WriteClock;
 use crate::recording::Recorder;
 use crate::runtime::locks::LockTable;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub item_cache: ItemCache,
     pub row_spans: RowSpans,
+    pub syntax_cache: SyntaxCache,
     /// The clock of `item_cache` and `row_spans`.
     pub write_clock: Arc<WriteClock>,
     pub locks: LockTable,
@@ -93,6 +95,7 @@ impl Shared {
             clock,
             item_cache: ItemCache::new(budget.items, Arc::clone(&write_clock)),
             row_spans: RowSpans::new(budget.scans, Arc::clone(&write_clock)),
+            syntax_cache: SyntaxCache::new(budget.queries),
             write_clock,
             locks: LockTable::new(),
             jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
@@ -148,7 +151,12 @@ impl Shared {
     /// Bytes of all caches of the engine.
     fn cache_bytes(&self) -> usize {
         let [_, _, answers, _] = self.item_cache.statistics();
-        answers as usize + self.row_spans.bytes() + self.changes_kept.bytes() + self.path_memory.bytes()
+        let queries = self.syntax_cache.bytes();
+        answers as usize
+            + self.row_spans.bytes()
+            + self.changes_kept.bytes()
+            + self.path_memory.bytes()
+            + queries
     }
 
     /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
@@ -170,6 +178,7 @@ impl Shared {
             ("scan_cache_bytes", self.row_spans.bytes() as u64),
             ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
             ("path_cache_bytes", self.path_memory.bytes() as u64),
+            ("query_text_cache_bytes", self.syntax_cache.bytes() as u64),
             ("caches_bytes", self.cache_bytes() as u64),
             ("caches_max_bytes", self.budget.total() as u64),
             ("query_memory_bytes", memory.used_bytes as u64),
