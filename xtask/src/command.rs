@@ -49,6 +49,14 @@ pub fn target_dir() -> PathBuf {
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    // What cargo told this program about its own package. Build scripts that ask for it would run again, and all that
+    // depends on them, whenever the caller changes between cargo and this program.
+    for (name, _) in std::env::vars_os() {
+        let named = name.to_string_lossy();
+        if named.starts_with("CARGO_PKG_") || named.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 
