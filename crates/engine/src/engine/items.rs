@@ -7,7 +7,7 @@ use quire_resource::PartitionKey;
 use super::Engine;
 use crate::api::{Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem, charge};
 use crate::catalog::Container;
-use crate::query::follow::{Missing, read_ready};
+use crate::query::follow::{NotCached, read_ready};
 use crate::{items, maintain, query, scripts};
 
 impl Engine {
@@ -35,7 +35,7 @@ impl Engine {
         follow: &FollowRequest,
     ) -> Answer<(ItemRead, u64)> {
         self.on_current(container, |container| {
-            let ready = read_ready(&self.shared, &self.catalog, container, read, follow, Missing::Read);
+            let ready = read_ready(&self.shared, &self.catalog, container, read, follow, NotCached::Read);
             ready.unwrap_or_else(|| {
                 query::follow::read_item_followed(&self.shared, &self.catalog, container, read, follow)
             })
@@ -49,7 +49,7 @@ impl Engine {
         read: &ReadItem<'_>,
         follow: &FollowRequest,
     ) -> Option<Answer<(ItemRead, u64)>> {
-        read_ready(&self.shared, &self.catalog, container, read, follow, Missing::Wait)
+        read_ready(&self.shared, &self.catalog, container, read, follow, NotCached::Wait)
     }
 
     /// The same answer when it certainly needs no disk (a hit in the item cache); `None` otherwise.

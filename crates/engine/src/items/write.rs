@@ -34,7 +34,7 @@ use crate::store::item_row::{ItemRow, Stamp};
 use crate::sync::races::{Race, unless};
 use crate::sync::sleep;
 
-/// A write whose ground moved under it is prepared again this often.
+/// A write whose snapshot is stale is prepared again this often.
 const TRIES: u32 = 12;
 
 pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {

@@ -34,7 +34,7 @@ impl Unit<'_> {
         for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_new_or_client()) {
             self.blame(at);
             for (link, references) in &slot.references_after {
-                if self.ground.link(*link).link.integrity != Integrity::Enforced {
+                if self.base.link(*link).link.integrity != Integrity::Enforced {
                     continue;
                 }
                 for reference in added_references(live_references(slot, *link), references) {
@@ -54,12 +54,12 @@ impl Unit<'_> {
     fn check_unindexed(&self, link: usize, reference: &Reference) -> Result<f64, EngineError> {
         let missing = || Err(self.target_missing(link, reference).into());
         let is_known = self.holder(link, TargetHash::of(&reference.target)).is_some();
-        let is_indexed = !self.ground.link_declaration(link).state.is_counting();
-        if is_known || is_indexed || !self.ground.link(link).link.has_key_index() {
+        let is_indexed = !self.base.link_declaration(link).state.is_counting();
+        if is_known || is_indexed || !self.base.link(link).link.has_key_index() {
             return missing();
         }
-        let (route, site) = (self.ground.route(link), self.ground.target_site(link));
-        let (snapshot, moment) = (&*self.ground.snapshot, &self.ground.sites[site].moment);
+        let (route, site) = (self.base.route(link), self.base.target_site(link));
+        let (snapshot, moment) = (&*self.base.snapshot, &self.base.sites[site].moment);
         match scan_for_key(snapshot, route, &reference.target, moment, SCANNED_MAX)? {
             ScannedKey::Found(bytes) => Ok(charge::read(bytes)),
             ScannedKey::Missing => missing(),
@@ -77,7 +77,7 @@ impl Unit<'_> {
     }
 
     fn target_missing(&self, link: usize, reference: &Reference) -> ItemError {
-        let own = &self.ground.link(link).link;
+        let own = &self.base.link(link).link;
         ItemError::LinkTargetMissing {
             link: own.name.clone(),
             path: own.from.path.at(&reference.positions),
@@ -92,7 +92,7 @@ impl Unit<'_> {
             self.holder(own.link, own.hash).into_iter().for_each(|at| self.blame(at));
             let count = self.count_referrers(own)?;
             if count > 0 {
-                let link = &self.ground.link(own.link).link;
+                let link = &self.base.link(own.link).link;
                 let (container, name) = (link.from.container.clone(), link.name.clone());
                 let count = count as u64;
                 return Err(ItemError::LinkRestricted { count, container, link: name }.into());
@@ -102,12 +102,12 @@ impl Unit<'_> {
     }
 
     pub(super) fn count_referrers(&self, own: &LinkedKey) -> Result<usize, EngineError> {
-        let site = self.ground.referrer_site(own.link);
-        let moment = &self.ground.sites[site].moment;
-        let referrers = self.ground.referrers(own.link, &own.key);
+        let site = self.base.referrer_site(own.link);
+        let moment = &self.base.sites[site].moment;
+        let referrers = self.base.referrers(own.link, &own.key);
         let (mut count, mut after) = (self.own_referrers(own).len(), None);
         while count < REFERRERS_COUNTED_MAX {
-            let page = referrers.page(&*self.ground.snapshot, after.as_deref(), 256, moment)?;
+            let page = referrers.page(&*self.base.snapshot, after.as_deref(), 256, moment)?;
             let others = page
                 .referrers
                 .iter()
@@ -126,7 +126,7 @@ impl Unit<'_> {
         for (_, at) in &self.provided_twice {
             self.blame(*at);
             let slot = &self.slots[*at];
-            let keyed = slot.keys_after.iter().filter(|own| self.ground.link(own.link).link.has_key_index());
+            let keyed = slot.keys_after.iter().filter(|own| self.base.link(own.link).link.has_key_index());
             let mut taken = keyed.filter(|own| self.is_provided_twice(own));
             if let Some(own) = taken.next() {
                 return Err(self.key_taken(own).into());
@@ -135,7 +135,7 @@ impl Unit<'_> {
         for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_new_or_client()) {
             self.blame(at);
             for own in slot.keys_after.iter().filter(|own| !slot.keys_before.contains(own)) {
-                if self.ground.link(own.link).link.has_key_index() && self.is_taken(slot, own)? {
+                if self.base.link(own.link).link.has_key_index() && self.is_taken(slot, own)? {
                     return Err(self.key_taken(own).into());
                 }
             }
@@ -158,7 +158,7 @@ impl Unit<'_> {
     }
 
     fn key_taken(&self, own: &LinkedKey) -> ItemError {
-        let link = &self.ground.link(own.link).link;
+        let link = &self.base.link(own.link).link;
         ItemError::LinkKeyTaken {
             value: own.key.value.clone(),
             key: link.to.key.to_string(),
@@ -173,12 +173,12 @@ impl Unit<'_> {
             self.blame(at);
             let came = slot.keys_after.iter().filter(|own| self.holder(own.link, own.hash).is_none());
             for own in came {
-                let on_delete = self.ground.link(own.link).link.on_delete;
+                let on_delete = self.base.link(own.link).link.on_delete;
                 if !matches!(on_delete, OnDelete::Cascade | OnDelete::Remove) {
                     continue;
                 }
-                let key = self.ground.route(own.link).rows().fan_out(&own.hash.0);
-                let Some(row) = self.ground.snapshot.get(LOOKUPS, &key)? else { continue };
+                let key = self.base.route(own.link).rows().fan_out(&own.hash.0);
+                let Some(row) = self.base.snapshot.get(LOOKUPS, &key)? else { continue };
                 let row = FanOutRow::decode(&row)?;
                 if row.is_deletion {
                     let id = slot.after.as_ref().map_or(String::new(), |after| after.body.id.clone());

@@ -6,7 +6,7 @@ use quire_model::{Reference, RollupChange, TargetKey};
 use quire_value::{Node, Value};
 
 use super::slot::Slot;
-use super::{Ground, Unit};
+use super::{ModelSnapshot, Unit};
 use crate::api::EngineError;
 use crate::links::{TargetHash, referrer_place};
 use crate::model::Declaration;
@@ -83,12 +83,12 @@ impl Unit<'_> {
     pub fn contribute(&mut self) -> Result<(), EngineError> {
         let mut contributions = Contributions::default();
         for slot in &self.slots {
-            let Some(model) = self.ground.sites[slot.site].model() else { continue };
+            let Some(model) = self.base.sites[slot.site].model() else { continue };
             for rollup in &model.rollups_of {
-                roll_up(self.ground, slot, *rollup, &mut contributions)?;
+                roll_up(self.base, slot, *rollup, &mut contributions)?;
             }
             for mirror in &model.mirrors_of {
-                mirror_of(self.ground, slot, *mirror, &mut contributions)?;
+                mirror_of(self.base, slot, *mirror, &mut contributions)?;
             }
         }
         contributions.finish();
@@ -99,30 +99,30 @@ impl Unit<'_> {
 
 /// The stored version, if it counts for a declaration.
 pub(super) fn counted<'s>(
-    ground: &Ground<'_>,
+    base: &ModelSnapshot<'_>,
     slot: &'s Slot<'_>,
     link: usize,
     declaration: &Declaration,
 ) -> Result<Option<Node<'s>>, EngineError> {
     let Some(before) = &slot.before else { return Ok(None) };
-    if declaration.state.is_counting() && !ground.is_counted(link, declaration, slot.rid)? {
+    if declaration.state.is_counting() && !base.is_counted(link, declaration, slot.rid)? {
         return Ok(None);
     }
     before.node().map(Some)
 }
 
 fn roll_up(
-    ground: &Ground<'_>,
+    base: &ModelSnapshot<'_>,
     slot: &Slot<'_>,
     number: usize,
     contributions: &mut Contributions,
 ) -> Result<(), EngineError> {
-    let (rules, declaration) = (&ground.model.rules, &ground.model.declarations.rollups[number]);
+    let (rules, declaration) = (&base.model.rules, &base.model.declarations.rollups[number]);
     if !declaration.state.keeps_rows() {
         return Ok(());
     }
     let rollup = &rules.rollups[number];
-    let old = counted(ground, slot, rollup.link, declaration)?;
+    let old = counted(base, slot, rollup.link, declaration)?;
     let new = slot.after.as_ref().map(|after| after.body.item.root());
     for (target, change) in rules.rollup_changes(rollup, old, new)? {
         contributions.entry(rollup.link, &target).rollups.entry(number).or_default().merge(&change);
@@ -138,20 +138,20 @@ struct Mirrored {
 }
 
 fn mirror_of(
-    ground: &Ground<'_>,
+    base: &ModelSnapshot<'_>,
     slot: &Slot<'_>,
     number: usize,
     contributions: &mut Contributions,
 ) -> Result<(), EngineError> {
-    let declaration = &ground.model.declarations.mirrors[number];
+    let declaration = &base.model.declarations.mirrors[number];
     if !declaration.state.keeps_rows() {
         return Ok(());
     }
-    let link = ground.model.rules.mirrors[number].link;
-    let old = counted(ground, slot, link, declaration)?;
+    let link = base.model.rules.mirrors[number].link;
+    let old = counted(base, slot, link, declaration)?;
     let new = slot.after.as_ref().map(|after| after.body.item.root());
-    let old = old.map(|node| mirrored(ground, slot, number, node, &slot.references_before));
-    let new = new.map(|node| mirrored(ground, slot, number, node, &slot.references_after));
+    let old = old.map(|node| mirrored(base, slot, number, node, &slot.references_before));
+    let new = new.map(|node| mirrored(base, slot, number, node, &slot.references_after));
     for target in old.iter().flat_map(|old| &old.targets) {
         let is_same = |old: &Mirrored, new: &Mirrored| {
             new.targets.contains(target) && (&old.place, &old.value) == (&new.place, &new.value)
@@ -180,13 +180,13 @@ fn mirror_of(
 }
 
 fn mirrored(
-    ground: &Ground<'_>,
+    base: &ModelSnapshot<'_>,
     slot: &Slot<'_>,
     number: usize,
     node: Node<'_>,
     references: &[(usize, Vec<Reference>)],
 ) -> Mirrored {
-    let rules = &ground.model.rules;
+    let rules = &base.model.rules;
     let mirror = &rules.mirrors[number];
     let references = references.iter().filter(|(link, _)| *link == mirror.link).flat_map(|(_, own)| own);
     let mut targets: Vec<TargetKey> = Vec::new();

@@ -84,8 +84,8 @@ impl Unit<'_> {
         was_live: bool,
         progress: &mut Progress,
     ) -> Result<(), EngineError> {
-        let is_active = self.ground.link_declaration(own.link).state.is_active();
-        let on_delete = self.ground.link(own.link).link.on_delete;
+        let is_active = self.base.link_declaration(own.link).state.is_active();
+        let on_delete = self.base.link(own.link).link.on_delete;
         match on_delete {
             OnDelete::Restrict if is_active && was_live => {
                 self.restricted.push(own);
@@ -100,13 +100,13 @@ impl Unit<'_> {
 
     /// Whether a copy of a link takes its fields away when the target goes.
     fn copies_go(&self, link: usize) -> bool {
-        let rules = &self.ground.model.rules;
+        let rules = &self.base.model.rules;
         self.kept_copies(link).any(|copy| rules.copies[copy].copy.on_missing == OnMissing::Remove)
     }
 
     /// Copies of a link whose values are kept right.
     fn kept_copies(&self, link: usize) -> impl Iterator<Item = usize> {
-        let model = &self.ground.model;
+        let model = &self.base.model;
         let copies = model.rules.copies.iter().zip(&model.declarations.copies).enumerate();
         copies
             .filter(move |(_, (copy, declaration))| copy.link == link && declaration.state.keeps_values())
@@ -120,7 +120,7 @@ impl Unit<'_> {
         holder: Option<usize>,
         provider: usize,
     ) -> Result<bool, EngineError> {
-        let rules = &self.ground.model.rules;
+        let rules = &self.base.model.rules;
         let after = self.slots[provider].after.as_ref().map(|after| after.body.item.root());
         let before = match holder.and_then(|holder| self.slots[holder].before.as_ref()) {
             Some(before) => Some(before.node()?),
@@ -143,7 +143,7 @@ impl Unit<'_> {
         for at in self.own_referrers(&own) {
             self.affect(at, &own.key, own.link, effect, progress)?;
         }
-        let site = self.ground.referrer_site(own.link);
+        let site = self.base.referrer_site(own.link);
         let Some(others) = self.other_referrers(&own)? else {
             let since_lsn = self.since_lsn(&own)?;
             // A target that changed first and goes then has one job.
@@ -168,7 +168,7 @@ impl Unit<'_> {
 
     /// Items of the unit that refer to a target when it is done.
     pub(super) fn own_referrers(&self, own: &LinkedKey) -> Vec<usize> {
-        let site = self.ground.referrer_site(own.link);
+        let site = self.base.referrer_site(own.link);
         let slots = self.slots.iter().enumerate();
         let refers = slots.filter(|(_, slot)| slot.site == site && slot.refers_to(own.link, &own.key));
         refers.map(|(at, _)| at).collect()
@@ -176,9 +176,9 @@ impl Unit<'_> {
 
     /// All other referrers that clients see; `None` when there are more than the unit may rewrite.
     fn other_referrers(&self, own: &LinkedKey) -> Result<Option<Vec<Referrer>>, EngineError> {
-        let site = self.ground.referrer_site(own.link);
-        let (snapshot, moment) = (&*self.ground.snapshot, &self.ground.sites[site].moment);
-        let referrers = self.ground.referrers(own.link, &own.key);
+        let site = self.base.referrer_site(own.link);
+        let (snapshot, moment) = (&*self.base.snapshot, &self.base.sites[site].moment);
+        let referrers = self.base.referrers(own.link, &own.key);
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let page = referrers.page(snapshot, after.as_deref(), PAGE, moment)?;
@@ -215,7 +215,7 @@ impl Unit<'_> {
             Effect::RemoveReferences => self.without_references(at, target, link)?,
         };
         self.slots[at].is_changed = true;
-        let name = &self.ground.link_declaration(link).name;
+        let name = &self.base.link_declaration(link).name;
         self.slots[at].note_owner(name);
         self.set_after(at, after)?;
         progress.queue.push_back(at);
@@ -229,7 +229,7 @@ impl Unit<'_> {
         target: &TargetKey,
         link: usize,
     ) -> Result<(), EngineError> {
-        match self.ground.link(link).link.on_delete {
+        match self.base.link(link).link.on_delete {
             OnDelete::Cascade => {
                 self.slots[at].is_changed = true;
                 self.set_after(at, None)
@@ -264,7 +264,7 @@ impl Unit<'_> {
             references.flat_map(|(_, own)| own).filter(|own| own.target == *target).cloned().collect();
         let Some(after) = slot.after.take() else { return Ok(None) };
         let mut value = after.body.item.root().to_value();
-        self.ground.model.rules.links[link].remove_references(&mut value, &references);
+        self.base.model.rules.links[link].remove_references(&mut value, &references);
         let wants_json = !after.body.json.is_empty();
         let body = Body::of_item(Item::from_value(&value), wants_json)?;
         Ok(Some(After { body, ..after }))

@@ -125,9 +125,9 @@ impl Unit<'_> {
     pub(super) fn fan_out_ops(&self) -> Result<(Vec<Op>, Vec<PreparedJob>), EngineError> {
         let (mut ops, mut jobs) = (Vec::new(), Vec::new());
         for own in &self.fan_outs {
-            let rows = self.ground.route(own.link).rows();
+            let rows = self.base.route(own.link).rows();
             let key = rows.fan_out(&TargetHash::of(&own.target).0);
-            let pending = match self.ground.snapshot.get(LOOKUPS, &key)? {
+            let pending = match self.base.snapshot.get(LOOKUPS, &key)? {
                 Some(_) => self.still_pending(&key)?,
                 None => None,
             };
@@ -138,7 +138,7 @@ impl Unit<'_> {
                     ..row
                 },
                 None => {
-                    let job = self.ground.shared.jobs.prepare(self.new_job(own))?;
+                    let job = self.base.shared.jobs.prepare(self.new_job(own))?;
                     let row = FanOutRow {
                         job: job.id,
                         rounds: 1,
@@ -159,22 +159,22 @@ impl Unit<'_> {
 
     #[cfg(test)]
     fn is_job_late(&self) -> bool {
-        self.ground.shared.broken.is(crate::runtime::broken::Broken::JobRowInSecondCommit)
+        self.base.shared.broken.is(crate::runtime::broken::Broken::JobRowInSecondCommit)
     }
 
     /// The row of a job that has not ended: its last commit may have been in doubt when the unit's snapshot was taken.
     fn still_pending(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        let shared = self.ground.shared;
+        let shared = self.base.shared;
         shared.jobs.settle()?;
         Ok(shared.storage.snapshot()?.get(LOOKUPS, key)?)
     }
 
     fn new_job(&self, own: &FanOut) -> NewJob {
-        let site = &self.ground.sites[self.ground.referrer_site(own.link)];
-        let declaration = self.ground.link_declaration(own.link);
+        let site = &self.base.sites[self.base.referrer_site(own.link)];
+        let declaration = self.base.link_declaration(own.link);
         let mut about = Object::new();
         about.set("link", declaration.name.as_str());
-        about.set("container", self.ground.link(own.link).link.to.container.as_str());
+        about.set("container", self.base.link(own.link).link.to.container.as_str());
         about.set("key", own.target.value.as_str());
         let header = own.target.partition_key.as_ref().map(|key| Value::from(key.to_header()));
         about.set("partitionKey", header.unwrap_or(Value::Null));

@@ -16,7 +16,7 @@ use quire_storage::{Op, Scan};
 
 use super::rows::{UnitCommit, counted_until_ops, counting_declarations};
 use super::visit::{DeclarationVisit, OtherRows, TRIES, VisitFigures, Visited, read_rows};
-use super::{Ground, siblings};
+use super::{ModelSnapshot, siblings};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::indexes::IndexId;
@@ -46,7 +46,7 @@ pub(crate) struct LinkIndexOrder<'a> {
 }
 
 /// What was seen of an item.
-struct SeenItem<'a> {
+struct ScannedItem<'a> {
     rid: u64,
     bytes: Vec<u8>,
     partition: &'a Partition,
@@ -54,10 +54,10 @@ struct SeenItem<'a> {
     locks: (u64, u64),
     /// Its order among the referrers of a target.
     order: Vec<u8>,
-    references: Vec<SeenReference>,
+    references: Vec<ScannedReference>,
 }
 
-struct SeenReference {
+struct ScannedReference {
     link: usize,
     hash: TargetHash,
     target: TargetKey,
@@ -132,11 +132,13 @@ impl<'a> LinkIndexing<'a> {
         locks.extend(further_locks);
         let others = siblings(order.container, &self.model.database)?;
         let _held = self.shared.locks.take(&locks)?;
-        let Some(ground) = Ground::take(self.shared, &[order.container], &others)? else { return Ok(None) };
-        if !Arc::ptr_eq(&ground.model, &self.model.database) {
+        let Some(base) = ModelSnapshot::take(self.shared, &[order.container], &others)? else {
+            return Ok(None);
+        };
+        if !Arc::ptr_eq(&base.model, &self.model.database) {
             return Ok(None);
         }
-        let stored = read_rows(&ground, order.container, order.rids, true)?;
+        let stored = read_rows(&base, order.container, order.rids, true)?;
         let items = self.see_again(items, stored)?;
         let needed = locks_of(&items);
         // Somebody gave an item another id before it was locked.
@@ -144,10 +146,10 @@ impl<'a> LinkIndexing<'a> {
             further_locks.extend(&needed);
             return Ok(None);
         }
-        self.commit(&ground, &items)
+        self.commit(&base, &items)
     }
 
-    fn see(&self, rid: u64, bytes: Vec<u8>) -> Result<SeenItem<'a>, EngineError> {
+    fn see(&self, rid: u64, bytes: Vec<u8>) -> Result<ScannedItem<'a>, EngineError> {
         let container = self.order.container;
         let row = ItemRow::parse(&bytes)?;
         let home = RoutedKey::of(container, row.partition_key()?)?;
@@ -160,18 +162,18 @@ impl<'a> LinkIndexing<'a> {
             let found = self.model.database.rules.links[*link].references(row.node()?)?;
             references.extend(found.into_iter().map(|reference| {
                 let target = reference.target;
-                SeenReference { link: *link, hash: TargetHash::of(&target), target }
+                ScannedReference { link: *link, hash: TargetHash::of(&target), target }
             }));
         }
-        Ok(SeenItem { rid, bytes, partition, locks: (logical_partition, item), order, references })
+        Ok(ScannedItem { rid, bytes, partition, locks: (logical_partition, item), order, references })
     }
 
     /// The items as they are stored now. Those that are as they were are not looked at again.
     fn see_again(
         &self,
-        items: Vec<SeenItem<'a>>,
+        items: Vec<ScannedItem<'a>>,
         stored: Vec<Option<Vec<u8>>>,
-    ) -> Result<Vec<SeenItem<'a>>, EngineError> {
+    ) -> Result<Vec<ScannedItem<'a>>, EngineError> {
         let mut seen = Vec::with_capacity(items.len());
         for (item, row) in items.into_iter().zip(stored) {
             match row {
@@ -183,14 +185,18 @@ impl<'a> LinkIndexing<'a> {
         Ok(seen)
     }
 
-    fn commit(&self, ground: &Ground<'_>, items: &[SeenItem<'a>]) -> Result<Option<Visited>, EngineError> {
-        let figures = self.figures(ground, items)?;
-        let mut also = (self.order.also)(&*ground.snapshot, &figures)?;
+    fn commit(
+        &self,
+        base: &ModelSnapshot<'_>,
+        items: &[ScannedItem<'a>],
+    ) -> Result<Option<Visited>, EngineError> {
+        let figures = self.figures(base, items)?;
+        let mut also = (self.order.also)(&*base.snapshot, &figures)?;
         let Some(until) = self.order.rids.last().map(|last| last + 1) else {
             return Ok(Some(Visited::Done { is_committed: false, figures }));
         };
-        also.extend(counted_until_ops(ground, self.order.job, until));
-        let mut writes = self.rows(ground, items)?;
+        also.extend(counted_until_ops(base, self.order.job, until));
+        let mut writes = self.rows(base, items)?;
         let Some((_, first)) = writes.first_mut() else {
             return Ok(Some(Visited::Done { is_committed: false, figures }));
         };
@@ -206,36 +212,36 @@ impl<'a> LinkIndexing<'a> {
     /// What the commit adds: one write for each partition, and rows in it where items have some.
     fn rows(
         &self,
-        ground: &Ground<'_>,
-        items: &[SeenItem<'a>],
+        base: &ModelSnapshot<'_>,
+        items: &[ScannedItem<'a>],
     ) -> Result<Vec<(Arc<Sequencer>, PreparedWrite)>, EngineError> {
         let mut writes: Vec<(Arc<Sequencer>, PreparedWrite)> = Vec::new();
         for item in items {
             let sequencer = &item.partition.sequencer;
             if !writes.iter().any(|(other, _)| Arc::ptr_eq(other, sequencer)) {
-                let generation = ground.sites[0].generation(item.partition);
+                let generation = base.sites[0].generation(item.partition);
                 writes
                     .push((Arc::clone(sequencer), PreparedWrite::index_maintenance(generation, Vec::new())));
             }
         }
         for link in &self.links {
-            let counted = self.counted(ground, *link)?;
-            let declaration = ground.link_declaration(*link);
+            let counted = self.counted(base, *link)?;
+            let declaration = base.link_declaration(*link);
             let index = IndexId::of_link(declaration.number).0;
             let keys = LinkKeys { container: self.order.container.number, index };
             for (sequencer, write) in &mut writes {
-                let is_here = |item: &&SeenItem<'_>| {
+                let is_here = |item: &&ScannedItem<'_>| {
                     Arc::ptr_eq(&item.partition.sequencer, sequencer) && !counted.contains(item.rid)
                 };
-                let here: Vec<&SeenItem<'_>> = items.iter().filter(is_here).collect();
+                let here: Vec<&ScannedItem<'_>> = items.iter().filter(is_here).collect();
                 let rows: Vec<(u64, Vec<u8>)> = here.iter().flat_map(|item| item.rows(*link)).collect();
                 if !rows.is_empty() {
                     write.ops.push(keys.added_rows(rows.iter().map(|(rid, row)| (*rid, row.as_slice()))));
                 }
                 // Another job has not come so far.
                 if declaration.state.job() != Some(self.order.job) {
-                    let rows = ground.referrer_rows(*link, declaration);
-                    let mark = |item: &&SeenItem<'_>| rows.counted_mark(item.rid);
+                    let rows = base.referrer_rows(*link, declaration);
+                    let mark = |item: &&ScannedItem<'_>| rows.counted_mark(item.rid);
                     let put = |key| Op::Put { space: LOOKUPS, key, value: Vec::new() };
                     write.ops.extend(here.iter().map(mark).map(put));
                 }
@@ -245,16 +251,16 @@ impl<'a> LinkIndexing<'a> {
     }
 
     /// Which of the items count already for a link: writers were there first.
-    fn counted(&self, ground: &Ground<'_>, link: usize) -> Result<CountedItems, EngineError> {
-        let rows = ground.referrer_rows(link, ground.link_declaration(link));
-        let mut counted = CountedItems { until: ground.counted_until(rows)?, marked: HashSet::new() };
+    fn counted(&self, base: &ModelSnapshot<'_>, link: usize) -> Result<CountedItems, EngineError> {
+        let rows = base.referrer_rows(link, base.link_declaration(link));
+        let mut counted = CountedItems { until: base.counted_until(rows)?, marked: HashSet::new() };
         let (Some(first), Some(last)) = (self.order.rids.first(), self.order.rids.last()) else {
             return Ok(counted);
         };
         let mut range = rows.counted_marks_between(*first, *last);
         loop {
             let page = Scan { keys_only: true, ..scan(LOOKUPS, range.clone()) };
-            let page = ground.snapshot.scan(&page)?;
+            let page = base.snapshot.scan(&page)?;
             for (key, _) in &page.rows {
                 let rid = DeclarationKeys::rid_of_counted_mark(key);
                 counted.marked.insert(rid.ok_or_else(|| corrupt("mark of a counted item"))?);
@@ -268,21 +274,25 @@ impl<'a> LinkIndexing<'a> {
 
     /// How many references the items have that clients see, and how many of these have no target. What a link finds by an index
     /// is known when that is made.
-    fn figures(&self, ground: &Ground<'_>, items: &[SeenItem<'a>]) -> Result<VisitFigures, EngineError> {
-        let (container, moment) = (self.order.container, &ground.sites[0].moment);
+    fn figures(
+        &self,
+        base: &ModelSnapshot<'_>,
+        items: &[ScannedItem<'a>],
+    ) -> Result<VisitFigures, EngineError> {
+        let (container, moment) = (self.order.container, &base.sites[0].moment);
         let mut live = Vec::with_capacity(items.len());
         for item in items {
             live.push(!container.is_gone(&ItemRow::trusted(&item.bytes)?, moment));
         }
         let mut figures = VisitFigures::default();
-        for link in self.links.iter().filter(|link| !ground.link(**link).link.has_key_index()) {
+        for link in self.links.iter().filter(|link| !base.link(**link).link.has_key_index()) {
             let seen = items.iter().zip(&live).filter(|(_, is_live)| **is_live);
-            let references: Vec<&SeenReference> =
+            let references: Vec<&ScannedReference> =
                 seen.flat_map(|(item, _)| &item.references).filter(|own| own.link == *link).collect();
             let targets: BTreeMap<TargetHash, &TargetKey> =
                 references.iter().map(|own| (own.hash, &own.target)).collect();
-            let moment = &ground.sites[ground.target_site(*link)].moment;
-            let there = visible_targets(&*ground.snapshot, ground.route(*link), &targets, moment)?;
+            let moment = &base.sites[base.target_site(*link)].moment;
+            let there = visible_targets(&*base.snapshot, base.route(*link), &targets, moment)?;
             let dangling = references.iter().filter(|own| !there.contains(&own.hash)).count();
             let visit = DeclarationVisit {
                 items: live.iter().filter(|is_live| **is_live).count() as u64,
@@ -290,13 +300,13 @@ impl<'a> LinkIndexing<'a> {
                 references: references.len() as u64,
                 dangling: dangling as u64,
             };
-            figures.by_declaration.insert(ground.link_declaration(*link).name.clone(), visit);
+            figures.by_declaration.insert(base.link_declaration(*link).name.clone(), visit);
         }
         Ok(figures)
     }
 }
 
-impl SeenItem<'_> {
+impl ScannedItem<'_> {
     /// Its rows in the index of a link, without container and index: one for each target.
     fn rows(&self, link: usize) -> Vec<(u64, Vec<u8>)> {
         let own = self.references.iter().filter(|own| own.link == link);
@@ -313,7 +323,7 @@ impl CountedItems {
     }
 }
 
-fn locks_of(items: &[SeenItem<'_>]) -> LockSet {
+fn locks_of(items: &[ScannedItem<'_>]) -> LockSet {
     let locks = items.iter().map(|item| item.locks);
     LockSet::of_many(locks.flat_map(|(home, item)| [(home, LockMode::Shared), (item, LockMode::Exclusive)]))
 }

@@ -16,15 +16,15 @@ impl Unit<'_> {
     pub fn locks(&self) -> Result<LockSet, EngineError> {
         let mut set = LockSet::default();
         for slot in &self.slots {
-            let (table, container) = (&self.ground.shared.locks, slot.home.container.number);
+            let (table, container) = (&self.base.shared.locks, slot.home.container.number);
             slot.home.add_lock(table, &mut set, LockMode::Shared);
             let before = slot.before.iter().map(|before| &before.id_key);
             for id_key in before.chain(slot.after.iter().map(|after| &after.id_key)) {
                 table.add(&mut set, container, LockKind::Item(id_key), LockMode::Exclusive);
             }
             for own in slot.keys_before.iter().chain(&slot.keys_after) {
-                if self.ground.link(own.link).link.has_key_index() {
-                    let declaration = self.ground.link_declaration(own.link).number;
+                if self.base.link(own.link).link.has_key_index() {
+                    let declaration = self.base.link_declaration(own.link).number;
                     let what = LockKind::LinkTarget(declaration, &own.hash.0);
                     table.add(&mut set, container, what, LockMode::Exclusive);
                 }
@@ -36,24 +36,24 @@ impl Unit<'_> {
             }
         }
         for (home, id_key) in &self.windows.watched {
-            lock_item(&self.ground.shared.locks, &mut set, home, id_key);
+            lock_item(&self.base.shared.locks, &mut set, home, id_key);
         }
         Ok(set)
     }
 
     fn lock_target(&self, set: &mut LockSet, link: usize, target: &TargetKey) -> Result<(), EngineError> {
-        let name = Some(self.ground.link(link).link.name.as_str());
-        let is_converted = self.ground.model.conversions.iter().any(|own| own.rule.link() == name);
-        if !needs_target(&self.ground.model.rules, link) && !is_converted {
+        let name = Some(self.base.link(link).link.name.as_str());
+        let is_converted = self.base.model.conversions.iter().any(|own| own.rule.link() == name);
+        if !needs_target(&self.base.model.rules, link) && !is_converted {
             return Ok(());
         }
         #[cfg(test)]
-        if self.ground.shared.broken.is(Broken::TargetNotLocked) {
+        if self.base.shared.broken.is(Broken::TargetNotLocked) {
             return Ok(());
         }
-        let table = &self.ground.shared.locks;
-        lock_named_target(table, set, self.ground.route(link), target);
-        if self.ground.link(link).link.has_key_index()
+        let table = &self.base.shared.locks;
+        lock_named_target(table, set, self.base.route(link), target);
+        if self.base.link(link).link.has_key_index()
             && let Some(found) = self.stored_target(link, target)?
         {
             lock_item(table, set, &found.home, &found.id_key);

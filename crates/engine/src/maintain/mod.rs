@@ -21,10 +21,10 @@ mod contributions; // what items add to their targets
 mod convert; // items that open refactorings give another form
 mod expand; // consequences of changes, to a fixed point
 pub(crate) mod fan_out; // rows and payload of jobs that rewrite many referrers
-mod ground; // what a unit is made on
 pub(crate) mod journal; // what items had before a build wrote them
 pub(crate) mod link_index; // rows of links' indexes for items that are there
 mod locks; // what a unit has to hold
+mod model_snapshot; // the containers, write rules and rows that a unit is made of
 mod page_writes; // pages that somebody else than their window changes
 mod pages; // pages of windows
 pub(crate) mod remove; // items that nobody sees any more
@@ -42,6 +42,6 @@ pub(crate) mod write; // single writes
 pub(crate) use check::check_key_delete;
 pub(crate) use convert::LeftPlace;
 pub(crate) use convert::extract::{holders, key_of_part, part_of};
-pub(crate) use ground::{Ground, siblings};
+pub(crate) use model_snapshot::{ModelSnapshot, siblings};
 pub(crate) use slot::{After, Before};
 pub(crate) use unit::Unit;

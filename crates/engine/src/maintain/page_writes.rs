@@ -8,7 +8,7 @@ use quire_value::{Item, Node, Value};
 use super::Unit;
 use super::pages::{PageSet, UnitPages};
 use super::slot::Slot;
-use super::windows::{Look, Rebuild};
+use super::windows::{Rebuild, WindowPass};
 use crate::api::EngineError;
 use crate::items::logical_partition::{LogicalPartition, StoredRow};
 
@@ -42,11 +42,12 @@ impl<'a> Unit<'a> {
         let is_visited = self.windows.rebuild != Rebuild::No && at < self.windows.visited;
         match (before, after) {
             (None, None) => Ok(()),
-            (before, after) if slot.is_client => match self.is_first_look(at, Look::Page) {
+            (before, after) if slot.is_client => match self.is_first_pass(at, WindowPass::ClientPage) {
                 true => self.check_client_page(at, before, after, touched),
                 false => Ok(()),
             },
-            (Some(page), _) if is_visited && !is_gone => match self.is_first_look(at, Look::Page) {
+            (Some(page), _) if is_visited && !is_gone => match self.is_first_pass(at, WindowPass::ClientPage)
+            {
                 true => self.check_parent(at, page, touched),
                 false => Ok(()),
             },
@@ -60,8 +61,8 @@ impl<'a> Unit<'a> {
 
     /// Windows whose pages are kept in a container.
     fn windows_with_pages(&self, site: usize) -> Vec<usize> {
-        let Some(model) = self.ground.sites[site].model() else { return Vec::new() };
-        let keeps = |window: &usize| self.ground.window_declaration(*window).state.keeps_values();
+        let Some(model) = self.base.sites[site].model() else { return Vec::new() };
+        let keeps = |window: &usize| self.base.window_declaration(*window).state.keeps_values();
         model.pages_of.iter().copied().filter(keeps).collect()
     }
 
@@ -76,7 +77,7 @@ impl<'a> Unit<'a> {
 
     fn named(&self, windows: &[usize], id: &str) -> Option<Named> {
         windows.iter().find_map(|window| {
-            let (item_id, number) = self.ground.window(*window).parse_page_id(id)?;
+            let (item_id, number) = self.base.window(*window).parse_page_id(id)?;
             Some((*window, item_id.to_owned(), number))
         })
     }
@@ -92,14 +93,14 @@ impl<'a> Unit<'a> {
         self.blame(at);
         let slot = &self.slots[at];
         let refused = |(window, ..): &Named| {
-            let window = self.ground.window_declaration(*window).name.clone();
+            let window = self.base.window_declaration(*window).name.clone();
             Err(ItemError::WindowPage { window }.into())
         };
         let own = match (slot.live(), &slot.after, &before, &after) {
             (Some(stored), Some(new), Some(page), _) => {
                 let (stored, new) = (stored.node()?, new.body.item.root());
                 let (stored, new) = (self.comparable(page.0, stored), self.comparable(page.0, new));
-                self.ground.window(page.0).check_page(&stored, &new)?;
+                self.base.window(page.0).check_page(&stored, &new)?;
                 page.clone()
             }
             (None, None, Some(page), _) => page.clone(),
@@ -115,9 +116,9 @@ impl<'a> Unit<'a> {
 
     /// A page without what other declarations own.
     fn comparable(&self, window: usize, page: Node<'_>) -> Value {
-        let (rules, whole) = (self.ground.window(window), page.to_value());
+        let (rules, whole) = (self.base.window(window), page.to_value());
         let pages = &rules.window.pages;
-        let mut value = self.ground.model.rules.without_owned(&pages.container, page);
+        let mut value = self.base.model.rules.without_owned(&pages.container, page);
         for path in [&pages.path, &pages.parent, &pages.number] {
             if let Some(found) = path.find(&whole, &[]) {
                 let (owner, positions) = (rules.window.name.clone(), Vec::new());
@@ -137,21 +138,20 @@ impl<'a> Unit<'a> {
     ) -> Result<Option<PageSet>, EngineError> {
         let slot = &self.slots[at];
         let Some(page) = page_of(slot)? else { return Ok(None) };
-        let set =
-            self.page_set(window, &self.ground.window(window).parent_item(&page, &item_id), &item_id)?;
+        let set = self.page_set(window, &self.base.window(window).parent_item(&page, &item_id), &item_id)?;
         if set.key != slot.home.place.key {
             return Ok(None);
         }
         self.windows.pages.entry(set.prefix.clone()).or_default().add(number, at);
         let Some(parent) = self.parent_of(window, &page, &item_id)? else { return Ok(None) };
         if let Some((stored, true)) = parent.found {
-            let site = self.ground.windowed_site(window);
+            let site = self.base.windowed_site(window);
             let parent = match self.slot_of(site, stored.rid) {
                 Some(parent) => parent,
                 None => self.add_stored(site, stored.rid, stored.bytes, true)?,
             };
             touched.push(parent);
-            if !self.ground.window_declaration(window).state.is_active() {
+            if !self.base.window_declaration(window).state.is_active() {
                 self.windows.parents.insert(parent);
             }
         }
@@ -165,14 +165,13 @@ impl<'a> Unit<'a> {
         (window, item_id, _): Named,
         touched: &mut Vec<usize>,
     ) -> Result<(), EngineError> {
-        if self.windows.rebuild == Rebuild::Building
-            && self.ground.window_declaration(window).state.is_active()
+        if self.windows.rebuild == Rebuild::Building && self.base.window_declaration(window).state.is_active()
         {
             return Ok(());
         }
         let slot = &self.slots[at];
         let Some(page) = page_of(slot)? else { return Ok(()) };
-        let item = self.ground.window(window).parent_item(&page, &item_id);
+        let item = self.base.window(window).parent_item(&page, &item_id);
         let is_at_home = self.page_set(window, &item, &item_id)?.key == slot.home.place.key;
         let parent = self.parent_of(window, &page, &item_id)?;
         let has_parent = parent.as_ref().is_some_and(|parent| parent.found.is_some());
@@ -191,15 +190,15 @@ impl<'a> Unit<'a> {
         page: &Value,
         item_id: &str,
     ) -> Result<Option<Parent<'a>>, EngineError> {
-        let site = &self.ground.sites[self.ground.windowed_site(window)];
-        let item = Item::from_value(&self.ground.window(window).parent_item(page, item_id));
+        let site = &self.base.sites[self.base.windowed_site(window)];
+        let item = Item::from_value(&self.base.window(window).parent_item(page, item_id));
         let key = site.container.definition.partition_key.extract(item.root());
         let Some(home) = key.ok().and_then(|key| LogicalPartition::of(site.container, key).ok()) else {
             return Ok(None);
         };
         let id_key = home.id_key(item_id);
         let mut found = None;
-        if let Some(stored) = home.find(&*self.ground.snapshot, &id_key)? {
+        if let Some(stored) = home.find(&*self.base.snapshot, &id_key)? {
             let (_, row) = stored.parse()?;
             let is_live = !site.container.is_gone(&row, &site.moment);
             found = home.has(&row)?.then_some((stored, is_live));
@@ -212,7 +211,7 @@ impl<'a> Unit<'a> {
         for page in std::mem::take(&mut self.windows.client_pages) {
             let ClientPage { at, set, number } = page;
             let Some(after) = &self.slots[at].after else { continue };
-            let elements = self.ground.window(set.window).page_elements(&after.body.item.root().to_value());
+            let elements = self.base.window(set.window).page_elements(&after.body.item.root().to_value());
             let newest = UnitPages { unit: self, set: &set }.newest_below(None)?;
             if elements.is_empty() && newest.is_some_and(|newest| newest.number > number) {
                 self.set_page(set.window, at, None)?;

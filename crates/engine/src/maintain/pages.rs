@@ -14,7 +14,7 @@ use quire_value::{Item, Kind, Node, Value};
 
 use super::check::{BYTES_MAX, ITEMS_MAX};
 use super::slot::Slot;
-use super::{After, Ground, Unit};
+use super::{After, ModelSnapshot, Unit};
 use crate::api::{EngineError, IndexingDirective, corrupt};
 use crate::items::body::Body;
 use crate::items::logical_partition::{LogicalPartition, StoredRow};
@@ -57,7 +57,7 @@ pub(super) struct StoredPage {
 
 /// Stored pages in the order of their numbers, or against it.
 struct PageWalk<'u> {
-    ground: &'u Ground<'u>,
+    base: &'u ModelSnapshot<'u>,
     set: &'u PageSet,
     direction: Direction,
     range: Option<KeyRange>,
@@ -101,7 +101,7 @@ impl PageWalk<'_> {
     fn find(&mut self, mut range: KeyRange) -> Result<(), EngineError> {
         let rows_max = if self.direction == Direction::Forward { IDS_FORWARD } else { IDS_BACKWARD };
         let ids = Scan { rows_max, direction: self.direction, ..scan(LOOKUPS, range.clone()) };
-        let page = self.ground.snapshot.scan(&ids)?;
+        let page = self.base.snapshot.scan(&ids)?;
         for (key, value) in &page.rows {
             let rid = keys::number(value).ok_or_else(|| corrupt("id row"))?;
             self.found.extend(number_in(&key[self.set.prefix.len()..]).map(|number| (number, rid)));
@@ -117,8 +117,8 @@ impl PageWalk<'_> {
     }
 
     fn read(&self, number: u32, rid: u64) -> Result<Option<StoredPage>, EngineError> {
-        let site = &self.ground.sites[self.ground.page_site(self.set.window)];
-        let bytes = self.ground.snapshot.get(ITEMS, &keys::item(site.container.number, rid))?;
+        let site = &self.base.sites[self.base.page_site(self.set.window)];
+        let bytes = self.base.snapshot.get(ITEMS, &keys::item(site.container.number, rid))?;
         let bytes = bytes.ok_or_else(|| corrupt("id row without an item"))?;
         let row = ItemRow::parse(&bytes)?;
         // Hashes of partition keys collide.
@@ -135,7 +135,7 @@ impl StoredPages for UnitPages<'_, '_> {
 
     fn newest_below(&self, number: Option<u32>) -> Result<Option<Page>, EngineError> {
         let UnitPages { unit, set } = self;
-        let rules = unit.ground.window(set.window);
+        let rules = unit.base.window(set.window);
         let slots = unit.windows.pages.get(&set.prefix);
         let below = (Bound::Unbounded, number.map_or(Bound::Unbounded, Bound::Excluded));
         let own = slots.into_iter().flat_map(|slots| slots.current.range(below).rev());
@@ -162,8 +162,8 @@ impl StoredPages for UnitPages<'_, '_> {
 impl<'a> Unit<'a> {
     /// Where the pages of an item are.
     pub(super) fn page_set(&self, window: usize, item: &Value, id: &str) -> Result<PageSet, EngineError> {
-        let rules = self.ground.window(window);
-        let container = self.ground.sites[self.ground.page_site(window)].container;
+        let rules = self.base.window(window);
+        let container = self.base.sites[self.base.page_site(window)].container;
         let page = rules.page_item(item, id, &Page { number: 0, elements: Vec::new() });
         let key = container.definition.partition_key.extract(Item::from_value(&page).root())?;
         let home = LogicalPartition::of(container, key)?;
@@ -175,7 +175,7 @@ impl<'a> Unit<'a> {
     }
 
     pub(super) fn page_home(&self, set: &PageSet) -> Result<LogicalPartition<'a>, EngineError> {
-        let container = self.ground.sites[self.ground.page_site(set.window)].container;
+        let container = self.base.sites[self.base.page_site(set.window)].container;
         LogicalPartition::of(container, set.key.clone())
     }
 
@@ -187,11 +187,11 @@ impl<'a> Unit<'a> {
     ) -> PageWalk<'u> {
         let mut range = KeyRange::prefix(&set.prefix);
         if let Some(below) = below {
-            let number = self.ground.window(set.window).page_id("", below);
+            let number = self.base.window(set.window).page_id("", below);
             let digits = &number[number.rfind(':').map_or(0, |end| end + 1)..];
             range.end = Bound::Excluded([&set.prefix, digits.as_bytes()].concat());
         }
-        PageWalk { ground: self.ground, set, direction, range: Some(range), found: VecDeque::new() }
+        PageWalk { base: self.base, set, direction, range: Some(range), found: VecDeque::new() }
     }
 
     /// Numbers of all pages that the unit leaves, in their order.
@@ -222,13 +222,13 @@ impl<'a> Unit<'a> {
     /// What is stored under the id of a page, and whether clients see it.
     fn stored_page(&self, set: &PageSet, number: u32) -> Result<Option<(StoredRow, bool)>, EngineError> {
         let home = self.page_home(set)?;
-        let id_key = home.id_key(&self.ground.window(set.window).page_id(&set.item_id, number));
-        let Some(stored) = home.find(&*self.ground.snapshot, &id_key)? else { return Ok(None) };
+        let id_key = home.id_key(&self.base.window(set.window).page_id(&set.item_id, number));
+        let Some(stored) = home.find(&*self.base.snapshot, &id_key)? else { return Ok(None) };
         let (_, row) = stored.parse()?;
         if !home.has(&row)? {
             return Err(EngineError::HashCollision);
         }
-        let moment = &self.ground.sites[self.ground.page_site(set.window)].moment;
+        let moment = &self.base.sites[self.base.page_site(set.window)].moment;
         let is_live = !home.container.is_gone(&row, moment);
         Ok(Some((stored, is_live)))
     }
@@ -240,7 +240,7 @@ impl<'a> Unit<'a> {
             return Ok(Some(*at));
         }
         let Some((stored, is_live)) = self.stored_page(set, number)? else { return Ok(None) };
-        let site = self.ground.page_site(set.window);
+        let site = self.base.page_site(set.window);
         let at = match self.slot_of(site, stored.rid) {
             Some(at) => at,
             None => self.add_stored(site, stored.rid, stored.bytes, is_live)?,
@@ -271,13 +271,13 @@ impl<'a> Unit<'a> {
             }
         };
         let slot = &self.slots[at];
-        let base = match (&slot.after, slot.live()) {
+        let current = match (&slot.after, slot.live()) {
             (Some(after), _) => Some(after.body.item.root().to_value()),
             (None, Some(before)) => Some(before.node()?.to_value()),
             (None, None) => None,
         };
-        let rules = self.ground.window(set.window);
-        let mut value = base.unwrap_or_else(|| rules.page_item(item, &set.item_id, page));
+        let rules = self.base.window(set.window);
+        let mut value = current.unwrap_or_else(|| rules.page_item(item, &set.item_id, page));
         rules.put_page(&mut value, &set.item_id, page);
         let after = self.page_after(set.window, at, &value)?;
         self.set_page(set.window, at, Some(after))?;
@@ -307,7 +307,7 @@ impl<'a> Unit<'a> {
         at: usize,
         after: Option<After>,
     ) -> Result<(), EngineError> {
-        let name = &self.ground.window_declaration(window).name;
+        let name = &self.base.window_declaration(window).name;
         self.slots[at].is_changed = true;
         self.slots[at].note_owner(name);
         self.set_after(at, after)
@@ -316,7 +316,7 @@ impl<'a> Unit<'a> {
     /// The new version of a page.
     fn page_after(&self, window: usize, at: usize, value: &Value) -> Result<After, EngineError> {
         let slot = &self.slots[at];
-        let rules = &self.ground.window(window).window;
+        let rules = &self.base.window(window).window;
         let wants_json = slot.after.as_ref().is_some_and(|after| !after.body.json.is_empty());
         let body = Body::of_item(Item::from_value(value), wants_json).map_err(|error| match error {
             EngineError::ItemTooLarge { .. } => EngineError::from(ItemError::MaintainedTooLarge {
@@ -388,7 +388,7 @@ impl<'a> Unit<'a> {
     }
 
     fn element_count(&self, window: usize, page: Node<'_>) -> i64 {
-        let path = &self.ground.window(window).window.pages.path;
+        let path = &self.base.window(window).window.pages.path;
         let array = path.find_in(page, &[]).filter(|array| array.kind() == Kind::Array);
         array.map_or(0, |array| array.len() as i64)
     }

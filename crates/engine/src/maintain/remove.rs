@@ -2,7 +2,7 @@
 
 use quire_model::ItemError;
 
-use super::{Before, Ground, Unit, siblings};
+use super::{Before, ModelSnapshot, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::logical_partition::LogicalPartition;
@@ -68,7 +68,7 @@ fn remove(shared: &Shared, container: &Container, rids: &[u64]) -> Result<Remove
 }
 
 /// What is removed because of some items.
-type Expanded = dyn for<'a> Fn(&'a Ground<'a>, &[u64]) -> Result<Unit<'a>, EngineError>;
+type Expanded = dyn for<'a> Fn(&'a ModelSnapshot<'a>, &[u64]) -> Result<Unit<'a>, EngineError>;
 
 fn remove_with(
     shared: &Shared,
@@ -78,23 +78,23 @@ fn remove_with(
 ) -> Result<Removed, EngineError> {
     let Some(model) = container.partitions.model() else { return Ok(Removed::Held) };
     let others = siblings(container, &model.database)?;
-    let ground = match Ground::take(shared, &[container], &others) {
-        Ok(Some(ground)) => ground,
+    let base = match ModelSnapshot::take(shared, &[container], &others) {
+        Ok(Some(base)) => base,
         Ok(None) => return Ok(Removed::Held),
         Err(error) => return failed(error),
     };
-    let locks = match expanded(&ground, rids).and_then(|unit| unit.locks()) {
+    let locks = match expanded(&base, rids).and_then(|unit| unit.locks()) {
         Ok(locks) => locks,
         Err(error) => return failed(error),
     };
-    drop(ground);
+    drop(base);
     let Some(_held) = shared.locks.try_take(&locks) else { return Ok(Removed::Held) };
-    let ground = match Ground::take(shared, &[container], &others) {
-        Ok(Some(ground)) => ground,
+    let base = match ModelSnapshot::take(shared, &[container], &others) {
+        Ok(Some(base)) => base,
         Ok(None) => return Ok(Removed::Held),
         Err(error) => return failed(error),
     };
-    match expanded(&ground, rids).and_then(|unit| commit(shared, container, unit, &locks)) {
+    match expanded(&base, rids).and_then(|unit| commit(shared, container, unit, &locks)) {
         Ok(removed) => Ok(removed),
         Err(error) => failed(error),
     }
@@ -135,13 +135,13 @@ fn commit(
 }
 
 /// Those of the items that are still there and that nobody sees.
-fn expanded<'a>(ground: &'a Ground<'a>, rids: &[u64]) -> Result<Unit<'a>, EngineError> {
-    let fan_out_max = ground.model.model().fan_out_max as usize;
-    let mut unit = Unit::new(ground, fan_out_max);
-    let site = &ground.sites[0];
+fn expanded<'a>(base: &'a ModelSnapshot<'a>, rids: &[u64]) -> Result<Unit<'a>, EngineError> {
+    let fan_out_max = base.model.model().fan_out_max as usize;
+    let mut unit = Unit::new(base, fan_out_max);
+    let site = &base.sites[0];
     for rid in rids {
         let key = keys::item(site.container.number, *rid);
-        let Some(bytes) = ground.snapshot.get(keys::ITEMS, &key)? else { continue };
+        let Some(bytes) = base.snapshot.get(keys::ITEMS, &key)? else { continue };
         let row = ItemRow::parse(&bytes)?;
         if !site.container.is_gone(&row, &site.moment) {
             continue;
@@ -156,12 +156,12 @@ fn expanded<'a>(ground: &'a Ground<'a>, rids: &[u64]) -> Result<Unit<'a>, Engine
 }
 
 /// Some pages of an item that nobody sees and that has too many to go with it.
-fn first_pages<'a>(ground: &'a Ground<'a>, rids: &[u64]) -> Result<Unit<'a>, EngineError> {
-    let mut unit = Unit::new(ground, ground.model.model().fan_out_max as usize);
-    let site = &ground.sites[0];
+fn first_pages<'a>(base: &'a ModelSnapshot<'a>, rids: &[u64]) -> Result<Unit<'a>, EngineError> {
+    let mut unit = Unit::new(base, base.model.model().fan_out_max as usize);
+    let site = &base.sites[0];
     for rid in rids {
         let key = keys::item(site.container.number, *rid);
-        let Some(bytes) = ground.snapshot.get(keys::ITEMS, &key)? else { continue };
+        let Some(bytes) = base.snapshot.get(keys::ITEMS, &key)? else { continue };
         let row = ItemRow::parse(&bytes)?;
         if site.container.is_gone(&row, &site.moment) {
             let home = LogicalPartition::of(site.container, row.partition_key()?)?;

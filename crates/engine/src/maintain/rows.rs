@@ -7,10 +7,10 @@ use quire_model::IfMatch;
 use quire_storage::{Op, Snapshot};
 
 use super::contributions::{TargetDifference, counted};
-use super::ground::target_rows;
+use super::model_snapshot::target_rows;
 use super::slot::{LinkedKey, Slot};
 use super::targets::TargetDifferences;
-use super::{Ground, Unit};
+use super::{ModelSnapshot, Unit};
 use crate::api::{EngineError, charge};
 use crate::indexes::IndexId;
 use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
@@ -107,7 +107,7 @@ impl Unit<'_> {
         // A client's item that became a part of another one is not written itself.
         let first = self.slots.first().map(|slot| {
             let partition = slot.home.place.partition;
-            (Arc::clone(&partition.sequencer), self.ground.sites[slot.site].generation(partition))
+            (Arc::clone(&partition.sequencer), self.base.sites[slot.site].generation(partition))
         });
         let mut commit = self.commit_with(false, Vec::new())?;
         if let (true, Some((sequencer, generation))) = (commit.writes.is_empty(), first) {
@@ -169,7 +169,7 @@ impl Unit<'_> {
         let has_rows = differences.is_some() || self.has_journal();
         if let (true, Some(slot)) = (writes.is_empty() && has_rows, self.slots.first()) {
             let partition = slot.home.place.partition;
-            let generation = self.ground.sites[slot.site].generation(partition);
+            let generation = self.base.sites[slot.site].generation(partition);
             writes.push((
                 Arc::clone(&partition.sequencer),
                 PreparedWrite::index_maintenance(generation, Vec::new()),
@@ -188,7 +188,7 @@ impl Unit<'_> {
             return Ok(false);
         }
         for (link, declaration) in self.counting(slot) {
-            if !self.ground.is_counted(link, declaration, slot.rid)? {
+            if !self.base.is_counted(link, declaration, slot.rid)? {
                 return Ok(true);
             }
         }
@@ -210,7 +210,7 @@ impl Unit<'_> {
         }
         self.add_marks(slot, &mut ops);
         let partition = slot.home.place.partition;
-        let generation = self.ground.sites[slot.site].generation(partition);
+        let generation = self.base.sites[slot.site].generation(partition);
         let prepared = PreparedWrite::index_maintenance(generation, ops);
         match writes.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &partition.sequencer)) {
             Some((_, own)) => own.merge(prepared),
@@ -227,9 +227,9 @@ impl Unit<'_> {
 
     /// The rows of one item, and how many of its values are indexed, or were where it goes.
     fn prepare(&self, slot: &Slot<'_>, ids: &HashSet<&[u8]>) -> Result<(PreparedWrite, usize), EngineError> {
-        let site = &self.ground.sites[slot.site];
+        let site = &self.base.sites[slot.site];
         let generation = site.generation(slot.home.place.partition);
-        let mut rows = RowBuilder::new(self.ground.shared, &slot.home, generation, Arc::clone(&site.rules));
+        let mut rows = RowBuilder::new(self.base.shared, &slot.home, generation, Arc::clone(&site.rules));
         let before = match &slot.before {
             Some(before) => Some((before, before.row()?)),
             None => None,
@@ -251,7 +251,7 @@ impl Unit<'_> {
             tuples: &after.tuples,
             indexed,
             own_etag: after.own_etag,
-            maintained: slot.maintained(self.ground.model.model().if_match == IfMatch::Client)?,
+            maintained: slot.maintained(self.base.model.model().if_match == IfMatch::Client)?,
         };
         match before {
             None => rows.create(slot.rid, version)?,
@@ -268,14 +268,14 @@ impl Unit<'_> {
 
     /// How many rows of links' indexes change.
     fn add_link_rows(&self, slot: &Slot<'_>, ops: &mut Vec<Op>) -> Result<usize, EngineError> {
-        let Some(model) = self.ground.sites[slot.site].model() else { return Ok(0) };
+        let Some(model) = self.base.sites[slot.site].model() else { return Ok(0) };
         let mut count = 0;
         for link in &model.links_from {
-            let declaration = self.ground.link_declaration(*link);
+            let declaration = self.base.link_declaration(*link);
             if !declaration.state.keeps_rows() {
                 continue;
             }
-            let is_counted = counted(self.ground, slot, *link, declaration)?.is_some();
+            let is_counted = counted(self.base, slot, *link, declaration)?.is_some();
             let old = slot.before.as_ref().filter(|_| is_counted);
             let old = match old {
                 Some(before) => rows_of(slot, before.row()?.id()?, *link, &slot.references_before),
@@ -303,9 +303,9 @@ impl Unit<'_> {
     fn add_link_keys(&self, slot: &Slot<'_>, ops: &mut Vec<Op>) -> Result<(), EngineError> {
         for own in slot.keys_before.iter().filter(|own| !slot.keys_after.contains(own)) {
             let is_free = self.provider(own.link, own.hash).is_none();
-            if is_free && self.ground.link(own.link).link.has_key_index() {
-                let key = self.ground.route(own.link).rows().link_key(&own.hash.0);
-                let holder = self.ground.snapshot.get(LOOKUPS, &key)?;
+            if is_free && self.base.link(own.link).link.has_key_index() {
+                let key = self.base.route(own.link).rows().link_key(&own.hash.0);
+                let holder = self.base.snapshot.get(LOOKUPS, &key)?;
                 if holder.as_deref().and_then(keys::number) == Some(slot.rid) {
                     ops.push(Op::Delete { space: LOOKUPS, key });
                 }
@@ -313,11 +313,11 @@ impl Unit<'_> {
         }
         for own in &slot.keys_after {
             let is_new = !slot.keys_before.contains(own);
-            let is_built = self.ground.link_declaration(own.link).state.is_active();
-            if self.ground.link(own.link).link.has_key_index()
+            let is_built = self.base.link_declaration(own.link).state.is_active();
+            if self.base.link(own.link).link.has_key_index()
                 && (is_new || !is_built && self.can_take(slot, own)?)
             {
-                let key = self.ground.route(own.link).rows().link_key(&own.hash.0);
+                let key = self.base.route(own.link).rows().link_key(&own.hash.0);
                 ops.push(Op::Put { space: LOOKUPS, key, value: keys::number_value(slot.rid) });
             }
         }
@@ -348,25 +348,25 @@ impl Unit<'_> {
         let counting = self.counting(slot).into_iter();
         let marked =
             counting.filter(|(_, own)| self.counting_job.is_none() || own.state.job() != self.counting_job);
-        marked.map(|(link, own)| self.ground.referrer_rows(link, own).counted_mark(slot.rid)).collect()
+        marked.map(|(link, own)| self.base.referrer_rows(link, own).counted_mark(slot.rid)).collect()
     }
 
     /// Declarations that are being built of such items, each with its link.
     fn counting(&self, slot: &Slot<'_>) -> Vec<(usize, &Declaration)> {
-        let model = self.ground.sites[slot.site].model();
+        let model = self.base.sites[slot.site].model();
         model.map_or_else(Vec::new, |model| counting_declarations(model).collect())
     }
 
     /// All items below a rid count from now on for what a job builds.
     pub(super) fn counted_until_ops(&self, job: JobId, until: u64) -> Vec<Op> {
-        counted_until_ops(self.ground, job, until)
+        counted_until_ops(self.base, job, until)
     }
 
     /// Totals and mirrors of targets that the unit holds alone, and what is left to jobs.
     fn other_ops(&self) -> Result<(Vec<Op>, Vec<PreparedJob>), EngineError> {
         let (mut ops, jobs) = self.fan_out_ops()?;
         for target in self.contributions.targets.iter().filter(|target| self.is_own(target)) {
-            ops.extend(difference_ops(&self.ground.model, &*self.ground.snapshot, target)?);
+            ops.extend(difference_ops(&self.base.model, &*self.base.snapshot, target)?);
         }
         Ok((ops, jobs))
     }
@@ -381,9 +381,9 @@ impl Unit<'_> {
         let others = self.contributions.targets.iter().filter(|target| !self.is_own(target));
         let mut differences: Option<TargetDifferences> = None;
         for target in others {
-            let own = differences.get_or_insert_with(|| TargetDifferences::new(&self.ground.model));
+            let own = differences.get_or_insert_with(|| TargetDifferences::new(&self.base.model));
             let found = self.stored_target(target.link, &target.key)?;
-            let container = self.ground.sites[self.ground.target_site(target.link)].container;
+            let container = self.base.sites[self.base.target_site(target.link)].container;
             own.add(target.clone(), container, found.as_deref())?;
         }
         self.check_size(differences.as_ref().map_or((0, 0), TargetDifferences::items))?;
@@ -410,11 +410,11 @@ pub(super) fn counting_declarations(model: &ContainerModel) -> impl Iterator<Ite
 }
 
 /// All items of the first site below a rid count from now on for what a job builds.
-pub(super) fn counted_until_ops(ground: &Ground<'_>, job: JobId, until: u64) -> Vec<Op> {
-    let Some(model) = ground.sites[0].model() else { return Vec::new() };
+pub(super) fn counted_until_ops(base: &ModelSnapshot<'_>, job: JobId, until: u64) -> Vec<Op> {
+    let Some(model) = base.sites[0].model() else { return Vec::new() };
     let own = counting_declarations(model).filter(|(_, own)| own.state.job() == Some(job));
     let put = |(link, declaration): (usize, &Declaration)| {
-        let key = ground.referrer_rows(link, declaration).counted_until();
+        let key = base.referrer_rows(link, declaration).counted_until();
         Op::Put { space: LOOKUPS, key, value: keys::number_value(until) }
     };
     own.map(put).collect()

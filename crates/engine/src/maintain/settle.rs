@@ -10,7 +10,7 @@ use quire_value::{Item, Value};
 
 use super::check::BYTES_MAX;
 use super::contributions::TargetDifference;
-use super::ground::target_rows;
+use super::model_snapshot::target_rows;
 use super::slot::Slot;
 use super::unit::Target;
 use super::{After, Unit};
@@ -57,7 +57,7 @@ impl Unit<'_> {
         owned: &[OwnedValue],
         item: OnceCell<Value>,
     ) -> Result<(), EngineError> {
-        let ground = self.ground;
+        let base = self.base;
         let slot = &mut self.slots[at];
         let Some(after) = slot.after.take() else { return Ok(()) };
         let stored = match slot.live() {
@@ -77,7 +77,7 @@ impl Unit<'_> {
                 slot.is_changed = true;
                 let owners = placed.iter().zip(owned).filter(|(placed, _)| **placed == Placed::Changed);
                 owners.for_each(|(_, own)| slot.note_owner(&own.owner));
-                let container = &ground.sites[slot.site].container.definition.id;
+                let container = &base.sites[slot.site].container.definition.id;
                 let body = body_of(&value, &after.body, &owner.owner, container)?;
                 After { body, ..after }
             }
@@ -87,8 +87,8 @@ impl Unit<'_> {
 
     fn owned_values(&mut self, at: usize, item: &OnceCell<Value>) -> Result<Vec<OwnedValue>, EngineError> {
         let (mut owned, mut bytes_left) = (Vec::new(), ITEM_BYTES_MAX);
-        let Some(model) = self.ground.sites[self.slots[at].site].model() else { return Ok(owned) };
-        let declarations = &self.ground.model.declarations;
+        let Some(model) = self.base.sites[self.slots[at].site].model() else { return Ok(owned) };
+        let declarations = &self.base.model.declarations;
         let mut add = |slot: &Slot<'_>, state: &DeclarationState, mut values: Vec<OwnedValue>| {
             // Before it is active nobody is refused, and maintenance never is.
             if !state.is_active() || !slot.is_client {
@@ -136,7 +136,7 @@ impl Unit<'_> {
         item: &OnceCell<Value>,
         bytes_left: &mut usize,
     ) -> Result<Vec<OwnedValue>, EngineError> {
-        let copy = &self.ground.model.rules.copies[number];
+        let copy = &self.base.model.rules.copies[number];
         let slot = &self.slots[at];
         let references = slot.references_after.iter().find(|(link, _)| *link == copy.link);
         let (Some((_, references)), Some(after)) = (references, &slot.after) else { return Ok(Vec::new()) };
@@ -154,7 +154,7 @@ impl Unit<'_> {
             let mut beside = copy.beside(reference, fields.as_deref());
             let item = item.get_or_init(|| after.body.item.root().to_value());
             let is_placed = take_room(&mut beside, item, bytes_left).ok_or_else(|| {
-                let container = &self.ground.sites[slot.site].container.definition.id;
+                let container = &self.base.sites[slot.site].container.definition.id;
                 too_large(&copy.copy.name, &after.body.id, container)
             })?;
             if is_placed || fields.is_none() {
@@ -174,40 +174,40 @@ impl Unit<'_> {
     ) -> Result<(Option<Vec<Value>>, f64), EngineError> {
         let target = self.target(copy.link, key)?;
         let node = target.as_ref().map(|target| self.node_of(target)).transpose()?.flatten();
-        let fields = node.map(|node| self.ground.model.rules.fields_of(copy, node));
+        let fields = node.map(|node| self.base.model.rules.fields_of(copy, node));
         Ok((fields, read_charge(&target)?))
     }
 
     fn rolled_up(&self, at: usize, number: usize) -> Result<OwnedValue, EngineError> {
-        let link = self.ground.model.rules.rollups[number].link;
+        let link = self.base.model.rules.rollups[number].link;
         let key = self.slots[at].keys_after.iter().find(|own| own.link == link);
         let difference = key.and_then(|own| self.contributions.get(link, own.hash));
         let hash = key.map(|own| own.hash);
-        rolled_up(&self.ground.model, &*self.ground.snapshot, number, hash, difference)
+        rolled_up(&self.base.model, &*self.base.snapshot, number, hash, difference)
     }
 
     /// Whether a client writes an item whose mirror has more than it may already. The build finds it, or a new item would be
     /// behind it.
     fn was_too_long(&self, at: usize, number: usize) -> Result<bool, EngineError> {
         let slot = &self.slots[at];
-        let link = self.ground.model.rules.mirrors[number].link;
+        let link = self.base.model.rules.mirrors[number].link;
         let key = slot.keys_after.iter().find(|own| own.link == link && slot.keys_before.contains(own));
         let (true, true, Some(own)) = (slot.is_client, slot.live().is_some(), key) else { return Ok(false) };
-        let before = mirror_value(&self.ground.model, &*self.ground.snapshot, number, Some(own.hash), None)?;
+        let before = mirror_value(&self.base.model, &*self.base.snapshot, number, Some(own.hash), None)?;
         Ok(before.is_none())
     }
 
     fn mirror_value(&self, at: usize, number: usize) -> Result<OwnedValue, EngineError> {
-        let link = self.ground.model.rules.mirrors[number].link;
+        let link = self.base.model.rules.mirrors[number].link;
         let key = self.slots[at].keys_after.iter().find(|own| own.link == link);
         let difference = key.and_then(|own| self.contributions.get(link, own.hash));
         let hash = key.map(|own| own.hash);
-        let value = mirror_value(&self.ground.model, &*self.ground.snapshot, number, hash, difference)?;
+        let value = mirror_value(&self.base.model, &*self.base.snapshot, number, hash, difference)?;
         let slot = &self.slots[at];
         value.ok_or_else(|| {
-            let mirror = &self.ground.model.rules.mirrors[number].mirror;
+            let mirror = &self.base.model.rules.mirrors[number].mirror;
             let id = slot.after.as_ref().map_or(String::new(), |after| after.body.id.clone());
-            let container = self.ground.sites[slot.site].container.definition.id.clone();
+            let container = self.base.sites[slot.site].container.definition.id.clone();
             let limit = SizeLimit::Elements(mirror.max);
             ItemError::MaintainedTooLarge { owner: mirror.name.clone(), id, container, limit }.into()
         })

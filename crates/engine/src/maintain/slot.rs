@@ -3,7 +3,7 @@
 use quire_model::{Reference, TargetKey};
 use quire_value::Node;
 
-use super::Ground;
+use super::ModelSnapshot;
 use crate::api::{EngineError, IndexingDirective};
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
@@ -80,7 +80,7 @@ impl LinkedKey {
 
 impl<'a> Slot<'a> {
     pub fn new(
-        ground: &Ground<'_>,
+        base: &ModelSnapshot<'_>,
         site: usize,
         home: LogicalPartition<'a>,
         (rid, is_client): (u64, bool),
@@ -104,20 +104,20 @@ impl<'a> Slot<'a> {
         };
         if let Some(before) = &slot.before {
             let node = before.node()?;
-            slot.keys_before = keys_of(ground, site, &slot.home, node);
-            slot.references_before = references_of(ground, site, node)?;
-            slot.forget_lost_keys(ground)?;
+            slot.keys_before = keys_of(base, site, &slot.home, node);
+            slot.references_before = references_of(base, site, node)?;
+            slot.forget_lost_keys(base)?;
         }
-        slot.set_after(ground, after)?;
+        slot.set_after(base, after)?;
         Ok(slot)
     }
 
-    pub fn set_after(&mut self, ground: &Ground<'_>, after: Option<After>) -> Result<(), EngineError> {
+    pub fn set_after(&mut self, base: &ModelSnapshot<'_>, after: Option<After>) -> Result<(), EngineError> {
         (self.keys_after, self.references_after) = Default::default();
         if let Some(after) = &after {
             let node = after.body.item.root();
-            self.keys_after = keys_of(ground, self.site, &self.home, node);
-            self.references_after = references_of(ground, self.site, node)?;
+            self.keys_after = keys_of(base, self.site, &self.home, node);
+            self.references_after = references_of(base, self.site, node)?;
         }
         self.after = after;
         Ok(())
@@ -163,18 +163,18 @@ impl<'a> Slot<'a> {
     }
 
     /// Another item may have taken the key of one that nobody sees any more.
-    fn forget_lost_keys(&mut self, ground: &Ground<'_>) -> Result<(), EngineError> {
+    fn forget_lost_keys(&mut self, base: &ModelSnapshot<'_>) -> Result<(), EngineError> {
         let Some(before) = &self.before else { return Ok(()) };
         if before.is_live {
             return Ok(());
         }
         let mut kept = Vec::new();
         for own in std::mem::take(&mut self.keys_before) {
-            let holder = if ground.link(own.link).link.has_key_index() {
-                let key = ground.route(own.link).rows().link_key(&own.hash.0);
-                ground.snapshot.get(keys::LOOKUPS, &key)?
+            let holder = if base.link(own.link).link.has_key_index() {
+                let key = base.route(own.link).rows().link_key(&own.hash.0);
+                base.snapshot.get(keys::LOOKUPS, &key)?
             } else {
-                ground.snapshot.get(keys::LOOKUPS, &before.id_key)?
+                base.snapshot.get(keys::LOOKUPS, &before.id_key)?
             };
             if holder.as_deref().and_then(keys::number) == Some(self.rid) {
                 kept.push(own);
@@ -185,24 +185,29 @@ impl<'a> Slot<'a> {
     }
 }
 
-fn keys_of(ground: &Ground<'_>, site: usize, home: &LogicalPartition<'_>, node: Node<'_>) -> Vec<LinkedKey> {
-    let Some(model) = ground.sites[site].model() else { return Vec::new() };
-    let links = model.links_to.iter().filter(|link| ground.link_declaration(**link).state.keeps_rows());
+fn keys_of(
+    base: &ModelSnapshot<'_>,
+    site: usize,
+    home: &LogicalPartition<'_>,
+    node: Node<'_>,
+) -> Vec<LinkedKey> {
+    let Some(model) = base.sites[site].model() else { return Vec::new() };
+    let links = model.links_to.iter().filter(|link| base.link_declaration(**link).state.keeps_rows());
     links
-        .filter_map(|link| Some(LinkedKey::new(*link, ground.link(*link).target_key(node, &home.place.key)?)))
+        .filter_map(|link| Some(LinkedKey::new(*link, base.link(*link).target_key(node, &home.place.key)?)))
         .collect()
 }
 
 fn references_of(
-    ground: &Ground<'_>,
+    base: &ModelSnapshot<'_>,
     site: usize,
     node: Node<'_>,
 ) -> Result<Vec<(usize, Vec<Reference>)>, EngineError> {
-    let Some(model) = ground.sites[site].model() else { return Ok(Vec::new()) };
+    let Some(model) = base.sites[site].model() else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for link in &model.links_from {
-        if ground.link_declaration(*link).state.keeps_rows() {
-            let references = ground.link(*link).references(node)?;
+        if base.link_declaration(*link).state.keeps_rows() {
+            let references = base.link(*link).references(node)?;
             if !references.is_empty() {
                 all.push((*link, references));
             }

@@ -44,16 +44,16 @@ pub(super) struct TargetDifferences {
 }
 
 /// The differences of a group for one target, and the works that have them.
-struct Merged {
+struct MergedDifference {
     difference: TargetDifference,
     works: Vec<usize>,
 }
 
 /// One item, and all that changes of it.
-struct Changing<'c, 'm> {
+struct ChangedTarget<'c, 'm> {
     found: FoundTarget<'c>,
     container: &'c Container,
-    merged: Vec<&'m Merged>,
+    merged: Vec<&'m MergedDifference>,
 }
 
 /// Why a target cannot have what its group makes of it.
@@ -153,7 +153,7 @@ impl<'a> Builder<'a> {
         let moments = self.moments()?;
         let snapshot = self.shared.storage.snapshot()?;
         let mut built = BuiltTargets::default();
-        let mut changing: BTreeMap<(u32, u64), Changing<'_, '_>> = BTreeMap::new();
+        let mut changing: BTreeMap<(u32, u64), ChangedTarget<'_, '_>> = BTreeMap::new();
         for own in merged.values() {
             built.ops.extend(difference_ops(self.model, &*snapshot, &own.difference)?);
             let (container, moment) = self.container_of(own.difference.link, &moments)?;
@@ -162,7 +162,7 @@ impl<'a> Builder<'a> {
             let Some(found) = found.filter(|found| !found.is_gone) else { continue };
             let name = (container.number, found.stored.rid);
             let entry = changing.entry(name);
-            entry.or_insert_with(|| Changing { found, container, merged: Vec::new() }).merged.push(own);
+            entry.or_insert_with(|| ChangedTarget { found, container, merged: Vec::new() }).merged.push(own);
         }
         for target in changing.values() {
             if !self.is_led(&target.found) {
@@ -178,8 +178,8 @@ impl<'a> Builder<'a> {
         Ok(built)
     }
 
-    fn merged(&self) -> BTreeMap<(usize, TargetHash), Merged> {
-        let mut all: BTreeMap<(usize, TargetHash), Merged> = BTreeMap::new();
+    fn merged(&self) -> BTreeMap<(usize, TargetHash), MergedDifference> {
+        let mut all: BTreeMap<(usize, TargetHash), MergedDifference> = BTreeMap::new();
         for (work, own) in self.works {
             for target in &own.targets {
                 let name = (target.link, target.hash);
@@ -197,7 +197,7 @@ impl<'a> Builder<'a> {
                         merged.works.push(*work);
                     }
                     None => {
-                        let merged = Merged { difference: target.clone(), works: vec![*work] };
+                        let merged = MergedDifference { difference: target.clone(), works: vec![*work] };
                         all.insert(name, merged);
                     }
                 }
@@ -245,10 +245,10 @@ impl<'a> Builder<'a> {
     fn add(
         &self,
         snapshot: &dyn Snapshot,
-        target: &Changing<'_, '_>,
+        target: &ChangedTarget<'_, '_>,
         built: &mut BuiltTargets,
     ) -> Result<Result<(), Overflow>, EngineError> {
-        let Changing { found, container, merged } = target;
+        let ChangedTarget { found, container, merged } = target;
         let (rid, row) = found.stored.parse()?;
         let mut value = row.node()?.to_value();
         let mut changed_by: Vec<String> = Vec::new();
@@ -287,7 +287,7 @@ impl<'a> Builder<'a> {
     fn owned(
         &self,
         snapshot: &dyn Snapshot,
-        own: &Merged,
+        own: &MergedDifference,
         found: &FoundTarget<'_>,
         container: &Container,
     ) -> Result<Result<Vec<OwnedValue>, Overflow>, EngineError> {
@@ -319,7 +319,7 @@ impl<'a> Builder<'a> {
     fn mirror_overflow(
         &self,
         number: usize,
-        own: &Merged,
+        own: &MergedDifference,
         found: &FoundTarget<'_>,
         container: &Container,
     ) -> Result<Overflow, EngineError> {

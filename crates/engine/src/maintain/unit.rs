@@ -11,7 +11,7 @@ use super::convert::Converting;
 use super::fan_out::FanOut;
 use super::slot::{After, Before, LinkedKey, Slot};
 use super::windows::Windows;
-use super::{Ground, contributions::Contributions};
+use super::{ModelSnapshot, contributions::Contributions};
 use crate::api::{EngineError, corrupt};
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
@@ -27,7 +27,7 @@ const FOUND_BYTES: usize = 256;
 const FAN_OUT_BYTES_MAX: usize = 8 << 20;
 
 pub(crate) struct Unit<'a> {
-    pub ground: &'a Ground<'a>,
+    pub base: &'a ModelSnapshot<'a>,
     pub slots: Vec<Slot<'a>>,
     by_rid: HashMap<(usize, u64), usize>,
     /// Who has a key of a link, as it is stored and as it is to be.
@@ -74,11 +74,11 @@ pub(super) enum Target<'a> {
 
 impl<'a> Unit<'a> {
     /// `fan_out_max` is how many referrers it rewrites itself.
-    pub fn new(ground: &'a Ground<'a>, fan_out_max: usize) -> Unit<'a> {
+    pub fn new(base: &'a ModelSnapshot<'a>, fan_out_max: usize) -> Unit<'a> {
         let (slots, by_rid, held, provided, provided_twice) = Default::default();
         let (fan_outs, restricted, contributions) = Default::default();
         Unit {
-            ground,
+            base,
             slots,
             by_rid,
             held,
@@ -120,7 +120,7 @@ impl<'a> Unit<'a> {
         bytes: Vec<u8>,
         is_live: bool,
     ) -> Result<usize, EngineError> {
-        let container = self.ground.sites[site].container;
+        let container = self.base.sites[site].container;
         let row = ItemRow::trusted(&bytes)?;
         let home = LogicalPartition::of(container, row.partition_key()?)?;
         let id = row.id()?.to_owned();
@@ -143,9 +143,9 @@ impl<'a> Unit<'a> {
         after: Option<After>,
     ) -> Result<usize, EngineError> {
         let number = home.container.number;
-        let site = self.ground.sites.iter().position(|site| site.container.number == number);
+        let site = self.base.sites.iter().position(|site| site.container.number == number);
         let site = site.ok_or(EngineError::Overloaded)?;
-        let slot = Slot::new(self.ground, site, home, (rid, is_client), before, after)?;
+        let slot = Slot::new(self.base, site, home, (rid, is_client), before, after)?;
         let at = self.slots.len();
         self.by_rid.insert((site, rid), at);
         self.held.extend(slot.keys_before.iter().map(|own| (own.name(), at)));
@@ -161,7 +161,7 @@ impl<'a> Unit<'a> {
                 self.provided.remove(&own.name());
             }
         }
-        self.slots[at].set_after(self.ground, after)?;
+        self.slots[at].set_after(self.base, after)?;
         self.provide(at);
         Ok(())
     }
@@ -238,9 +238,9 @@ impl<'a> Unit<'a> {
         if let Some(found) = self.found.borrow().get(&name) {
             return Ok(found.clone());
         }
-        let ground: &'a Ground<'a> = self.ground;
-        let moment = &ground.sites[ground.target_site(link)].moment;
-        let found = find_target(&*ground.snapshot, ground.route(link), key, moment)?.map(Rc::new);
+        let base: &'a ModelSnapshot<'a> = self.base;
+        let moment = &base.sites[base.target_site(link)].moment;
+        let found = find_target(&*base.snapshot, base.route(link), key, moment)?.map(Rc::new);
         let bytes =
             self.found_bytes.get() + FOUND_BYTES + found.as_ref().map_or(0, |found| found.stored.bytes.len());
         // An item may refer to a thousand large ones.

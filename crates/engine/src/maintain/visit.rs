@@ -11,7 +11,7 @@ use quire_storage::{Op, Scan, Snapshot};
 use super::locks::lock_named_target;
 use super::slot::Slot;
 use super::windows::Rebuild;
-use super::{Ground, LeftPlace, Unit, siblings};
+use super::{LeftPlace, ModelSnapshot, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::jobs::JobId;
@@ -24,7 +24,7 @@ use crate::store::item_row::ItemRow;
 use crate::store::{keys, scan};
 use crate::sync::sleep;
 
-/// A commit whose ground moved, or that needs further locks, is made again this often.
+/// A commit whose snapshot is stale, or that needs further locks, is made again this often.
 pub(super) const TRIES: u32 = 24;
 
 /// Rows that are made on the snapshot of a commit, of what it does.
@@ -111,8 +111,8 @@ pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<Vis
         let Some(model) = order.container.partitions.model() else { return Ok(Visited::NoModel) };
         let others = siblings(order.container, &model.database)?;
         let _held = shared.locks.take(&locks)?;
-        let Some(ground) = Ground::take(shared, &[order.container], &others)? else { continue };
-        match attempt(shared, order, &ground, &locks) {
+        let Some(base) = ModelSnapshot::take(shared, &[order.container], &others)? else { continue };
+        match attempt(shared, order, &base, &locks) {
             Ok(Attempt::Again(more)) => locks.extend(&more),
             Ok(Attempt::Ended(visited)) => return Ok(visited),
             Err(EngineError::RefusedByModel(error)) => return Ok(Visited::Refused(error)),
@@ -126,16 +126,16 @@ pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<Vis
 fn attempt(
     shared: &Shared,
     order: &VisitOrder<'_>,
-    ground: &Ground<'_>,
+    base: &ModelSnapshot<'_>,
     locks: &LockSet,
 ) -> Result<Attempt, EngineError> {
-    let mut unit = Unit::new(ground, ground.model.model().fan_out_max as usize);
+    let mut unit = Unit::new(base, base.model.model().fan_out_max as usize);
     // Without locks it is only found out which are needed.
     let is_first = locks.is_empty() && !order.rows.is_empty();
     let rows = if is_first {
         order.rows.iter().cloned().map(Some).collect()
     } else {
-        read_rows(ground, order.container, order.rids, !order.rows.is_empty())?
+        read_rows(base, order.container, order.rids, !order.rows.is_empty())?
     };
     add_slots(&mut unit, order, rows)?;
     match order.work {
@@ -147,7 +147,7 @@ fn attempt(
         VisitWork::Repair => unit.windows.rebuild = Rebuild::All,
     }
     unit.windows.visited = unit.slots.len();
-    let has_windows = !ground.model.rules.windows.is_empty();
+    let has_windows = !base.model.rules.windows.is_empty();
     match order.work {
         VisitWork::FanOut { .. } | VisitWork::RemoveDangling { .. } | VisitWork::Convert { .. } => {
             unit.expand()?;
@@ -172,12 +172,12 @@ fn attempt(
         unit.check()?;
     }
     let figures = unit.figures(is_counting)?;
-    let mut also = (order.also)(&*ground.snapshot, &figures)?;
+    let mut also = (order.also)(&*base.snapshot, &figures)?;
     if let (VisitWork::Count { job }, Some(last)) = (order.work, order.rids.last()) {
         also.extend(unit.counted_until_ops(job, last + 1));
     }
     if let Some(journal) = order.journal {
-        also.extend(unit.journal_ops(&*ground.snapshot, journal)?);
+        also.extend(unit.journal_ops(&*base.snapshot, journal)?);
     }
     let commit = unit.into_visit(is_counting, also)?;
     let Some(commit) = commit else {
@@ -192,7 +192,7 @@ fn attempt(
 
 /// The rows of the items as the snapshot has them. Items that were neighbours before they were locked mostly still are.
 pub(super) fn read_rows(
-    ground: &Ground<'_>,
+    base: &ModelSnapshot<'_>,
     container: &Container,
     rids: &[u64],
     are_neighbours: bool,
@@ -204,7 +204,7 @@ pub(super) fn read_rows(
         let mut range = keys::items_from(number, *first);
         range.end = Bound::Included(keys::item(number, *last));
         let page = Scan { rows_max: 2 * rids.len(), ..scan(keys::ITEMS, range) };
-        let page = ground.snapshot.scan(&page)?;
+        let page = base.snapshot.scan(&page)?;
         scanned = rids.len();
         for (key, row) in page.rows {
             let rid = keys::rid_of_item_key(&key).unwrap_or_default();
@@ -219,7 +219,7 @@ pub(super) fn read_rows(
     }
     let keys: Vec<Vec<u8>> = rids[scanned..].iter().map(|rid| keys::item(number, *rid)).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let others = ground.snapshot.multi_get(keys::ITEMS, &keys)?;
+    let others = base.snapshot.multi_get(keys::ITEMS, &keys)?;
     rows.splice(scanned.., others);
     Ok(rows)
 }
@@ -230,8 +230,8 @@ fn add_slots<'a>(
     order: &VisitOrder<'_>,
     rows: Vec<Option<Vec<u8>>>,
 ) -> Result<(), EngineError> {
-    let ground = unit.ground;
-    let site = &ground.sites[0];
+    let base = unit.base;
+    let site = &base.sites[0];
     let mut gone = Vec::new();
     for (rid, bytes) in order.rids.iter().zip(rows) {
         let Some(bytes) = bytes else { continue };
@@ -258,7 +258,7 @@ impl Unit<'_> {
                 let found = self.stored_target(own.link, &own.key)?;
                 let is_taken = found.is_some_and(|found| !found.is_gone && found.stored.rid != slot.rid);
                 if is_twice || is_taken {
-                    let link = self.ground.link(own.link).link.name.clone();
+                    let link = self.base.link(own.link).link.name.clone();
                     return Ok(Some((link, slot.rid, own.key.value.clone())));
                 }
             }
@@ -267,23 +267,23 @@ impl Unit<'_> {
     }
 
     fn is_made(&self, link: usize) -> bool {
-        self.ground.link(link).link.has_key_index() && self.ground.link_declaration(link).state.is_counting()
+        self.base.link(link).link.has_key_index() && self.base.link_declaration(link).state.is_counting()
     }
 
     /// What the items of the unit have, by declaration; while items are counted, only of links that are.
     fn figures(&self, is_counting: bool) -> Result<VisitFigures, EngineError> {
         let mut figures = VisitFigures::default();
         let mut targets = HashMap::new();
-        let model = &self.ground.model;
+        let model = &self.base.model;
         for (at, slot) in self.slots.iter().enumerate() {
-            let Some(own) = self.ground.sites[slot.site].model() else { continue };
+            let Some(own) = self.base.sites[slot.site].model() else { continue };
             if slot.live().is_none() || slot.after.is_none() {
                 continue;
             }
             // What a link finds by an index is known when that is made.
             let is_counted = |link: usize| {
-                let is_found_by_place = !self.ground.link(link).link.has_key_index();
-                is_found_by_place && self.ground.link_declaration(link).state.is_counting()
+                let is_found_by_place = !self.base.link(link).link.has_key_index();
+                is_found_by_place && self.base.link_declaration(link).state.is_counting()
             };
             let is_asked = |link: &&usize| !is_counting || is_counted(**link);
             for link in own.links_from.iter().filter(is_asked) {
@@ -343,7 +343,7 @@ impl Unit<'_> {
 
     /// What follows for the items of the unit from what their target is now.
     fn apply_to_slots(&mut self, link: u32, target: &TargetKey) -> Result<(), EngineError> {
-        let links = &self.ground.model.declarations.links;
+        let links = &self.base.model.declarations.links;
         let Some(link) = links.iter().position(|own| own.number == link) else { return Ok(()) };
         let is_gone = self.target(link, target)?.is_none();
         for at in 0..self.slots.len() {
@@ -359,7 +359,7 @@ impl Unit<'_> {
         for at in 0..self.slots.len() {
             let references = self.slots[at].references_after.clone();
             for (link, references) in references {
-                if !links.contains(&self.ground.link(link).link.name.as_str()) {
+                if !links.contains(&self.base.link(link).link.name.as_str()) {
                     continue;
                 }
                 for reference in references {

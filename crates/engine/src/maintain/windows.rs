@@ -26,7 +26,8 @@ pub(super) struct Windows<'a> {
     pub pages: HashMap<Vec<u8>, PageSlots>,
     /// The arrays of items, by slot and window.
     arrays: HashMap<(usize, usize), Vec<Value>>,
-    looked_at: HashSet<(usize, Look)>,
+    /// Done already, by slot.
+    passes: HashSet<(usize, WindowPass)>,
     pub client_pages: Vec<ClientPage>,
     /// Items whose windows are made anew, as their pages have changed before they were built.
     pub parents: HashSet<usize>,
@@ -37,11 +38,11 @@ pub(super) struct Windows<'a> {
     pub visited: usize,
 }
 
-/// What an item was looked at for; once for each.
+/// A step of expanding the windows of an item; each is done once for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Look {
+pub(super) enum WindowPass {
     /// It is a page that somebody changes.
-    Page,
+    ClientPage,
     /// It is gone, and its pages with it.
     Gone,
     /// Its windows.
@@ -63,11 +64,11 @@ impl<'a> Unit<'a> {
     /// Pages of what the unit changes. Returns the slots that were added or changed by it.
     pub(super) fn expand_windows(&mut self) -> Result<Vec<usize>, EngineError> {
         let mut touched = Vec::new();
-        if self.ground.model.rules.windows.is_empty() {
+        if self.base.model.rules.windows.is_empty() {
             return Ok(touched);
         }
         loop {
-            let known = self.windows.looked_at.len();
+            let done = self.windows.passes.len();
             let mut at = 0;
             while at < self.slots.len() {
                 self.look_at_page(at, &mut touched)?;
@@ -75,7 +76,7 @@ impl<'a> Unit<'a> {
             }
             (0..self.slots.len()).try_for_each(|at| self.remove_pages_of(at, &mut touched))?;
             (0..self.slots.len()).try_for_each(|at| self.write_windows(at, &mut touched))?;
-            if self.windows.looked_at.len() == known {
+            if self.windows.passes.len() == done {
                 self.remove_empty_pages(&mut touched)?;
                 touched.sort_unstable();
                 touched.dedup();
@@ -84,8 +85,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    pub(super) fn is_first_look(&mut self, at: usize, look: Look) -> bool {
-        self.windows.looked_at.insert((at, look))
+    pub(super) fn is_first_pass(&mut self, at: usize, pass: WindowPass) -> bool {
+        self.windows.passes.insert((at, pass))
     }
 
     /// Whether an item is a page whose window has it as a part of this unit.
@@ -95,8 +96,8 @@ impl<'a> Unit<'a> {
 
     /// Windows of a container whose values are kept right.
     fn windows_of(&self, site: usize) -> Vec<usize> {
-        let Some(model) = self.ground.sites[site].model() else { return Vec::new() };
-        let keeps = |window: &usize| self.ground.window_declaration(*window).state.keeps_values();
+        let Some(model) = self.base.sites[site].model() else { return Vec::new() };
+        let keeps = |window: &usize| self.base.window_declaration(*window).state.keeps_values();
         model.windows.iter().copied().filter(keeps).collect()
     }
 
@@ -109,7 +110,7 @@ impl<'a> Unit<'a> {
         };
         let (item, is_seen) = (before.node()?.to_value(), before.is_live);
         let id = before.row()?.id()?.to_owned();
-        if !self.is_first_look(at, Look::Gone) {
+        if !self.is_first_pass(at, WindowPass::Gone) {
             return Ok(());
         }
         self.blame(at);
@@ -169,12 +170,12 @@ impl<'a> Unit<'a> {
             return Ok(());
         }
         let windows = self.windows_of(site);
-        if windows.is_empty() || !self.is_first_look(at, Look::Written) {
+        if windows.is_empty() || !self.is_first_pass(at, WindowPass::Written) {
             return Ok(());
         }
         self.blame(at);
         for window in windows {
-            let is_active = self.ground.window_declaration(window).state.is_active();
+            let is_active = self.base.window_declaration(window).state.is_active();
             if is_written {
                 self.write_window(at, window, is_active, touched)?;
             } else if !is_active || self.windows.rebuild == Rebuild::All {
@@ -208,7 +209,7 @@ impl<'a> Unit<'a> {
         }
         let stored = stored.map(|(stored, _)| stored);
         let pages = UnitPages { unit: self, set: &set };
-        let rules = self.ground.window(window);
+        let rules = self.base.window(window);
         let write = match is_active {
             true => rules.write(&id, stored.as_ref(), &item, &pages)?,
             // Nobody is refused before it is active.
@@ -230,10 +231,10 @@ impl<'a> Unit<'a> {
         let before = touched.len();
         self.rebuild_pages(&set, &item, touched)?;
         let pages = UnitPages { unit: self, set: &set };
-        let write = self.ground.window(window).rebuilt(&id, &item, &pages)?;
+        let write = self.base.window(window).rebuilt(&id, &item, &pages)?;
         self.put_window(at, &set, &item, write, touched)?;
         if touched.len() > before {
-            let name = self.ground.window_declaration(window).name.clone();
+            let name = self.base.window_declaration(window).name.clone();
             self.corrected.push((at, name));
         }
         Ok(())
@@ -269,7 +270,7 @@ impl<'a> Unit<'a> {
         for number in &numbers {
             self.check_pages(&numbers, bytes, true)?;
             let Some(value) = self.page_value(from, *number)? else { continue };
-            let elements = self.ground.window(from.window).page_elements(&value);
+            let elements = self.base.window(from.window).page_elements(&value);
             let at = self.put_page(to, item, &Page { number: *number, elements })?;
             bytes += self.slots[at].after.as_ref().map_or(0, |after| after.body.json_bytes as usize);
             touched.push(at);
@@ -286,10 +287,10 @@ impl<'a> Unit<'a> {
         touched: &mut Vec<usize>,
     ) -> Result<(), EngineError> {
         let numbers = self.page_numbers(set)?;
-        let size = self.ground.window(set.window).window.pages.size as usize;
+        let size = self.base.window(set.window).window.pages.size as usize;
         for number in &numbers {
             let Some(value) = self.page_value(set, *number)? else { continue };
-            let rules = self.ground.window(set.window);
+            let rules = self.base.window(set.window);
             let page = Page { number: *number, elements: rules.page_elements(&value) };
             if page.elements.len() > size {
                 return self.cut_pages(set, item, &numbers, *number, touched);
@@ -314,13 +315,13 @@ impl<'a> Unit<'a> {
         first: u32,
         touched: &mut Vec<usize>,
     ) -> Result<(), EngineError> {
-        let size = self.ground.window(set.window).window.pages.size as usize;
+        let size = self.base.window(set.window).window.pages.size as usize;
         let later: Vec<u32> = numbers.iter().copied().filter(|number| *number >= first).collect();
         let (mut elements, mut bytes) = (Vec::new(), 0);
         for number in &later {
             self.check_pages(&later, bytes, true)?;
             let Some(value) = self.page_value(set, *number)? else { continue };
-            let own = self.ground.window(set.window).page_elements(&value);
+            let own = self.base.window(set.window).page_elements(&value);
             bytes += own.iter().map(|element| element.to_json().len()).sum::<usize>();
             elements.extend(own);
         }
@@ -342,11 +343,11 @@ impl<'a> Unit<'a> {
         at: usize,
     ) -> Result<Vec<(&DeclarationState, Vec<OwnedValue>)>, EngineError> {
         let mut all = Vec::new();
-        if self.ground.model.rules.windows.is_empty() {
+        if self.base.model.rules.windows.is_empty() {
             return Ok(all);
         }
         for window in self.windows_of(self.slots[at].site) {
-            let state = &self.ground.window_declaration(window).state;
+            let state = &self.base.window_declaration(window).state;
             all.push((state, self.values_of(at, window)?));
         }
         Ok(all)
@@ -359,7 +360,7 @@ impl<'a> Unit<'a> {
         if made.is_none() && self.windows.pages.is_empty() {
             return Ok(Vec::new());
         }
-        let rules = self.ground.window(window);
+        let rules = self.base.window(window);
         let item = after.body.item.root().to_value();
         let set = self.page_set(window, &item, &after.body.id)?;
         if made.is_none() && !self.has_page_slots(&set) {
@@ -376,8 +377,8 @@ impl<'a> Unit<'a> {
 
     /// How many elements there are in all when the unit is done.
     fn window_count(&self, at: usize, set: &PageSet, in_array: i64) -> Result<i64, EngineError> {
-        let (slot, rules) = (&self.slots[at], self.ground.window(set.window));
-        let is_kept = self.ground.window_declaration(set.window).state.is_active()
+        let (slot, rules) = (&self.slots[at], self.base.window(set.window));
+        let is_kept = self.base.window_declaration(set.window).state.is_active()
             && self.windows.rebuild != Rebuild::All;
         if let Some(before) = slot.live().filter(|_| is_kept) {
             let stored = before.node()?.to_value();

@@ -8,7 +8,7 @@ use quire_value::Item;
 
 use super::locks::{lock_named_target, needs_target};
 use super::slot::Slot;
-use super::{After, Before, Ground, Unit, siblings};
+use super::{After, Before, ModelSnapshot, Unit, siblings};
 use crate::api::{Answer, EngineError, ItemWritten, WriteItem, charge};
 use crate::catalog::Container;
 use crate::items;
@@ -25,7 +25,7 @@ use crate::runtime::broken::Broken;
 use crate::runtime::locks::LockSet;
 use crate::sync::sleep;
 
-/// A write whose ground moved under it, or that needs further locks, is prepared again this often.
+/// A write whose snapshot is stale, or that needs further locks, is prepared again this often.
 const TRIES: u32 = 24;
 /// Then the referrers of a target are left to a job.
 const CONTENDED_TRIES: u32 = 3;
@@ -105,11 +105,9 @@ pub(crate) fn run_request(
             Err(error) => return Err(error),
         };
         let leaves_to_jobs = contended >= CONTENDED_TRIES;
-        let outcome = Ground::take(shared, &[container], &others).and_then(|ground| match &ground {
-            Some(ground) => {
-                Attempt { shared, container, ground, leaves_to_jobs }.run(&mut request, &mut locks)
-            }
-            None => Ok(Outcome::Stale),
+        let outcome = ModelSnapshot::take(shared, &[container], &others).and_then(|base| match &base {
+            Some(base) => Attempt { shared, container, base, leaves_to_jobs }.run(&mut request, &mut locks),
+            None => Ok(AttemptOutcome::Stale),
         });
         match outcome {
             // Another container of the model was split: it is looked up again.
@@ -117,9 +115,9 @@ pub(crate) fn run_request(
                 sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(error),
-            Ok(Outcome::Again) => has_grown = true,
-            Ok(Outcome::Stale) => shared.statistics.retry(),
-            Ok(Outcome::Done { planned, written, json }) => {
+            Ok(AttemptOutcome::NeedsLocks) => has_grown = true,
+            Ok(AttemptOutcome::Stale) => shared.statistics.retry(),
+            Ok(AttemptOutcome::Committed { planned, written, json }) => {
                 let answer = request.answer_with(shared, planned, written, json);
                 return Ok((answer, charge::rounded(planned.charge)));
             }
@@ -156,16 +154,16 @@ fn guess(
 struct Attempt<'a> {
     shared: &'a Shared,
     container: &'a Container,
-    ground: &'a Ground<'a>,
+    base: &'a ModelSnapshot<'a>,
     /// Locks of referrers could not be had.
     leaves_to_jobs: bool,
 }
 
-enum Outcome {
+enum AttemptOutcome {
     /// More has to be locked.
-    Again,
+    NeedsLocks,
     Stale,
-    Done {
+    Committed {
         planned: WriteSummary,
         written: (CommittedWrite, u16),
         json: Vec<u8>,
@@ -173,13 +171,17 @@ enum Outcome {
 }
 
 impl Attempt<'_> {
-    fn run(&self, request: &mut WriteRequest<'_>, locks: &mut LockSet) -> Result<Outcome, EngineError> {
-        let ground = self.ground;
-        let (snapshot, moment) = (&*ground.snapshot, &ground.sites[0].moment);
-        let looked = request.find_existing(self.shared, snapshot, moment, ground.model.model().if_match)?;
+    fn run(
+        &self,
+        request: &mut WriteRequest<'_>,
+        locks: &mut LockSet,
+    ) -> Result<AttemptOutcome, EngineError> {
+        let base = self.base;
+        let (snapshot, moment) = (&*base.snapshot, &base.sites[0].moment);
+        let looked = request.find_existing(self.shared, snapshot, moment, base.model.model().if_match)?;
         let in_the_way = request.in_the_way(snapshot, moment, &looked);
-        let fan_out_max = ground.model.model().fan_out_max as usize;
-        let mut unit = Unit::new(ground, if self.leaves_to_jobs { 0 } else { fan_out_max });
+        let fan_out_max = base.model.model().fan_out_max as usize;
+        let mut unit = Unit::new(base, if self.leaves_to_jobs { 0 } else { fan_out_max });
         let own = self.add_own(&mut unit, request, &looked)?;
         for holder in in_the_way.iter().flatten() {
             self.add_gone(&mut unit, request, holder)?;
@@ -189,7 +191,7 @@ impl Attempt<'_> {
         request.add_locks(self.shared, &mut needed);
         if !locks.covers(&needed) {
             locks.extend(&needed);
-            return Ok(Outcome::Again);
+            return Ok(AttemptOutcome::NeedsLocks);
         }
         unit.contribute()?;
         unit.settle()?;
@@ -218,9 +220,9 @@ impl Attempt<'_> {
                 let written = done.write_of(own).unwrap_or((CommittedWrite { lsn: 0, ts: 0 }, None));
                 let written = (written.0, written.1.unwrap_or(0));
                 let planned = WriteSummary { rid, created, charge: charge + done.charge };
-                Ok(Outcome::Done { planned, written, json })
+                Ok(AttemptOutcome::Committed { planned, written, json })
             }
-            Err(WriteRefused::Stale) => Ok(Outcome::Stale),
+            Err(WriteRefused::Stale) => Ok(AttemptOutcome::Stale),
             Err(WriteRefused::Failed(EngineError::ResourceNotFound { .. })) => {
                 Err(self.container.not_found())
             }
@@ -285,13 +287,13 @@ impl Attempt<'_> {
         unit: &Unit<'u>,
         request: &WriteRequest<'_>,
     ) -> Result<LogicalPartition<'u>, EngineError> {
-        LogicalPartition::of(unit.ground.sites[0].container, request.key().clone())
+        LogicalPartition::of(unit.base.sites[0].container, request.key().clone())
     }
 
     fn after(&self, request: &WriteRequest<'_>, body: &Body) -> Result<After, EngineError> {
         Ok(After {
             id_key: request.id_keys().1.to_vec(),
-            body: without_follow(self.ground, 0, body)?,
+            body: without_follow(self.base, 0, body)?,
             tuples: request.tuples().to_vec(),
             directive: request.directive(),
             own_etag: None,
@@ -316,11 +318,15 @@ fn own_bytes(slot: &Slot<'_>) -> Result<OwnBytes, EngineError> {
 }
 
 /// The body without what answers add to items that are followed.
-pub(crate) fn without_follow(ground: &Ground<'_>, site: usize, body: &Body) -> Result<Body, EngineError> {
+pub(crate) fn without_follow(
+    base: &ModelSnapshot<'_>,
+    site: usize,
+    body: &Body,
+) -> Result<Body, EngineError> {
     if body.item.root().get(FOLLOW_MEMBER).is_none() {
         return Ok(body.clone());
     }
     let mut value = body.item.root().to_value();
-    ground.model.rules.drop_follow(&ground.sites[site].container.definition.id, &mut value);
+    base.model.rules.drop_follow(&base.sites[site].container.definition.id, &mut value);
     Body::of_item(Item::from_value(&value), !body.json.is_empty())
 }

@@ -27,7 +27,7 @@ use crate::sync::sleep;
 
 /// Operations of one transaction.
 pub const TRANSACTION_OPERATIONS_MAX: usize = 100;
-/// A transaction whose ground moved under it runs again this often.
+/// A transaction whose snapshot is stale runs again this often.
 const TRIES: u32 = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ enum TransactionAttempt {
 /// What the commit of all targets came to.
 enum TransactionCommit {
     Committed(Vec<Option<CommittedTransaction>>),
-    /// The ground has moved.
+    /// The snapshot is stale.
     Stale,
     Locks(LockSet),
     /// The model refuses it, because of an item of a target where that is known.
@@ -209,7 +209,7 @@ impl<'a> TransactionRun<'a> {
         Ok(TransactionAttempt::Answered(TransactionAnswer { charge, positions: self.positions(), results }))
     }
 
-    /// What became of each target; `None` when the ground has moved.
+    /// What became of each target; `None` when the snapshot is stale.
     fn commit(
         &self,
         transactions: Vec<Transaction<'a>>,

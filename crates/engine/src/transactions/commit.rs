@@ -29,7 +29,7 @@ pub(crate) struct CommittedTransaction {
 
 #[derive(Debug)]
 pub(crate) enum CommitFailure {
-    /// Nothing happened: the ground has moved. Run the whole transaction again.
+    /// Nothing happened: the snapshot is stale. Run the whole transaction again.
     Conflict,
     /// Nothing happened: these locks are needed besides, and could not be had. Run the whole transaction again, holding all.
     Locks(LockSet),

@@ -15,7 +15,7 @@ use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::logical_partition::{LogicalPartition, StoredRow};
 use crate::maintain::write::without_follow;
-use crate::maintain::{After, Before, Ground, Unit, siblings};
+use crate::maintain::{After, Before, ModelSnapshot, Unit, siblings};
 use crate::partition::Partition;
 use crate::partition::sequencer::{CommittedWrite, WriteRefused};
 use crate::runtime::Shared;
@@ -67,12 +67,12 @@ impl TransactionPart<'_> {
     }
 
     /// Whether nothing uncertain happened since it began: a commit that was in doubt then may have happened behind its view.
-    fn is_on(&self, ground: &Ground<'_>) -> bool {
+    fn is_on(&self, base: &ModelSnapshot<'_>) -> bool {
         #[cfg(feature = "schedules")]
         if is_put_back(Race::DoubtBehindView) {
             return true;
         }
-        let site = ground.sites.iter().find(|site| site.container.number == self.container.number);
+        let site = base.sites.iter().find(|site| site.container.number == self.container.number);
         site.is_some_and(|site| site.generation(self.partition) == self.generation)
     }
 
@@ -190,11 +190,11 @@ fn attempt(
             own.push(part.container);
         }
     }
-    let ground = Ground::take(shared, &own, &others).map_err(|error| moved_or(parts, error))?;
-    let Some(ground) = ground.filter(|ground| parts.iter().all(|part| part.is_on(ground))) else {
+    let base = ModelSnapshot::take(shared, &own, &others).map_err(|error| moved_or(parts, error))?;
+    let Some(base) = base.filter(|base| parts.iter().all(|part| part.is_on(base))) else {
         return Ok(UnitAttempt::Stale);
     };
-    let mut unit = Unit::new(&ground, ground.model.model().fan_out_max as usize);
+    let mut unit = Unit::new(&base, base.model.model().fan_out_max as usize);
     let result = run(&mut unit, parts, locks);
     let rid = unit.blamed().map(|(_, rid)| rid);
     let refused = |error| match error {
@@ -298,11 +298,10 @@ fn add(unit: &mut Unit<'_>, part: &TransactionPart<'_>) -> Result<(), EngineErro
             }
         }
         if let Some(now) = &own.now {
-            let site =
-                unit.ground.sites.iter().position(|site| site.container.number == part.container.number);
+            let site = unit.base.sites.iter().position(|site| site.container.number == part.container.number);
             let after = After {
                 id_key: own.id_key.clone(),
-                body: without_follow(unit.ground, site.ok_or(EngineError::Overloaded)?, &now.body)?,
+                body: without_follow(unit.base, site.ok_or(EngineError::Overloaded)?, &now.body)?,
                 tuples: now.tuples.clone(),
                 directive: now.indexed.directive(),
                 own_etag: now.own_etag,
@@ -325,15 +324,15 @@ fn add(unit: &mut Unit<'_>, part: &TransactionPart<'_>) -> Result<(), EngineErro
 }
 
 fn home<'u>(unit: &Unit<'u>, part: &TransactionPart<'_>) -> Result<LogicalPartition<'u>, EngineError> {
-    let site = unit.ground.sites.iter().find(|site| site.container.number == part.container.number);
+    let site = unit.base.sites.iter().find(|site| site.container.number == part.container.number);
     LogicalPartition::of(site.ok_or(EngineError::Overloaded)?.container, part.key.clone())
 }
 
 /// As it is stored now: index builders change rows without an LSN.
 fn before(unit: &Unit<'_>, home: &LogicalPartition<'_>, stored: &StoredRow) -> Result<Before, EngineError> {
-    let now = home.stored(&*unit.ground.snapshot, stored.rid)?;
+    let now = home.stored(&*unit.base.snapshot, stored.rid)?;
     let now = now.ok_or(EngineError::TransactionConflict)?;
-    let site = unit.ground.sites.iter().find(|site| site.container.number == home.container.number);
+    let site = unit.base.sites.iter().find(|site| site.container.number == home.container.number);
     let moment = &site.ok_or(EngineError::Overloaded)?.moment;
     let (_, row) = now.parse()?;
     let (id_key, is_live) = (home.id_key(row.id()?), !home.container.is_gone(&row, moment));

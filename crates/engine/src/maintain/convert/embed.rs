@@ -45,7 +45,7 @@ impl Unit<'_> {
         rule: &EmbedRule,
         is_visited: bool,
     ) -> Result<(), EngineError> {
-        let links = &self.ground.model.rules.links;
+        let links = &self.base.model.rules.links;
         let Some(link) = links.iter().position(|own| own.link.name == rule.link) else { return Ok(()) };
         let embed = Embed { own, rule, link };
         let name = self.container_name(at);
@@ -83,7 +83,7 @@ impl Unit<'_> {
     /// Objects that can have a part.
     pub(super) fn part_places(&self, embed: Embed<'_>, item: &Value) -> Vec<Vec<usize>> {
         match embed.rule.side {
-            EmbedSide::Referrer => holders(&self.ground.link(embed.link).link.from.path.parent(), item),
+            EmbedSide::Referrer => holders(&self.base.link(embed.link).link.from.path.parent(), item),
             EmbedSide::Target => vec![Vec::new()],
         }
     }
@@ -113,14 +113,14 @@ impl Unit<'_> {
             return Ok(count);
         }
         let Some(key) = self.key_of(at, embed.link) else { return Ok(0) };
-        let rules = self.ground.link(embed.link);
+        let rules = self.base.link(embed.link);
         let (moment, referrers) = (
-            &self.ground.sites[self.ground.referrer_site(embed.link)].moment,
-            self.ground.referrers(embed.link, &key.key),
+            &self.base.sites[self.base.referrer_site(embed.link)].moment,
+            self.base.referrers(embed.link, &key.key),
         );
         let (mut count, mut after) = (0, None);
         while count < HOLDERS_MAX {
-            let page = referrers.page(&*self.ground.snapshot, after.as_deref(), PAGE, moment)?;
+            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, moment)?;
             for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
                 let references = rules.references(ItemRow::trusted(&referrer.stored.bytes)?.node()?)?;
                 count += references.iter().filter(|own| own.target == key.key).count();
@@ -323,7 +323,7 @@ impl Unit<'_> {
 
     fn target_value(&self, embed: Embed<'_>, target: &TargetKey) -> Result<Option<Value>, EngineError> {
         let Some(found) = self.target(embed.link, target)? else { return Ok(None) };
-        let rules = &self.ground.model.rules;
+        let rules = &self.base.model.rules;
         Ok(self.node_of(&found)?.map(|node| rules.without_owned(&embed.rule.part, node)))
     }
 
@@ -372,12 +372,11 @@ impl Unit<'_> {
 
     /// All that refer to a target, as parts of the unit; more than [`HOLDERS_MAX`] are not read.
     fn referrer_slots(&mut self, key: &LinkedKey) -> Result<Vec<usize>, EngineError> {
-        let ground = self.ground;
-        let site = ground.referrer_site(key.link);
-        let (referrers, mut after, mut count) = (ground.referrers(key.link, &key.key), None, 0);
+        let base = self.base;
+        let site = base.referrer_site(key.link);
+        let (referrers, mut after, mut count) = (base.referrers(key.link, &key.key), None, 0);
         while count <= HOLDERS_MAX {
-            let page =
-                referrers.page(&*ground.snapshot, after.as_deref(), PAGE, &ground.sites[site].moment)?;
+            let page = referrers.page(&*base.snapshot, after.as_deref(), PAGE, &base.sites[site].moment)?;
             for referrer in page.referrers.into_iter().filter(|own| !own.is_gone) {
                 count += 1;
                 if self.slot_of(site, referrer.stored.rid).is_none() {
@@ -401,7 +400,7 @@ impl Unit<'_> {
         }
         let found = self.stored_target(link, target)?;
         let found = found.map(|found| (found.stored.rid, found.stored.bytes.clone()));
-        let (site, Some((rid, bytes))) = (self.ground.target_site(link), found) else { return Ok(None) };
+        let (site, Some((rid, bytes))) = (self.base.target_site(link), found) else { return Ok(None) };
         match self.slot_of(site, rid) {
             Some(at) => Ok(Some(at).filter(|at| self.slots[*at].after.is_some())),
             None => self.add_stored(site, rid, bytes, true).map(Some),
@@ -411,7 +410,7 @@ impl Unit<'_> {
     /// What an item is as a part.
     fn visible(&self, at: usize, embed: Embed<'_>) -> Option<Value> {
         let after = self.slots[at].after.as_ref()?;
-        Some(self.ground.model.rules.without_owned(&embed.rule.part, after.body.item.root()))
+        Some(self.base.model.rules.without_owned(&embed.rule.part, after.body.item.root()))
     }
 
     /// Where a holder has an item as its part.

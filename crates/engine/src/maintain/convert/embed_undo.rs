@@ -70,8 +70,8 @@ impl Unit<'_> {
         value: &mut Value,
         (positions, part): (&[usize], &Value),
     ) -> Result<ReasonLeft, EngineError> {
-        let ground = self.ground;
-        let rules = ground.link(embed.link);
+        let base = self.base;
+        let rules = base.link(embed.link);
         let key = rules.link.to.key.find(part, &[]).and_then(Value::as_str).filter(|key| !key.is_empty());
         let Some(key) = key.filter(|_| is_item(part)) else { return Ok(Some(NO_ITEM)) };
         let reference = |item: &Value| -> Result<Option<TargetKey>, EngineError> {
@@ -83,7 +83,7 @@ impl Unit<'_> {
         if reference(&holder)?.is_none_or(|own| own.value != key) {
             put_at(&mut holder, &rules.link.from.path, positions, Some(Value::from(key)));
         }
-        let container = ground.sites[ground.target_site(embed.link)].container;
+        let container = base.sites[base.target_site(embed.link)].container;
         let item = Item::from_value(part);
         let Ok(partition_key) = container.definition.partition_key.extract(item.root()) else {
             return Ok(Some(NO_ITEM));
@@ -92,7 +92,7 @@ impl Unit<'_> {
         if found_by.is_none() || found_by != reference(&holder)? {
             return Ok(Some(NOT_FOUND));
         }
-        let left = self.make_item(at, embed, ground.target_site(embed.link), part)?;
+        let left = self.make_item(at, embed, base.target_site(embed.link), part)?;
         if left.is_none() {
             *value = holder;
         }
@@ -110,7 +110,7 @@ impl Unit<'_> {
         if !is_item(part) {
             return Ok(Some(NO_ITEM));
         }
-        let rules = self.ground.link(embed.link);
+        let rules = self.base.link(embed.link);
         let refers = |item: &Value| -> Result<bool, EngineError> {
             let all = rules.references(Item::from_value(item).root())?;
             Ok(all.iter().any(|own| own.target == *target))
@@ -122,7 +122,7 @@ impl Unit<'_> {
         if !refers(&part)? {
             return Ok(Some(NOT_FOUND));
         }
-        self.make_item(at, embed, self.ground.referrer_site(embed.link), &part)
+        self.make_item(at, embed, self.base.referrer_site(embed.link), &part)
     }
 
     /// Stores a part as an item, where there is none.
@@ -133,7 +133,7 @@ impl Unit<'_> {
         site: usize,
         part: &Value,
     ) -> Result<ReasonLeft, EngineError> {
-        let container = self.ground.sites[site].container;
+        let container = self.base.sites[site].container;
         let item = Item::from_value(part);
         let home = container.definition.partition_key.extract(item.root()).ok();
         let Some(home) = home.and_then(|key| LogicalPartition::of(container, key).ok()) else {
@@ -148,7 +148,7 @@ impl Unit<'_> {
         };
         let own = self.slots[existing].after.as_ref();
         let own =
-            own.map(|after| self.ground.model.rules.without_owned(&embed.rule.part, after.body.item.root()));
+            own.map(|after| self.base.model.rules.without_owned(&embed.rule.part, after.body.item.root()));
         if own.as_ref() == Some(part) {
             return Ok(None);
         }
@@ -175,7 +175,7 @@ impl Unit<'_> {
         id_key: &[u8],
         owner: &str,
     ) -> Result<(), EngineError> {
-        let Some(stored) = home.find(&*self.ground.snapshot, id_key)? else { return Ok(()) };
+        let Some(stored) = home.find(&*self.base.snapshot, id_key)? else { return Ok(()) };
         if !home.has(&stored.parse()?.1)? || self.slot_of(site, stored.rid).is_some() {
             return Ok(());
         }
@@ -193,7 +193,7 @@ impl Unit<'_> {
     fn written_at(&self, at: usize) -> Result<i64, EngineError> {
         match self.slots[at].live().filter(|_| !self.slots[at].is_client) {
             Some(before) => Ok(before.row()?.stamp.ts),
-            None => Ok(self.ground.sites[self.slots[at].site].moment.seconds),
+            None => Ok(self.base.sites[self.slots[at].site].moment.seconds),
         }
     }
 }

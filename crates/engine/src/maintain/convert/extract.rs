@@ -49,7 +49,7 @@ impl Unit<'_> {
         is_visited: bool,
     ) -> Result<(), EngineError> {
         let name = self.container_name(at);
-        let links = &self.ground.model.rules.links;
+        let links = &self.base.model.rules.links;
         let Some(link) = links.iter().position(|other| other.link.name == rule.link) else { return Ok(()) };
         if name == rule.into && is_visited {
             return self.unmake(at, own, rule, link);
@@ -79,7 +79,7 @@ impl Unit<'_> {
         let Some(made) = self.journalled(at, own)?.filter(|_| is_undoing) else { return Ok(()) };
         let slot = &self.slots[at];
         let Some(after) = &slot.after else { return Ok(()) };
-        let now = part_of(rule, self.ground.model.rules.without_owned(&rule.into, after.body.item.root()));
+        let now = part_of(rule, self.base.model.rules.without_owned(&rule.into, after.body.item.root()));
         let key = slot.keys_after.iter().find(|own| own.link == link).cloned();
         let is_referred = match &key {
             Some(key) => self.count_referrers(key)? > 0,
@@ -337,9 +337,9 @@ impl<'a> Extracting<'_, 'a, '_> {
         let found = self.unit.stored_target(self.link, &self.target_key(key))?;
         let Some(rid) = found.map(|found| found.stored.rid) else { return Ok(None) };
         let Some(site) = self.unit.site_named(&self.rule.into) else { return Ok(None) };
-        let container = self.unit.ground.sites[site].container.number;
+        let container = self.unit.base.sites[site].container.number;
         let row = crate::store::keys::journal(container, self.own.refactoring, rid);
-        crate::store::journal::read(&*self.unit.ground.snapshot, &row)
+        crate::store::journal::read(&*self.unit.base.snapshot, &row)
     }
 
     /// The item gets another part.
@@ -357,7 +357,7 @@ impl<'a> Extracting<'_, 'a, '_> {
         let node = after.body.item.root();
         let (mut value, visible) = (
             node.to_value(),
-            part_of(self.rule, self.unit.ground.model.rules.without_owned(&self.rule.into, node)),
+            part_of(self.rule, self.unit.base.model.rules.without_owned(&self.rule.into, node)),
         );
         if let Some(object) = value.as_object_mut() {
             put_part(self.rule, object, &visible, part);
@@ -371,7 +371,7 @@ impl<'a> Extracting<'_, 'a, '_> {
     fn note_made(&mut self, at: usize, part: &Value) -> Result<(), EngineError> {
         let ts = match self.unit.slots[self.at].live().filter(|_| self.is_visited) {
             Some(before) => before.row()?.stamp.ts,
-            None => self.unit.ground.sites[self.unit.slots[self.at].site].moment.seconds,
+            None => self.unit.base.sites[self.unit.slots[self.at].site].moment.seconds,
         };
         let made = Object::from_iter([("made", part.clone()), ("ts", Value::from(ts))]);
         self.unit.note(at, self.own, JournalNote::Made(Value::Object(made)));
@@ -381,7 +381,7 @@ impl<'a> Extracting<'_, 'a, '_> {
     /// The item of a reference in the state that the unit leaves, and its part.
     fn target(&self, key: &str) -> Result<Option<(Target<'a>, Value)>, EngineError> {
         let Some(target) = self.unit.target(self.link, &self.target_key(key))? else { return Ok(None) };
-        let rules = &self.unit.ground.model.rules;
+        let rules = &self.unit.base.model.rules;
         let value = self.unit.node_of(&target)?.map(|node| rules.without_owned(&self.rule.into, node));
         Ok(value.map(|value| (target, part_of(self.rule, value))))
     }

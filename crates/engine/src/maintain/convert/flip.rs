@@ -136,7 +136,7 @@ impl Unit<'_> {
         }
         let Some(own) = self.slots[at].live() else { return Ok(true) };
         let own = own.row()?.stamp.ts;
-        let links = &self.ground.model.rules.links;
+        let links = &self.base.model.rules.links;
         let (Some(link), Some(other)) =
             (links.iter().position(|own| own.link.name == rule.link), other.as_str())
         else {
@@ -283,7 +283,7 @@ impl Unit<'_> {
         let entry = first_place(self.journalled(at, own)?);
         let Some(now) = rule.into.find(&value, &[]).cloned() else { return Ok(()) };
         let is_reverting = own.stage == ConversionStage::Reverting;
-        let links = &self.ground.model.rules.links;
+        let links = &self.base.model.rules.links;
         let link = links.iter().position(|own| own.link.name == rule.link);
         let has_owner = match (link, now.as_str()) {
             (Some(link), Some(owner)) => self.target(link, &rule.owner_key(owner))?.is_some(),
@@ -315,7 +315,7 @@ impl Unit<'_> {
 
     /// Ids of the items that name this one as their owner.
     fn referrer_ids(&self, at: usize, rule: &FlipRule) -> Result<Vec<String>, EngineError> {
-        let links = &self.ground.model.rules.links;
+        let links = &self.base.model.rules.links;
         let Some(link) = links.iter().position(|own| own.link.name == rule.link) else {
             return Ok(Vec::new());
         };
@@ -325,12 +325,12 @@ impl Unit<'_> {
     }
 
     pub(super) fn ids_referring(&self, key: &LinkedKey) -> Result<Vec<String>, EngineError> {
-        let site = self.ground.referrer_site(key.link);
-        let moment = &self.ground.sites[site].moment;
-        let referrers = self.ground.referrers(key.link, &key.key);
+        let site = self.base.referrer_site(key.link);
+        let moment = &self.base.sites[site].moment;
+        let referrers = self.base.referrers(key.link, &key.key);
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let page = referrers.page(&*self.ground.snapshot, after.as_deref(), PAGE, moment)?;
+            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, moment)?;
             for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
                 if self.slot_of(site, referrer.stored.rid).is_none() {
                     ids.push(ItemRow::trusted(&referrer.stored.bytes)?.id()?.to_owned());
@@ -352,7 +352,7 @@ impl Unit<'_> {
     /// The item of an id, in a container whose partition key that is, as a part of the unit.
     pub(super) fn item_by_id(&mut self, container: &str, id: &str) -> Result<Option<usize>, EngineError> {
         let Some(site) = self.site_named(container) else { return Ok(None) };
-        let own = self.ground.sites[site].container;
+        let own = self.base.sites[site].container;
         let key = PartitionKey(vec![Component::String(id.to_owned())]);
         let Ok(home) = LogicalPartition::of(own, key) else { return Ok(None) };
         let id_key = home.id_key(id);
@@ -366,14 +366,14 @@ impl Unit<'_> {
         home: &LogicalPartition<'_>,
         id_key: &[u8],
     ) -> Result<Option<usize>, EngineError> {
-        let own = self.ground.sites[site].container;
+        let own = self.base.sites[site].container;
         let is_it = |after: &super::super::After| after.id_key == id_key;
         if let Some(at) = self.slots.iter().position(|slot| slot.after.as_ref().is_some_and(is_it)) {
             return Ok(Some(at));
         }
-        let Some(stored) = home.find(&*self.ground.snapshot, id_key)? else { return Ok(None) };
+        let Some(stored) = home.find(&*self.base.snapshot, id_key)? else { return Ok(None) };
         let (rid, row) = stored.parse()?;
-        let is_there = home.has(&row)? && !own.is_gone(&row, &self.ground.sites[site].moment);
+        let is_there = home.has(&row)? && !own.is_gone(&row, &self.base.sites[site].moment);
         if !is_there || self.slot_of(site, rid).is_some() {
             return Ok(None);
         }

@@ -190,27 +190,27 @@ impl Unit<'_> {
 
     fn is_taken_id(&self, rule: &MergeRule, join: &Value) -> Result<bool, EngineError> {
         let Some(site) = self.site_named(&rule.container) else { return Ok(true) };
-        let (container, item) = (self.ground.sites[site].container, Item::from_value(join));
+        let (container, item) = (self.base.sites[site].container, Item::from_value(join));
         let key = container.definition.partition_key.extract(item.root())?;
         let home = LogicalPartition::of(container, key)?;
         let id_key = home.id_key(join.get("id").and_then(Value::as_str).unwrap_or_default());
         let is_made =
             self.slots.iter().any(|slot| slot.after.as_ref().is_some_and(|own| own.id_key == id_key));
-        Ok(is_made || home.find(&*self.ground.snapshot, &id_key)?.is_some())
+        Ok(is_made || home.find(&*self.base.snapshot, &id_key)?.is_some())
     }
 
     /// Values at a path of the items that refer to this one.
     fn values_referring(&self, at: usize, link: &str, path: &Pointer) -> Result<Vec<String>, EngineError> {
-        let links = &self.ground.model.rules.links;
+        let links = &self.base.model.rules.links;
         let Some(link) = links.iter().position(|own| own.link.name == link) else { return Ok(Vec::new()) };
         let Some(key) = self.slots[at].keys_after.iter().find(|own| own.link == link) else {
             return Ok(Vec::new());
         };
-        let moment = &self.ground.sites[self.ground.referrer_site(link)].moment;
-        let referrers = self.ground.referrers(link, &key.key);
+        let moment = &self.base.sites[self.base.referrer_site(link)].moment;
+        let referrers = self.base.referrers(link, &key.key);
         let (mut values, mut after) = (Vec::new(), None);
         loop {
-            let page = referrers.page(&*self.ground.snapshot, after.as_deref(), PAGE, moment)?;
+            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, moment)?;
             for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
                 let item = ItemRow::trusted(&referrer.stored.bytes)?.node()?.to_value();
                 values.extend(path.find(&item, &[]).and_then(Value::as_str).map(str::to_owned));

@@ -69,8 +69,8 @@ pub(crate) struct LeftPlace {
 impl<'a> Unit<'a> {
     /// Gives the items of the unit the form that open refactorings want.
     pub(super) fn convert(&mut self) -> Result<(), EngineError> {
-        let ground = self.ground;
-        for own in &ground.model.conversions {
+        let base = self.base;
+        for own in &base.model.conversions {
             for at in 0..self.slots.len() {
                 let visited = self.converting.visit;
                 let is_visited =
@@ -99,12 +99,12 @@ impl<'a> Unit<'a> {
     }
 
     fn container_name(&self, at: usize) -> &'a str {
-        let ground = self.ground;
-        &ground.sites[self.slots[at].site].container.definition.id
+        let base = self.base;
+        &base.sites[self.slots[at].site].container.definition.id
     }
 
     fn site_named(&self, name: &str) -> Option<usize> {
-        self.ground.sites.iter().position(|site| site.container.definition.id == name)
+        self.base.sites.iter().position(|site| site.container.definition.id == name)
     }
 
     /// Another new version of an item; its id and its key stay.
@@ -120,7 +120,7 @@ impl<'a> Unit<'a> {
 
     /// Adds an item that a refactoring makes.
     fn add_made(&mut self, site: usize, value: &Value, owner: &str) -> Result<usize, EngineError> {
-        let container = self.ground.sites[site].container;
+        let container = self.base.sites[site].container;
         let item = Item::from_value(value);
         let key = container.definition.partition_key.extract(item.root())?;
         let home = LogicalPartition::of(container, key)?;
@@ -164,7 +164,7 @@ impl<'a> Unit<'a> {
     /// What the journal says of an item.
     fn journalled(&self, at: usize, own: &Conversion) -> Result<Option<Value>, EngineError> {
         let (container, refactoring, rid) = self.journal_key(at, own);
-        let stored = || journal::read(&*self.ground.snapshot, &keys::journal(container, refactoring, rid));
+        let stored = || journal::read(&*self.base.snapshot, &keys::journal(container, refactoring, rid));
         match self.converting.journal.get(&(container, refactoring, rid)) {
             None => stored(),
             Some(JournalNote::Made(made)) => Ok(Some(made.clone())),
@@ -190,7 +190,7 @@ impl<'a> Unit<'a> {
                 JournalNote::Gone => journal::delete(key),
                 JournalNote::Made(made) => journal::put(key, made),
                 JournalNote::Places(places) => {
-                    let earlier = journal::read(&*self.ground.snapshot, &key)?;
+                    let earlier = journal::read(&*self.base.snapshot, &key)?;
                     let earlier = earlier.as_ref().and_then(Value::as_array).unwrap_or_default();
                     journal::put(key, &merged(earlier, places))
                 }

@@ -83,7 +83,7 @@ impl Unit<'_> {
     /// The pages of an item, in their order, as parts of the unit.
     fn pages_of(&mut self, item: &Value, rule: &SplitRule) -> Result<Vec<usize>, EngineError> {
         let Some(site) = self.site_named(&rule.pages) else { return Ok(Vec::new()) };
-        let container = self.ground.sites[site].container;
+        let container = self.base.sites[site].container;
         let rules = rule.rules();
         let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
         let shared_keys = container.definition.partition_key.paths.iter().map(quire_model::Pointer::of_path);
@@ -96,13 +96,13 @@ impl Unit<'_> {
         let prefix = home.id_key(&first[..first.rfind(':').map_or(0, |end| end + 1)]);
         let ids = Scan { rows_max: PAGES_MAX, ..scan(LOOKUPS, KeyRange::prefix(&prefix)) };
         let mut pages = Vec::new();
-        for (key, value) in self.ground.snapshot.scan(&ids)?.rows {
+        for (key, value) in self.base.snapshot.scan(&ids)?.rows {
             let is_number =
                 key.len() == prefix.len() + 8 && key[prefix.len()..].iter().all(u8::is_ascii_digit);
             let rid = keys::number(&value).ok_or_else(|| corrupt("id row"))?;
-            let Some(stored) = home.stored(&*self.ground.snapshot, rid)? else { continue };
+            let Some(stored) = home.stored(&*self.base.snapshot, rid)? else { continue };
             let (_, row) = stored.parse()?;
-            let is_live = !container.is_gone(&row, &self.ground.sites[site].moment);
+            let is_live = !container.is_gone(&row, &self.base.sites[site].moment);
             if is_number && is_live && home.has(&row)? {
                 pages.push(self.add_stored(site, rid, stored.bytes, true)?);
             }

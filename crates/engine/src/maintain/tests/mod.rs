@@ -35,15 +35,15 @@ use crate::jobs::JobStatus;
 use crate::model::DeclarationState;
 use crate::store::SYSTEM_PROPERTIES;
 
-pub struct Hand(AtomicI64);
+pub struct ManualClock(AtomicI64);
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now_ms(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl Hand {
+impl ManualClock {
     pub fn pass(&self, seconds: i64) {
         self.0.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
@@ -57,7 +57,7 @@ pub fn json(json: &str) -> Value {
 pub struct Bench {
     pub engine: Engine,
     pub storage: Arc<dyn Storage>,
-    pub clock: Arc<Hand>,
+    pub clock: Arc<ManualClock>,
     pub model: String,
     keys: Vec<(String, Vec<String>)>,
 }
@@ -74,7 +74,7 @@ impl Bench {
         containers: &[(&str, &[&str])],
         model: &str,
     ) -> Bench {
-        let clock = Arc::new(Hand(AtomicI64::new(1_700_000_000_000)));
+        let clock = Arc::new(ManualClock(AtomicI64::new(1_700_000_000_000)));
         let engine = Engine::open(Arc::clone(&storage), options(&clock, partitions)).unwrap();
         engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
         for (id, paths) in containers {
@@ -224,7 +224,7 @@ impl Bench {
     }
 }
 
-pub fn options(clock: &Arc<Hand>, partitions: u32) -> Options {
+pub fn options(clock: &Arc<ManualClock>, partitions: u32) -> Options {
     Options {
         clock: clock.clone(),
         partitions,

@@ -7,7 +7,7 @@ use crate::api::EngineError;
 use crate::runtime::DataPlaneCounters;
 use crate::sync::sleep;
 
-/// A write whose ground moved under it is prepared again this often.
+/// A write whose snapshot is stale is prepared again this often.
 const TRIES: u32 = 12;
 /// The longest wait before the next try is this power of two, in milliseconds.
 const WAIT_POWER_MAX: u32 = 6;

@@ -127,7 +127,7 @@ impl<'a> ItemEvaluator<'a> {
             false => self.rows.borrow().collect_calls(item),
         };
         let look = || items.iter().try_for_each(|found| self.with_item(found, collect));
-        if self.follows(need) { self.followed.foresee(look) } else { self.functions.prefetch(look) }
+        if self.follows(need) { self.followed.prefetch(look) } else { self.functions.prefetch(look) }
     }
 
     /// The same for the parts of items that index rows have.

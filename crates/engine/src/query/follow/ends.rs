@@ -15,13 +15,13 @@ use crate::query::read_snapshot::ReadSnapshot;
 use crate::runtime::Shared;
 
 /// A container that links name, before a snapshot is taken.
-struct Expected {
+struct ExpectedEnd {
     container: Arc<Container>,
     deleted: Arc<DeletedKeys>,
 }
 
 /// All containers of a model. To be made **before** the snapshot: see [`Container::moment_in`].
-pub(crate) struct ExpectedEnds(HashMap<String, Expected>);
+pub(crate) struct ExpectedEnds(HashMap<String, ExpectedEnd>);
 
 /// A container that links name, in a snapshot.
 pub(crate) struct End {
@@ -40,13 +40,13 @@ impl ExpectedEnds {
         let ends = model.containers.iter().filter_map(|(name, number)| {
             let container = containers?.named(name).filter(|container| container.number == *number)?;
             let deleted = container.partitions.deleted_keys();
-            Some((name.clone(), Expected { container: Arc::clone(container), deleted }))
+            Some((name.clone(), ExpectedEnd { container: Arc::clone(container), deleted }))
         });
         ExpectedEnds(ends.collect())
     }
 
     pub fn in_view(&self, shared: &Shared, view: &ReadSnapshot) -> Result<Ends, EngineError> {
-        let end = |(name, end): (&String, &Expected)| {
+        let end = |(name, end): (&String, &ExpectedEnd)| {
             let container = Arc::clone(&end.container);
             let mut moment =
                 container.visibility_point_in(shared, &*view.snapshot, Arc::clone(&end.deleted))?;

@@ -95,12 +95,12 @@ impl PageLinks<'_> {
 
     fn items(&self, branch: &Branch, lookup: Lookup, tally: &mut Tally) -> Result<Vec<Value>, EngineError> {
         let end = self.reader()?.end_of(&lookup)?;
-        let Some(known) = self.find(lookup)? else {
+        let Some(cached) = self.find(lookup)? else {
             tally.is_pending = true;
             return Ok(Vec::new());
         };
-        let mut values = Vec::with_capacity(known.found.items.len());
-        for item in &known.found.items {
+        let mut values = Vec::with_capacity(cached.result.items.len());
+        for item in &cached.result.items {
             tally.add(item)?;
             values.push(self.item(branch, end, item, tally)?);
         }

@@ -1,8 +1,8 @@
 //! Reading across links: items of other containers, in the snapshot of a page or point read.
 //!
 //! Items are asked for by what references name ([`Lookup`]). A page collects what the items of a block need
-//! ([`PageLinks::foresee`]) and reads it together: one read of all keys, one of all items. What was not foreseen is read alone,
-//! so foresight changes what a page costs and nothing else.
+//! ([`PageLinks::prefetch`]) and reads it together: one read of all keys, one of all items. What was not prefetched is read alone,
+//! so prefetching changes what a page costs and nothing else.
 //! Expired items and those of deleted partition keys are no targets and no referrers.
 
 mod branches; // chains of links as a tree
@@ -19,7 +19,7 @@ mod tests;
 pub(crate) use member::followed_in;
 pub(crate) use page_links::PageLinks;
 pub(crate) use point::read_item_followed;
-pub(crate) use ready::{Missing, read_ready};
+pub(crate) use ready::{NotCached, read_ready};
 
 /// Items that one answer follows at most, and their JSON.
 pub(crate) const ITEMS_MAX: u64 = 1_000;

@@ -13,7 +13,7 @@ use quire_value::{Node, Value};
 
 use super::branches::{Branch, branches};
 use super::ends::ExpectedEnds;
-use super::read::{Found, LinkReader, Lookup, LookupKind};
+use super::read::{LinkReader, Lookup, LookupKind, LookupResult};
 use super::{BYTES_MAX, ITEMS_MAX};
 use crate::api::charge::FollowCost;
 use crate::api::{EngineError, FollowRequest, PageRequest};
@@ -43,9 +43,9 @@ pub(crate) struct PageLinks<'a> {
     reader: OnceCell<LinkReader>,
     memory: RefCell<Option<Reservation>>,
     allowance: Allowance,
-    known: RefCell<HashMap<Rc<Lookup>, Rc<Known>>>,
+    cached: RefCell<HashMap<Rc<Lookup>, Rc<CachedLookup>>>,
     /// Lookups that the items of a block need, while they are collected.
-    wanted: RefCell<Wanted>,
+    pending: RefCell<PendingLookups>,
     is_collecting: Cell<bool>,
     /// Calls of the query that follow links.
     calls: Cell<usize>,
@@ -55,13 +55,13 @@ pub(crate) struct PageLinks<'a> {
 }
 
 /// What a lookup found.
-pub(super) struct Known {
-    pub found: Found,
+pub(super) struct CachedLookup {
+    pub result: LookupResult,
     is_used: Cell<bool>,
 }
 
 #[derive(Default)]
-struct Wanted {
+struct PendingLookups {
     list: Vec<Rc<Lookup>>,
     all: HashSet<Rc<Lookup>>,
 }
@@ -97,8 +97,8 @@ impl<'a> PageLinks<'a> {
             reader: OnceCell::new(),
             memory: RefCell::default(),
             allowance: allowance.clone(),
-            known: RefCell::default(),
-            wanted: RefCell::default(),
+            cached: RefCell::default(),
+            pending: RefCell::default(),
             is_collecting: Cell::new(false),
             calls: Cell::new(0),
             failure: RefCell::default(),
@@ -179,24 +179,24 @@ impl<'a> PageLinks<'a> {
     }
 
     /// Reads what the items that `look` shows need, all together.
-    pub fn foresee(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
+    pub fn prefetch(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
         self.forget_if_large()?;
         for _ in 0..self.rounds() {
             self.is_collecting.set(true);
             let looked = look();
             self.is_collecting.set(false);
             looked?;
-            let wanted = std::mem::take(&mut *self.wanted.borrow_mut()).list;
-            if wanted.is_empty() {
+            let pending = std::mem::take(&mut *self.pending.borrow_mut()).list;
+            if pending.is_empty() {
                 break;
             }
-            self.read(&wanted)?;
+            self.read(&pending)?;
         }
         self.counts.blocks.set(self.counts.blocks.get() + 1);
         Ok(())
     }
 
-    /// In which everything is known that can be foreseen: what a call or a link of a chain leads to is known one round later.
+    /// In which everything is known that can be prefetched: what a call or a link of a chain leads to is known one round later.
     /// Looking at the items once more only to find nothing new would cost as much as the rows themselves.
     fn rounds(&self) -> usize {
         (self.calls.get() + depth(&self.branches)).min(ROUNDS_MAX)
@@ -207,7 +207,7 @@ impl<'a> PageLinks<'a> {
         let Some(memory) = memory.as_mut().filter(|memory| memory.bytes() > KEPT_BYTES_MAX) else {
             return Ok(());
         };
-        self.known.borrow_mut().clear();
+        self.cached.borrow_mut().clear();
         memory.shrink_to(0);
         Ok(())
     }
@@ -216,11 +216,11 @@ impl<'a> PageLinks<'a> {
         self.allowance.check_cancelled()?;
         let all = self.reader()?.read(self.shared, lookups)?;
         self.counts.keys.set(self.counts.keys.get() + lookups.len() as u64);
-        let mut known = self.known.borrow_mut();
-        for (lookup, found) in lookups.iter().zip(all) {
-            self.counts.items.set(self.counts.items.get() + found.items.len() as u64);
-            self.keep(found.items.iter().map(|item| item.memory_bytes()).sum())?;
-            known.insert(Rc::clone(lookup), Rc::new(Known { found, is_used: Cell::new(false) }));
+        let mut cached = self.cached.borrow_mut();
+        for (lookup, result) in lookups.iter().zip(all) {
+            self.counts.items.set(self.counts.items.get() + result.items.len() as u64);
+            self.keep(result.items.iter().map(|item| item.memory_bytes()).sum())?;
+            cached.insert(Rc::clone(lookup), Rc::new(CachedLookup { result, is_used: Cell::new(false) }));
         }
         Ok(())
     }
@@ -234,43 +234,43 @@ impl<'a> PageLinks<'a> {
     }
 
     /// `None` while lookups are collected: it is not known yet.
-    pub(super) fn find(&self, lookup: Lookup) -> Result<Option<Rc<Known>>, EngineError> {
-        let known = self.known.borrow().get(&lookup).cloned();
-        match known {
-            Some(known) => {
-                self.count(&known);
-                Ok(Some(known))
+    pub(super) fn find(&self, lookup: Lookup) -> Result<Option<Rc<CachedLookup>>, EngineError> {
+        let cached = self.cached.borrow().get(&lookup).cloned();
+        match cached {
+            Some(cached) => {
+                self.count(&cached);
+                Ok(Some(cached))
             }
             None if self.is_collecting.get() => {
-                let (mut wanted, lookup) = (self.wanted.borrow_mut(), Rc::new(lookup));
-                if wanted.all.insert(Rc::clone(&lookup)) {
-                    wanted.list.push(lookup);
+                let (mut pending, lookup) = (self.pending.borrow_mut(), Rc::new(lookup));
+                if pending.all.insert(Rc::clone(&lookup)) {
+                    pending.list.push(lookup);
                 }
                 Ok(None)
             }
             None => {
                 let lookup = Rc::new(lookup);
                 self.read(std::slice::from_ref(&lookup))?;
-                let known = self.known.borrow().get(&lookup).cloned();
-                if let Some(known) = &known {
-                    self.count(known);
+                let cached = self.cached.borrow().get(&lookup).cloned();
+                if let Some(cached) = &cached {
+                    self.count(cached);
                 }
-                Ok(known)
+                Ok(cached)
             }
         }
     }
 
     /// A read is charged when a row needs it.
-    fn count(&self, known: &Known) {
+    fn count(&self, cached: &CachedLookup) {
         if self.is_collecting.get() {
             return;
         }
-        if !known.is_used.replace(true) {
-            self.counts.charge.set(self.counts.charge.get() + known.found.charge);
+        if !cached.is_used.replace(true) {
+            self.counts.charge.set(self.counts.charge.get() + cached.result.charge);
         }
         let (items, bytes) = self.counts.row.get();
-        let own: u64 = known.found.items.iter().map(|item| u64::from(item.json_bytes)).sum();
-        self.counts.row.set((items + known.found.items.len() as u64, bytes + own));
+        let own: u64 = cached.result.items.iter().map(|item| u64::from(item.json_bytes)).sum();
+        self.counts.row.set((items + cached.result.items.len() as u64, bytes + own));
     }
 
     /// An item begins: what it follows counts for its first row.
@@ -373,8 +373,8 @@ impl<'a> PageLinks<'a> {
             match self.find(lookup)? {
                 // Only to see what else is needed.
                 Some(_) if self.is_collecting.get() && self.rounds() == 1 => is_known = false,
-                Some(known) => {
-                    for item in &known.found.items {
+                Some(cached) => {
+                    for item in &cached.result.items {
                         values.push(if is_shared {
                             item.shared_value(end)?
                         } else {

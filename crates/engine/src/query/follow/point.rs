@@ -65,7 +65,7 @@ fn find(
     let own_links = SelfLinks::new(container);
     let system = StampedItem { links: &own_links, child: rid, stamp: row.stamp };
     let item = Item::stored(row.node()?, &system);
-    links.foresee(|| links.member(&item).map(|_| ()))?;
+    links.prefetch(|| links.member(&item).map(|_| ()))?;
     links.start_item();
     let member = links.member(&item)?.ok_or_else(|| corrupt("links that are not read"))?;
     links.row_sent();

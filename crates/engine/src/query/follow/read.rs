@@ -48,7 +48,7 @@ pub(crate) enum LookupKind {
 }
 
 /// What was found. No item for a target that is not there.
-pub(crate) struct Found {
+pub(crate) struct LookupResult {
     pub items: Vec<Rc<FollowedItem>>,
     pub charge: f64,
 }
@@ -140,7 +140,7 @@ impl LinkReader {
     }
 
     /// What each lookup finds, in their order.
-    pub fn read(&self, shared: &Shared, lookups: &[Rc<Lookup>]) -> Result<Vec<Found>, EngineError> {
+    pub fn read(&self, shared: &Shared, lookups: &[Rc<Lookup>]) -> Result<Vec<LookupResult>, EngineError> {
         let targets: Vec<&Lookup> = lookups
             .iter()
             .map(|lookup| &**lookup)
@@ -286,7 +286,7 @@ impl LinkReader {
         FollowedItem::new(rid, bytes).map(Some)
     }
 
-    fn referrers(&self, lookup: &Lookup, count_max: usize) -> Result<Found, EngineError> {
+    fn referrers(&self, lookup: &Lookup, count_max: usize) -> Result<LookupResult, EngineError> {
         self.check_built(lookup.link)?;
         let end = self.end_of(lookup)?;
         let referrers = Referrers {
@@ -295,7 +295,7 @@ impl LinkReader {
             container: &end.container,
             target: &lookup.target,
         };
-        let mut found = Found { items: Vec::new(), charge: 0.0 };
+        let mut found = LookupResult { items: Vec::new(), charge: 0.0 };
         let mut after: Option<Vec<u8>> = None;
         while found.items.len() < count_max {
             let wanted = count_max - found.items.len();
@@ -326,7 +326,7 @@ impl LinkReader {
     }
 }
 
-fn of_target(item: Option<Rc<FollowedItem>>) -> Found {
+fn of_target(item: Option<Rc<FollowedItem>>) -> LookupResult {
     let charge = item.as_ref().map_or(charge::REFUSED, |item| charge::read(item.json_bytes as usize));
-    Found { items: item.into_iter().collect(), charge }
+    LookupResult { items: item.into_iter().collect(), charge }
 }

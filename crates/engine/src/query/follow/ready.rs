@@ -31,7 +31,7 @@ const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Where items that are not in the cache come from.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Missing {
+pub(crate) enum NotCached {
     /// The answer is given up.
     Wait,
     /// The disk; then they are in the cache.
@@ -45,7 +45,7 @@ pub(crate) fn read_ready(
     container: &Container,
     read: &ReadItem<'_>,
     follow: &FollowRequest,
-    missing: Missing,
+    missing: NotCached,
 ) -> Option<Answer<(ItemRead, u64)>> {
     if shared.item_cache.is_off() {
         return None;
@@ -63,7 +63,7 @@ pub(crate) fn read_ready(
         return None;
     }
     let state = catalog.state();
-    let mut reading = Reading::new(shared, &state, container, &model.database, missing);
+    let mut reading = CacheReader::new(shared, &state, container, &model.database, missing);
     let id_key = place.id_key(container, read.id);
     let item = reading.item(container, (&id_key, read.id), &place).flatten()?;
     let (etag, item_lsn) = (Arc::clone(&item.etag), item.lsn);
@@ -95,12 +95,12 @@ fn is_found_by_place(branch: &Branch, model: &DatabaseModel) -> bool {
 type Marks = (Arc<PartitionSet>, Arc<DeletedKeys>);
 
 /// Items as they are found.
-struct Reading<'a> {
+struct CacheReader<'a> {
     shared: &'a Shared,
     state: &'a CatalogState,
     source: &'a Container,
     model: &'a Arc<DatabaseModel>,
-    missing: Missing,
+    missing: NotCached,
     seconds: i64,
     /// What was found, by id rows, and what was known of deleted keys before.
     found: Vec<(Vec<u8>, Arc<CachedItem>)>,
@@ -112,15 +112,15 @@ struct Reading<'a> {
     bytes: usize,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> CacheReader<'a> {
     fn new(
         shared: &'a Shared,
         state: &'a CatalogState,
         source: &'a Container,
         model: &'a Arc<DatabaseModel>,
-        missing: Missing,
-    ) -> Reading<'a> {
-        Reading {
+        missing: NotCached,
+    ) -> CacheReader<'a> {
+        CacheReader {
             shared,
             state,
             source,
@@ -146,15 +146,15 @@ impl<'a> Reading<'a> {
         let deleted = self.deleted_keys(container);
         let item = match (self.shared.item_cache.get(id_key), self.missing) {
             (Some(item), _) => item,
-            (None, Missing::Read) => {
+            (None, NotCached::Read) => {
                 let item = items::read::find_item(self.shared, container, id, &place.key)?;
                 // Too large for the cache, or being written: it could not be compared at the end.
                 Some(item).filter(|item| self.shared.item_cache.has(id_key, item))?
             }
-            (None, Missing::Wait) => return None,
+            (None, NotCached::Wait) => return None,
         };
         self.bytes += item.body.len();
-        let is_too_large = self.missing == Missing::Wait && self.bytes > INLINE_BYTES_MAX;
+        let is_too_large = self.missing == NotCached::Wait && self.bytes > INLINE_BYTES_MAX;
         if item.partition_key != place.key || is_too_large || self.found.len() == READ_MAX {
             return None;
         }

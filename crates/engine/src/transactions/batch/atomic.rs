@@ -26,7 +26,7 @@ use crate::transactions::{
     ChangeItem, CommitFailure, CommittedTransaction, Transaction, TransactionChange, TransactionRead,
 };
 
-/// A batch whose ground moved under it is run again this often.
+/// A batch whose snapshot is stale is run again this often.
 const TRIES: u32 = 12;
 /// The service's limit; others may wait for what the batch holds. Waiting for locks is not counted.
 const RUN_MAX: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ struct BatchDone {
 
 enum BatchAttempt {
     Done(BatchDone),
-    /// The ground moved.
+    /// The snapshot is stale.
     Again,
     /// It has to lock what could not be named.
     Unnamed,

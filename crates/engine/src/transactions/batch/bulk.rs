@@ -24,7 +24,7 @@ use crate::partition::sequencer::WriteRefused;
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 
-/// A write whose ground moved under it goes into the next round this often; then it goes alone, and waits longer.
+/// A write whose snapshot is stale goes into the next round this often; then it goes alone, and waits longer.
 const ROUNDS_MAX: u32 = 4;
 
 /// `response_bytes` are taken already.

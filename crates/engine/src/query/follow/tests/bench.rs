@@ -13,7 +13,7 @@ use crate::catalog::Container;
 use crate::engine::Engine;
 use crate::model::DeclarationState;
 
-pub struct HandClock {
+pub struct ManualClock {
     now_ms: AtomicI64,
     /// Looks of a thread until it goes on by itself, and by how many seconds.
     looks_left: AtomicI64,
@@ -21,7 +21,7 @@ pub struct HandClock {
     looker: parking_lot::Mutex<Option<ThreadId>>,
 }
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now_ms(&self) -> i64 {
         let is_looker = *self.looker.lock() == Some(std::thread::current().id());
         if is_looker && self.looks_left.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -31,7 +31,7 @@ impl Clock for HandClock {
     }
 }
 
-impl HandClock {
+impl ManualClock {
     pub fn advance(&self, seconds: i64) {
         self.now_ms.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ impl HandClock {
 
 pub struct Bench {
     pub engine: Engine,
-    pub clock: Arc<HandClock>,
+    pub clock: Arc<ManualClock>,
 }
 
 pub fn json(json: &str) -> Value {
@@ -57,7 +57,7 @@ impl Bench {
     /// Containers with the path of their partition key and further members of their definition.
     pub fn new(partitions: u32, containers: &[(&str, &str, &str)], model: &str) -> Bench {
         let [now_ms, looks_left, then_seconds] = [1_700_000_000_000, 0, 0].map(AtomicI64::new);
-        let clock = Arc::new(HandClock { now_ms, looks_left, then_seconds, looker: Default::default() });
+        let clock = Arc::new(ManualClock { now_ms, looks_left, then_seconds, looker: Default::default() });
         let options = Options {
             clock: clock.clone(),
             partitions,

@@ -1,4 +1,4 @@
-//! What a unit is made on: the containers of the model, the rules of their writes, and one snapshot.
+//! The base of a unit: the containers of the model, the rules of their writes, and one snapshot.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::store::keys::{self, DeclarationKeys, LOOKUPS};
 
-pub(crate) struct Ground<'a> {
+pub(crate) struct ModelSnapshot<'a> {
     pub shared: &'a Shared,
     pub model: Arc<DatabaseModel>,
     pub sites: Vec<Site<'a>>,
@@ -48,7 +48,7 @@ pub(crate) fn siblings(
     model.containers.values().map(sibling).collect()
 }
 
-impl<'a> Ground<'a> {
+impl<'a> ModelSnapshot<'a> {
     /// `own` are containers that the caller has open, `others` all of the model. `None`: the model is just being replaced.
     ///
     /// To be taken under the locks: then no commit that concerns what is locked is under way, and none of them has an unknown
@@ -57,7 +57,7 @@ impl<'a> Ground<'a> {
         shared: &'a Shared,
         own: &[&'a Container],
         others: &'a [Arc<Container>],
-    ) -> Result<Option<Ground<'a>>, EngineError> {
+    ) -> Result<Option<ModelSnapshot<'a>>, EngineError> {
         let is_other = |other: &&'a Container| own.iter().all(|own| own.number != other.number);
         let others = others.iter().map(|other| &**other).filter(is_other);
         let containers: Vec<&'a Container> = own.iter().copied().chain(others).collect();
@@ -82,7 +82,7 @@ impl<'a> Ground<'a> {
             return Ok(None);
         };
         let counted_until = RefCell::default();
-        Ok(Some(Ground { shared, model, sites, snapshot, ends, window_ends, counted_until }))
+        Ok(Some(ModelSnapshot { shared, model, sites, snapshot, ends, window_ends, counted_until }))
     }
 
     pub fn link(&self, link: usize) -> &LinkRules {
