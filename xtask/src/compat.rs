@@ -98,7 +98,7 @@ fn generate() -> Result<Document> {
                 "\n## {area}\n\n| feature | works | proved by | note | tests |\n|---|---|---|---|---|\n"
             )?;
         } else if let Some(area) = line.strip_prefix("== ") {
-            write!(out, "\n## {area}\n\n| family | functions, each with its examples |\n|---|---|\n")?;
+            write!(out, "\n## {area}\n\n| family | functions, each proved by its examples |\n|---|---|\n")?;
         } else if line.starts_with('#') || line.is_empty() {
         } else if line.contains(" |") {
             let row = Row::parse(line).with_context(in_line)?;

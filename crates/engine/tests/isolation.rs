@@ -177,7 +177,6 @@ impl Client<'_> {
             partition_key: pk(KEY),
             parameters: Bytes::from(parameters),
             logging: false,
-            session: None,
             headers: Vec::new(),
             charge_max: None,
             cancel: Default::default(),

@@ -311,17 +311,20 @@ fn what_has_no_room_in_memory_goes_to_disk_and_comes_back() {
     let enough = opened(Arc::clone(&little.fixture.storage), &clock, 1, 512 << 20, None);
     let container = enough.catalog().container("db", "c").expect("there");
     let enough = Fixture { engine: enough, container, clock, storage: Arc::clone(&little.fixture.storage) };
-    for query in [
-        "SELECT c.s, COUNT(1) AS n, SUM(c.n / 7) AS t FROM c GROUP BY c.s",
-        "SELECT DISTINCT VALUE c.s FROM c",
-        "SELECT DISTINCT VALUE c.s FROM c ORDER BY c.s DESC",
-        "SELECT c.n, MAX(c.s) AS s FROM c GROUP BY c.n ORDER BY c.n",
-        "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.s FROM c) AS x",
-        "SELECT VALUE c.s FROM c ORDER BY VectorDistance([c.n], [1])",
+    for (query, index_use) in [
+        ("SELECT c.s, COUNT(1) AS n, SUM(c.n / 7) AS t FROM c GROUP BY c.s", true),
+        ("SELECT DISTINCT VALUE c.s FROM c", true),
+        ("SELECT DISTINCT VALUE c.s FROM c ORDER BY c.s DESC", true),
+        ("SELECT c.n, MAX(c.s) AS s FROM c GROUP BY c.n ORDER BY c.n", true),
+        ("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.s FROM c) AS x", true),
+        ("SELECT VALUE c.s FROM c ORDER BY VectorDistance([c.n], [1])", true),
+        // Positions in an order that no index has.
+        ("SELECT VALUE c.id FROM c ORDER BY c.s", false),
+        ("SELECT c.id, c.n FROM c WHERE c.n > 100 ORDER BY c.s DESC", false),
     ] {
         let written = little.figure("query_temp_written_bytes");
         let expected = enough.all(Some(query), &Scope::default(), 200);
-        let (rows, _) = little.pages(query, &Scope::default(), 200, true, |_, _| {});
+        let (rows, _) = little.pages(query, &Scope::default(), 200, index_use, |_, _| {});
         assert!(rows == expected, "{query}: {} and {}", rows.len(), expected.len());
         assert!(little.figure("query_temp_written_bytes") > written + (1 << 20), "{query}");
         assert_eq!(little.figure("query_memory_bytes"), 0, "{query}");

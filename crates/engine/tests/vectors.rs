@@ -4,14 +4,15 @@
 mod support;
 
 use quire_engine::{
-    JobControl, JobState, JobStatus, Page, PageRequest, Precondition, Scope, VectorIndexStatus,
+    Engine, JobControl, JobState, JobStatus, Options, Page, PageRequest, Precondition, Scope,
+    VectorIndexStatus,
 };
 use quire_resource::ResourceId;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Limits, Value, text};
 use std::sync::Arc;
-use support::fixture::{Fixture, Random, json, pk, request};
+use support::fixture::{Fixture, Random, json, options, pk, request};
 use support::wait_until;
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
@@ -307,6 +308,34 @@ fn approximate_indexes_find_nearly_all() {
         let (found, plan) = recall(&fixture, &targets, exact);
         assert!(found == 1.0 && plan.contains("/v, exact"), "{found}\n{plan}");
     }
+}
+
+/// An index is rows of the storage: memory need not hold it, nor a part of it.
+#[test]
+fn an_index_larger_than_the_cache_is_searched() {
+    let (fixture, targets) = clustered("diskANN", "cosine", 5000, 1);
+    let (clock, storage) = (Arc::clone(&fixture.clock), Arc::clone(&fixture.storage));
+    drop(fixture);
+    let cache_bytes = 64 << 10;
+    let engine = Engine::open(storage.clone(), Options { cache_bytes, ..options(&clock, 1) }).expect("opens");
+    let container = engine.catalog().container("db", "c").expect("there");
+    let fixture = Fixture { engine, container, clock, storage };
+    // 5,000 vectors of 16 numbers of 32 bits.
+    assert!(5000 * 16 * 4 > 4 * cache_bytes);
+    for id in 5000..5100 {
+        let body = format!(r#"{{"id":"{id}","pk":"p{}","n":1,"v":{:?}}}"#, id % 5, targets[0]);
+        fixture.create(&body).expect("created");
+    }
+    caught_up(&fixture);
+    let query = "SELECT TOP 10 VALUE c.id FROM c WHERE c.n != 1 ORDER BY VectorDistance(c.v, VECTOR)";
+    let (found, _) = recall(&fixture, &targets, query);
+    assert!(found >= 0.9, "{found}");
+    let query = "SELECT TOP 10 VALUE c.id FROM c ORDER BY VectorDistance(c.v, VECTOR)";
+    let (found, plan) = recall(&fixture, &targets[1..], query);
+    assert!(
+        found >= 0.9 && plan.contains("Nearest in diskANN vector index /v, approximate"),
+        "{found}\n{plan}"
+    );
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub enum Crossing {
 /// Largest continuation handed out when nobody names a limit; over HTTP it comes back as a header.
 pub const CONTINUATION_BYTES_MAX: usize = 16 << 10;
 
+#[derive(Clone)]
 pub struct PageRequest {
     pub scope: Scope,
     pub crossing: Crossing,

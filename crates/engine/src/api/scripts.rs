@@ -1,7 +1,7 @@
 //! Runs of stored procedures, and how scripts fail.
 
 use bytes::Bytes;
-use quire_resource::{PartitionKey, SessionToken};
+use quire_resource::PartitionKey;
 use quire_script::ScriptError;
 
 use super::Cancel;
@@ -15,7 +15,6 @@ pub struct ExecuteProcedure {
     pub parameters: Bytes,
     /// Whether `console.log` writes.
     pub logging: bool,
-    pub session: Option<SessionToken>,
     /// Headers of the request that the script may read.
     pub headers: Vec<(String, String)>,
     /// What there is to spend: from there on the procedure is asked to finish, its operations are not accepted.
@@ -29,7 +28,6 @@ pub struct ExecuteSystemProcedure {
     pub address: SystemAddress,
     /// JSON text: a list.
     pub parameters: Bytes,
-    pub session: Option<SessionToken>,
     pub cancel: Cancel,
 }
 

@@ -6,10 +6,14 @@ use quire_sql::{Feature, Query, QueryShape};
 
 use crate::api::{Crossing, EngineError, PageRequest, PlannedQuery, QueryRange, Scope};
 use crate::catalog::Container;
-use crate::query::partition_scope::key_of_values;
+use crate::query::partition_scope::{key_of_values, partition_scopes};
 
 /// With more ranges than this the plan names the whole key space: a client would visit every partition anyway.
 const RANGES_MAX: usize = 2000;
+
+/// Begins the rewritten query of a plan whose rows no client can merge. The plan names the first key only, so that a client
+/// asks one partition, which answers for all.
+const OVER_ALL_PARTITIONS: &str = "-- over all partitions\n";
 
 /// Refuses a query that the request leaves to the client: see [`Crossing`].
 pub(crate) fn check_crossing(
@@ -44,12 +48,44 @@ pub(crate) fn planned(
     scope: &Scope,
 ) -> Result<PlannedQuery, EngineError> {
     let ranges = ranges(container, query, scope);
-    if query.needs_all_partitions() && container.partitions().len() == 1 {
-        return Ok(PlannedQuery { plan: query.plan_of_one_partition(), ranges });
+    if query.needs_all_partitions() {
+        let mut plan = query.plan_of_one_partition();
+        if container.partitions().len() == 1 || is_narrowed(container, scope) {
+            return Ok(PlannedQuery { plan, ranges });
+        }
+        plan.set_rewritten_query(format!("{OVER_ALL_PARTITIONS}{}", query.syntax()));
+        return Ok(PlannedQuery { plan, ranges: vec![QueryRange::point(EffectivePartitionKey::default())] });
     }
     let plan =
         if has_at_most_one_key(container, query) { query.plan_for_one_key()? } else { query.plan()? };
     Ok(PlannedQuery { plan, ranges })
+}
+
+/// The request for a page of a query that a plan has marked ([`OVER_ALL_PARTITIONS`]).
+pub(crate) enum MarkedRequest {
+    /// The first partition answers for all.
+    Whole(PageRequest),
+    /// Any other partition has no rows. A client asks one when the first partition was split while it read pages.
+    Nothing(PageRequest),
+}
+
+/// `None`: the query has no mark, or the request names a partition key.
+pub(crate) fn marked_request(
+    container: &Container,
+    text: &str,
+    request: &PageRequest,
+) -> Result<Option<MarkedRequest>, EngineError> {
+    if !text.starts_with(OVER_ALL_PARTITIONS) || request.scope.partition_key.is_some() {
+        return Ok(None);
+    }
+    let scopes = partition_scopes(container, &request.scope)?;
+    let is_first = scopes.iter().any(|scope| scope.range.min == EffectivePartitionKey::default());
+    Ok(Some(if is_first {
+        let scope = Scope::default();
+        MarkedRequest::Whole(PageRequest { scope, crossing: Crossing::Whole, ..request.clone() })
+    } else {
+        MarkedRequest::Nothing(PageRequest { continuation: None, ..request.clone() })
+    }))
 }
 
 /// Like the service's gateway, which accepts every partition key and every partition id. A range is checked by the

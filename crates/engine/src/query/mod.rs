@@ -33,11 +33,11 @@ use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, QueryShape
 use quire_value::Value;
 
 use self::plan::{IndexChooser, PageNeed, SortMethod};
-use crate::api::charge::PageCost;
+use crate::api::charge::{self, PageCost};
 use crate::api::{Answer, EngineError, Page, PageRequest};
 use crate::catalog::{Catalog, Container};
 use crate::memory::result_cache::{CachedResult, ResultKey};
-use crate::query::client_plan::check_crossing;
+use crate::query::client_plan::{MarkedRequest, check_crossing, marked_request};
 use crate::query::continuation::{CachedRowRef, QueryIdentity, Resume, SortPosition};
 use crate::query::exec::blocking::{BlockingInput, BlockingNext, BlockingStart, ResultCaching};
 use crate::query::exec::evaluate::ItemEvaluator;
@@ -67,7 +67,16 @@ pub(crate) fn query_items(
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
-    let answer = query_in(shared, (Some(catalog), None), container, text, parameters, request);
+    let run =
+        |request: &PageRequest| query_in(shared, (Some(catalog), None), container, text, parameters, request);
+    let answer = match marked_request(container, text, request) {
+        Ok(None) => run(request),
+        Ok(Some(MarkedRequest::Whole(whole))) => run(&whole),
+        Ok(Some(MarkedRequest::Nothing(part))) => {
+            answer_page(shared, container, &part, |_, _| FilledPage::nothing(&part))
+        }
+        Err(error) => Answer { charge: charge::REFUSED, position: None, result: Err(error) },
+    };
     note_query(|| page_note(shared, container, (text, parameters), request, &answer));
     answer
 }

@@ -45,7 +45,7 @@ pub(crate) struct FilledPage {
 }
 
 impl FilledPage {
-    fn nothing(request: &PageRequest) -> Result<FilledPage, EngineError> {
+    pub fn nothing(request: &PageRequest) -> Result<FilledPage, EngineError> {
         Ok(FilledPage::new(PageRows::new(request, None)?, PageCost::default()))
     }
 

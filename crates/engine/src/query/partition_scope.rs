@@ -29,7 +29,7 @@ pub(crate) struct PartitionScope<'a> {
     siblings: Vec<&'a Partition>,
     /// The partition id in positions: this one, or the one that all came from.
     position_partition: u32,
-    range: EpkRange,
+    pub range: EpkRange,
     /// First and last prefix of child ids.
     pub prefixes: (u32, u32),
     /// Only items of one of these keys; all if there are none.

@@ -26,7 +26,6 @@ pub(crate) fn execute(
         .ok_or_else(|| EngineError::ResourceNotFound { kind: "stored procedure", id: call.id.clone() })?;
     let source = ScriptSource::of(procedure);
     shared.scripts.check_blocked(&source)?;
-    place.partition.position_for(call.session.as_ref())?;
     let parameters = parameters(call)?;
     let about = ContainerInfo::of(container);
     let headers = header_pairs(&call.headers);

@@ -69,7 +69,6 @@ fn try_execute(
 ) -> Result<ProcedureDone, EngineError> {
     container.check_open()?;
     let (partition, key) = address(container, &call.address)?;
-    partition.position_for(call.session.as_ref())?;
     let parameters = match text::parse(&call.parameters, Limits::default())? {
         Value::Array(parameters) => parameters,
         _ => return Err(bad_parameters()),

@@ -107,7 +107,6 @@ impl Bench {
             partition_key: pk(key),
             parameters: Bytes::copy_from_slice(parameters.as_bytes()),
             logging: true,
-            session: None,
             headers: vec![("x-ms-activity-id".to_owned(), "a1".to_owned())],
             charge_max,
             cancel: Default::default(),

@@ -233,26 +233,6 @@ fn the_answer_says_what_it_cost_and_where_the_partition_stands() {
 }
 
 #[test]
-fn a_session_that_is_not_reached_is_refused() {
-    let bench = Bench::new();
-    bench.procedure("x", "function () {}");
-    let position = bench.0.container.position_of(&pk(KEY)).unwrap();
-    let token = format!("{}:{}#{}", position.partition_id, position.session_version, position.lsn + 1000);
-    let call = quire_engine::ExecuteProcedure {
-        id: "x".to_owned(),
-        partition_key: pk(KEY),
-        parameters: Default::default(),
-        logging: false,
-        session: Some(quire_resource::SessionToken::parse(&token).unwrap()),
-        headers: Vec::new(),
-        charge_max: None,
-        cancel: Default::default(),
-    };
-    let answer = bench.0.engine.execute_procedure(&bench.0.container, call);
-    assert!(matches!(answer.result, Err(EngineError::SessionNotAvailable)));
-}
-
-#[test]
 fn pages_go_on_in_a_later_execution() {
     on_every_storage(|bench| {
         for number in 0..7 {

@@ -38,6 +38,8 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, id
     if parameters.len() > PARAMETER_BYTES_MAX {
         return Err(RequestError::BodyTooLarge { bytes_max: PARAMETER_BYTES_MAX }.into());
     }
+    // A session is about reads: as a write, a run checks only that the token can be parsed.
+    call.session()?;
     let script = container.scripts().procedure(id);
     let reply = match system_address(call, id, script.is_some())? {
         Some(address) => execute_system(call, &container, id, address, parameters).await?,
@@ -58,7 +60,6 @@ async fn execute_system(
         id: id.to_owned(),
         address,
         parameters,
-        session: call.session()?,
         cancel: call.request.client.cancel(),
     };
     let (engine, target) = (call.state.engine.clone(), container.clone());
@@ -81,7 +82,6 @@ async fn execute_script(
         partition_key: call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?,
         parameters,
         logging: call.is_true(&ENABLE_LOGGING),
-        session: call.session()?,
         headers: request_headers(call),
         charge_max: call.charge_max,
         cancel: call.request.client.cancel(),

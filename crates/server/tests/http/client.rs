@@ -49,6 +49,25 @@ const CONSTANT: [(&str, &str); 13] = [
 
 struct FrozenClock;
 
+/// A clock that a test moves.
+pub struct MovedClock(std::sync::atomic::AtomicI64);
+
+impl MovedClock {
+    pub fn new() -> Arc<MovedClock> {
+        Arc::new(MovedClock(std::sync::atomic::AtomicI64::new(NOW_MS)))
+    }
+
+    pub fn go_on(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1000, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+impl Clock for MovedClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
 impl Clock for FrozenClock {
     fn now_ms(&self) -> i64 {
         NOW_MS
@@ -89,7 +108,15 @@ impl Client {
         partitions: u32,
         configure: impl FnOnce(&mut ServerConfig),
     ) -> Client {
-        let clock: Arc<dyn Clock> = Arc::new(FrozenClock);
+        Client::start_by(Arc::new(FrozenClock), storage, partitions, configure)
+    }
+
+    pub fn start_by(
+        clock: Arc<dyn Clock>,
+        storage: Arc<dyn Storage>,
+        partitions: u32,
+        configure: impl FnOnce(&mut ServerConfig),
+    ) -> Client {
         let options = Options {
             clock: clock.clone(),
             partitions,

@@ -1,8 +1,11 @@
 //! What clients look for in answers, and forms of requests that only some of them send.
 
+use std::sync::Arc;
+
+use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
 
-use crate::client::{Answer, Client};
+use crate::client::{Answer, Client, MovedClock};
 
 const DOCS: &str = "/dbs/d/colls/c/docs";
 const KEY: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"p\"]");
@@ -23,7 +26,14 @@ fn with_items() -> Client {
 }
 
 fn database() -> Client {
-    let client = Client::start(1);
+    with_database(Client::start(1))
+}
+
+fn database_by(clock: &Arc<MovedClock>) -> Client {
+    with_database(Client::start_by(clock.clone(), Arc::new(MemoryStorage::new()), 1, |_| ()))
+}
+
+fn with_database(client: Client) -> Client {
     client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
     client
 }
@@ -342,7 +352,8 @@ fn definitions_that_clients_send() {
 
 #[test]
 fn time_to_live_from_a_property() {
-    let client = database();
+    let clock = MovedClock::new();
+    let client = database_by(&clock);
     container(&client, 201, "c", r#","defaultTtl":100,"ttlPropertyPath":"/made""#);
     container(&client, 400, "bad", r#","defaultTtl":100,"ttlPropertyPath":"made""#);
     let read = client.must(200, "GET", "/dbs/d/colls/c", &[], "");
@@ -354,11 +365,18 @@ fn time_to_live_from_a_property() {
     }
     client.must(200, "GET", &format!("{DOCS}/young"), &[KEY], "");
     client.must(200, "GET", &format!("{DOCS}/text"), &[KEY], "");
+    // The one counts from the time at the path, the other from its last write.
+    clock.go_on(41);
+    client.must(404, "GET", &format!("{DOCS}/young"), &[KEY], "");
+    client.must(200, "GET", &format!("{DOCS}/text"), &[KEY], "");
+    clock.go_on(60);
+    client.must(404, "GET", &format!("{DOCS}/text"), &[KEY], "");
 }
 
 #[test]
 fn client_encryption_policies() {
-    let client = database();
+    let clock = MovedClock::new();
+    let client = database_by(&clock);
     let policy = |key: &str| {
         format!(
             r#","clientEncryptionPolicy":{{"includedPaths":[{{"path":"/s","clientEncryptionKeyId":"{key}","encryptionType":"Randomized","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256"}}],"policyFormatVersion":1}}"#
@@ -373,8 +391,11 @@ fn client_encryption_policies() {
     let key = r#"{"id":"key","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"AA==","keyWrapMetadata":{"type":"t","name":"n","value":"v","algorithm":"RSA-OAEP"}}"#;
     let made = client.must(201, "POST", "/dbs/d/clientencryptionkeys", &[], key);
     assert!(made.body.contains(r#""_cts":1794767524"#), "{}", made.body);
+    // The time of creation stays.
+    clock.go_on(10);
     let rewrapped = client.must(200, "PUT", "/dbs/d/clientencryptionkeys/key", &[], key);
     assert!(rewrapped.body.contains(r#""_cts":1794767524"#), "{}", rewrapped.body);
+    assert!(rewrapped.body.contains(r#""_ts":1794767534"#), "{}", rewrapped.body);
     container(&client, 201, "c", &policy("key"));
     let other = policy("key").replace("Randomized", "Deterministic");
     for members in [String::new(), other] {

@@ -12,6 +12,7 @@ mod clients;
 mod containers;
 mod databases;
 mod demo;
+mod dotnet_traffic;
 mod faults;
 mod follow;
 mod items;

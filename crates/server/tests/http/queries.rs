@@ -1,6 +1,6 @@
 use expect_test::expect;
 
-use crate::client::Client;
+use crate::client::{Answer, Client};
 
 const DOCS: &str = "/dbs/d/colls/c/docs";
 const QUERY: (&str, &str) = ("x-ms-documentdb-isquery", "True");
@@ -9,8 +9,12 @@ const ANYWHERE: [(&str, &str); 2] = [QUERY, CROSS];
 const PLAN: (&str, &str) = ("x-ms-cosmos-is-query-plan-request", "True");
 
 fn with_items(partitions: u32) -> Client {
+    with_items_up_to(partitions, 4)
+}
+
+fn with_items_up_to(partitions: u32, count: usize) -> Client {
     let client = Client::with_container(partitions);
-    for number in 0..4 {
+    for number in 0..count {
         let pk = format!("[\"{number}\"]");
         let body = format!(r#"{{"id":"i{number}","pk":"{number}","n":{number}}}"#);
         client.must(201, "POST", DOCS, &[("x-ms-documentdb-partitionkey", &pk)], &body);
@@ -581,10 +585,74 @@ fn subqueries_over_all_partitions_are_served_whole() {
             assert!(page.body.contains(&format!("\"Documents\":{expected}")), "{query}: {}", page.body);
             // Every range by itself answers, too.
             client.must(200, "POST", DOCS, &[QUERY, ("x-ms-documentdb-partitionkeyrangeid", "0")], &body);
-            let planned = client.send("POST", DOCS, &[PLAN], &body);
-            assert_eq!(planned.status, if partitions == 1 { 200 } else { 400 }, "{query}: {}", planned.body);
+            // A client that plans first asks only what the plan names, and gets the same rows.
+            let (rewritten, ranges) = planned_query(&client, &[PLAN], &body);
+            let asked = if rewritten.is_empty() { body.clone() } else { query_body(&rewritten) };
+            assert_eq!(ranges, if partitions == 1 { ["FF"] } else { [""] }, "{query}");
+            for range in 0..partitions {
+                let range = range.to_string();
+                let headers = [QUERY, ("x-ms-documentdb-partitionkeyrangeid", range.as_str())];
+                let page = client.must(200, "POST", DOCS, &headers, &asked);
+                let expected = if range == "0" { expected } else { "[]" };
+                assert!(page.body.contains(&format!("\"Documents\":{expected}")), "{query}: {}", page.body);
+            }
+            // Where the plan is of one partition, the text stays.
+            for narrow in
+                [("x-ms-documentdb-partitionkey", "[\"1\"]"), ("x-ms-documentdb-partitionkeyrangeid", "0")]
+            {
+                assert_eq!(planned_query(&client, &[PLAN, narrow], &body).0, "", "{query}");
+            }
         }
     }
+}
+
+/// The first partition answers for all; what it is split into answers once.
+#[test]
+fn subqueries_over_all_partitions_go_on_after_a_split() {
+    let client = with_items_up_to(3, 30);
+    let body = query_body("SELECT VALUE r.n FROM (SELECT DISTINCT VALUE root FROM root) AS r");
+    let (rewritten, _) = planned_query(&client, &[PLAN], &body);
+    let body = query_body(&rewritten);
+    let page = |range: &str, token: &str| {
+        let mut headers =
+            vec![QUERY, ("x-ms-documentdb-partitionkeyrangeid", range), ("x-ms-max-item-count", "1")];
+        if !token.is_empty() {
+            headers.push(("x-ms-continuation", token));
+        }
+        client.send("POST", DOCS, &headers, &body)
+    };
+    let mut rows = Vec::new();
+    let mut add = |answer: &Answer| {
+        let list = answer.body.split("\"Documents\":[").nth(1).and_then(|rest| rest.split(']').next());
+        rows.extend(list.expect("rows").split(',').filter(|row| !row.is_empty()).map(str::to_owned));
+        answer.header("x-ms-continuation").unwrap_or_default().to_owned()
+    };
+    let first = page("0", "");
+    let token = add(&first);
+    assert!(!token.is_empty(), "{}", first.body);
+    client.must(200, "POST", "/_quire/dbs/d/colls/c/partitions/0/split", &[], "");
+    assert_eq!(page("0", &token).status, 410);
+    for child in ["3", "4"] {
+        let mut token = token.clone();
+        while !token.is_empty() {
+            token = add(&page(child, &token));
+        }
+    }
+    rows.sort_by_key(|row| row.parse::<usize>().expect("a number"));
+    assert_eq!(rows, (0..30).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+fn query_body(query: &str) -> String {
+    serde_json::json!({ "query": query }).to_string()
+}
+
+/// The rewritten query of a plan, and where its ranges end.
+fn planned_query(client: &Client, headers: &[(&str, &str)], body: &str) -> (String, Vec<String>) {
+    let plan = client.must(200, "POST", DOCS, headers, body).body;
+    let plan: serde_json::Value = serde_json::from_str(&plan).expect("a plan");
+    let ranges = plan["queryRanges"].as_array().expect("ranges");
+    let ends = ranges.iter().map(|range| range["max"].as_str().expect("an end").to_owned());
+    (plan["queryInfo"]["rewrittenQuery"].as_str().expect("a text").to_owned(), ends.collect())
 }
 
 /// Index metrics name the partition key of a request that has one.

@@ -63,7 +63,9 @@ fn with_values(partitions: u32) -> Client {
             [{"path":"/a"},{"path":"/b","order":"descending"},{"path":"/c"}],
             [{"path":"/a"},{"path":"/b"},{"path":"/c"}],
             [{"path":"/b","order":"descending"},{"path":"/d","order":"descending"}],
-            [{"path":"/b"},{"path":"/d","order":"descending"}]]},
+            [{"path":"/b"},{"path":"/d","order":"descending"}],
+            [{"path":"/b"},{"path":"/d"},{"path":"/e"}],
+            [{"path":"/b"},{"path":"/d","order":"descending"},{"path":"/e"}]]},
         "computedProperties":[{"name":"doubled","query":"SELECT VALUE c.a * 2 FROM c"}]}"#;
     client.must(201, "POST", "/dbs/d/colls", &[], container);
     let long = format!("\"{}\"", "x".repeat(200));
@@ -72,10 +74,11 @@ fn with_values(partitions: u32) -> Client {
     for (number, value) in values.enumerate() {
         let pk = format!("[\"{}\"]", number % 7);
         let mut body = format!(
-            r#"{{"id":"i{number}","pk":"{}","b":{},"c":{number},"d":{},"list":[1,2]"#,
+            r#"{{"id":"i{number}","pk":"{}","b":{},"c":{number},"d":{},"e":{},"list":[1,2]"#,
             number % 7,
             number % 3,
-            number % 2
+            number % 2,
+            number / 13
         );
         if !value.is_empty() {
             body.push_str(&format!(r#","a":{value}"#));
@@ -288,6 +291,11 @@ fn resumed_after_every_row_the_result_is_the_same() {
             ("SELECT c.id FROM c ORDER BY c.b, c.d DESC", 25),
             ("SELECT c.id FROM c ORDER BY c.b DESC, c.d", 25),
             ("SELECT c.id FROM c WHERE c.c > 3 ORDER BY c.b DESC, c.d", 21),
+            // Twelve triples of values for 25 items.
+            ("SELECT c.id FROM c ORDER BY c.b, c.d, c.e", 25),
+            ("SELECT c.id FROM c ORDER BY c.b DESC, c.d DESC, c.e DESC", 25),
+            ("SELECT c.id FROM c ORDER BY c.b, c.d DESC, c.e", 25),
+            ("SELECT c.id FROM c ORDER BY c.b DESC, c.d, c.e DESC", 25),
             ("SELECT c.id FROM c ORDER BY c._ts", 25),
             ("SELECT c.id FROM c ORDER BY c._ts DESC", 25),
             ("SELECT c.id, n FROM c JOIN n IN c.list ORDER BY c.b", 50),
@@ -381,23 +389,50 @@ fn a_filter_without_exclude_includes_its_values() {
     assert_eq!(merge.range(0, Some(filter.into()), "-1"), all[20..]);
 }
 
+/// On the range with the most rows: ascending and descending, with ties, with and without a `rid`.
 #[test]
 fn of_filter_and_token_the_later_position_counts() {
-    let client = with_values(1);
-    for query in ["SELECT c.c FROM c ORDER BY c.c", "SELECT DISTINCT c.c FROM c ORDER BY c.c"] {
-        let merge = Merge::new(&client, query);
-        let all = merge.range(0, None, "-1");
-        let first = merge.send(0, None, &[("x-ms-max-item-count", "10")]);
-        let token = first.header("x-ms-continuation").expect("more").to_owned();
-        for (from, begins_at) in [(4, 10), (15, 15)] {
-            let mut filter: Object = [("value", order_values(&all[from]))]
-                .into_iter()
-                .map(|(name, values)| (name, Value::Array(values)))
-                .collect();
-            filter.set("exclude", false);
-            let page = merge.send(0, Some(filter.into()), &[("x-ms-continuation", &token)]);
-            let rows = rows_of(&page);
-            assert_eq!(rows, all[begins_at..], "{query} from {from}: {}", page.body);
+    for (partitions, token_at) in [(1, 10), (5, 3)] {
+        let client = with_values(partitions);
+        for query in [
+            "SELECT c.c FROM c ORDER BY c.c",
+            "SELECT c.c FROM c ORDER BY c.c DESC",
+            "SELECT DISTINCT c.c FROM c ORDER BY c.c",
+            "SELECT c.c FROM c ORDER BY c.b, c.d DESC, c.e",
+        ] {
+            let merge = Merge::new(&client, query);
+            let ranges = (0..merge.ranges.len()).map(|range| merge.range(range, None, "-1"));
+            let (range, all) = ranges.enumerate().max_by_key(|(_, rows)| rows.len()).expect("a range");
+            assert!(all.len() > token_at + 2, "{query}: {} rows", all.len());
+            let size = token_at.to_string();
+            let first = merge.send(range, None, &[("x-ms-max-item-count", &size)]);
+            let token = first.header("x-ms-continuation").expect("more").to_owned();
+            for (from, row) in all.iter().enumerate() {
+                let values: Vec<Value> = order_values(row).iter().map(resume_value).collect();
+                let is_equal = |other: &&Value| order_values(other) == order_values(row);
+                let ties_before = all[..from].iter().rev().take_while(is_equal).count();
+                let ties_after = all[from + 1..].iter().take_while(is_equal).count();
+                for (rid, exclude, begins_at) in [
+                    (None, false, from - ties_before),
+                    (None, true, from + ties_after + 1),
+                    (Some(rid(row)), false, from),
+                    (Some(rid(row)), true, from + 1),
+                ] {
+                    let mut filter: Object = [("value", Value::Array(values.clone()))].into_iter().collect();
+                    filter.set("exclude", exclude);
+                    if let Some(rid) = rid {
+                        filter.set("rid", rid);
+                    }
+                    let page = merge.send(range, Some(filter.into()), &[("x-ms-continuation", &token)]);
+                    let expected = &all[begins_at.max(token_at)..];
+                    assert_eq!(
+                        rows_of(&page),
+                        expected,
+                        "{query} from {from} {rid:?} {exclude}: {}",
+                        page.body
+                    );
+                }
+            }
         }
     }
 }

@@ -394,6 +394,38 @@ fn a_bulk_insert_fills_a_range() {
     assert!(count.body.contains("[272]"), "{}", count.body);
 }
 
+/// A client groups the items of a bulk insert by the range of their key.
+#[test]
+fn a_bulk_insert_fills_each_of_several_ranges() {
+    let client = Client::with_container(3);
+    let item = |number: u32| format!(r#"{{"id":"i{number}","pk":"k{number}"}}"#);
+    let range_of = |number: u32| {
+        let key = format!(r#"["k{number}"]"#);
+        let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
+        let found = client.must(404, "GET", &format!("{ITEMS}/i{number}"), &headers, "");
+        found.header("x-ms-documentdb-partitionkeyrangeid").expect("a range").to_owned()
+    };
+    let mut by_range = std::collections::BTreeMap::<String, Vec<String>>::new();
+    for number in 0..30 {
+        by_range.entry(range_of(number)).or_default().push(item(number));
+    }
+    assert_eq!(by_range.keys().collect::<Vec<_>>(), ["0", "1", "2"]);
+    let insert = |range: &str, items: &[String]| {
+        let headers = [("x-ms-documentdb-partitionkeyrangeid", range)];
+        run(&client, "__.sys.commonBulkInsert", &headers, &format!("[[{}]]", items.join(",")))
+    };
+    // An item of another range: nothing is written.
+    let mixed = [by_range["0"][0].clone(), by_range["1"][0].clone()];
+    let refused = insert("0", &mixed);
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert!(refused.body.contains("another partition key range than '0'"), "{}", refused.body);
+    for (range, items) in &by_range {
+        let answer = insert(range, items);
+        let expected = format!(r#"{{"count":{},"errorCode":0}}"#, items.len());
+        assert_eq!((answer.status, answer.body.as_str()), (200, expected.as_str()));
+    }
+}
+
 #[test]
 fn a_procedure_named_by_its_rid() {
     let client = Client::with_container(1);

@@ -94,6 +94,13 @@ impl Feature {
 }
 
 impl QueryPlan {
+    /// Has no effect on a hybrid search, whose queries are its components.
+    pub fn set_rewritten_query(&mut self, text: String) {
+        if let Some(info) = &mut self.info {
+            info.rewritten_query = text;
+        }
+    }
+
     /// The features that a client does not support, by its comma-separated list.
     pub fn missing(&self, announced: &str) -> Vec<Feature> {
         let announced: Vec<&str> = announced.split(',').map(str::trim).collect();

@@ -105,6 +105,15 @@ class QueriesTest {
         assertEquals(12, rows(items, "SELECT DISTINCT c.g, c.pk FROM c", new CosmosQueryRequestOptions(), ObjectNode.class).size());
     }
 
+    /** No client can merge their rows; the plan makes this one ask for all of them at once. */
+    @Test
+    void subqueriesOverAllItems() {
+        assertEquals(List.of(0, 1, 2, 3), numbers("SELECT VALUE r FROM (SELECT DISTINCT VALUE c.g FROM c) AS r").stream().sorted().toList());
+        assertEquals(List.of(15, 15, 15, 15), numbers("SELECT VALUE s.k FROM (SELECT c.g, COUNT(1) AS k FROM c GROUP BY c.g) AS s WHERE s.k > 10"));
+        assertEquals(List.of(59), numbers("SELECT VALUE s.m FROM (SELECT MAX(c.n) AS m FROM c) AS s"));
+        assertEquals(COUNT, numbers("SELECT VALUE r.n FROM (SELECT DISTINCT VALUE root FROM root) AS r").size());
+    }
+
     @Test
     void aggregates() {
         assertEquals(List.of(COUNT), numbers("SELECT VALUE COUNT(1) FROM c"));

@@ -99,7 +99,6 @@ fn windows_of_what_scripts_write() {
         partition_key: PartitionKey::from_header(r#"["p"]"#).unwrap(),
         parameters: "[[1,2,3,4,5]]".into(),
         logging: false,
-        session: None,
         headers: Vec::new(),
         charge_max: None,
         cancel: Cancel::default(),
