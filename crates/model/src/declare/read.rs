@@ -159,7 +159,7 @@ impl Reader {
             Some(version) if version.as_i64() != Some(1) => self.wrong(&members, "version", "1"),
             _ => {}
         }
-        let model = Model {
+        Model {
             on_write: self.choice(&members, "onWrite", ON_WRITE).unwrap_or_default(),
             fan_out_max: self.integer(&members, "fanOutMax", 0..=FAN_OUT_MAX).unwrap_or(FAN_OUT_DEFAULT),
             if_match: self.choice(&members, "ifMatch", IF_MATCH).unwrap_or_default(),
@@ -169,8 +169,7 @@ impl Reader {
             rollups: self.list(&members, "rollups", Reader::rollup),
             windows: self.list(&members, "windows", Reader::window),
             json,
-        };
-        model
+        }
     }
 
     /// Before any of them is read: each could have several errors.
