@@ -17,6 +17,7 @@ mod health; // `quire health`: whether a server is ready
 mod help; // `quire help`, completions, manual pages
 mod holder; // which process has a port or a lock
 mod keys; // where account keys come from
+mod log_rate; // a limit on log lines
 mod model; // `quire model` and `quire links`: what items declare about each other
 mod notify; // tells a service manager
 mod offline; // `quire restore` and `quire verify`: a closed directory

@@ -11,10 +11,13 @@ use quire_server::{Descriptors, OidcConfig, Server, ServerConfig, ServerError, S
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::advice::ListenFailed;
 use crate::banner::Banner;
 use crate::config::{self, Config, Emulator, Home, LogFormat};
+use crate::log_rate::LogRate;
 use crate::stop::Stop;
 use crate::{SCRIPT_WORKER, ServeArguments, backup, emulator, keys, notify, private, start_page};
 
@@ -208,8 +211,8 @@ pub fn start_logging(config: &Config) -> Result<()> {
         .with_context(|| format!("in --log {:?}", config.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Text => builder.with_ansi(has_colours()).init(),
-        LogFormat::Json => builder.json().init(),
+        LogFormat::Text => builder.with_ansi(has_colours()).finish().with(LogRate::default()).init(),
+        LogFormat::Json => builder.json().finish().with(LogRate::default()).init(),
     }
     Ok(())
 }

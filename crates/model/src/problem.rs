@@ -11,7 +11,7 @@ pub struct ModelError {
     pub problem: Problem,
 }
 
-/// All that is wrong with a model, in the order of [`sort`]; never empty.
+/// What is wrong with a model, in the order of [`sort`], the first errors where there are very many; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", summary(.0))]
 pub struct ModelInvalid(pub Vec<ModelError>);

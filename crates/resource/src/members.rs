@@ -43,6 +43,27 @@ pub(crate) fn array<'a>(object: &'a Object, parent: &str, name: &str) -> Result<
     }
 }
 
+/// The same, of at most `count_max` entries.
+pub(crate) fn short_array<'a>(
+    object: &'a Object,
+    parent: &str,
+    name: &str,
+    count_max: usize,
+) -> Result<&'a [Value], ContainerError> {
+    let entries = array(object, parent, name)?;
+    check_count(&format!("{parent}.{name}"), entries.len(), count_max)?;
+    Ok(entries)
+}
+
+pub(crate) fn check_count(member: &str, count: usize, count_max: usize) -> Result<(), ContainerError> {
+    if count > count_max {
+        return Err(invalid(format!(
+            "'{member}' has {count} entries, which is more than the maximum of {count_max}."
+        )));
+    }
+    Ok(())
+}
+
 /// A required string.
 pub(crate) fn string<'a>(object: &'a Object, parent: &str, name: &str) -> Result<&'a str, ContainerError> {
     present(object, name)

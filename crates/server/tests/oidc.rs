@@ -105,6 +105,24 @@ fn forged_and_stale_tokens_are_refused() {
     let own = new_curve_key();
     let header = json!({"alg": "ES256", "kid": "curve", "jwk": curve_jwk("curve", &own)});
     check(&token(&header, &good, |text| sign_curve(&own, text)), "signature is wrong");
+    // Extensions of the header that change what a token means.
+    let extensions = [
+        json!({"crit": ["exp"]}),
+        json!({"crit": ["b64"], "b64": false}),
+        json!({"b64": false}),
+        json!({"b64": true}),
+        json!({"crit": []}),
+        json!({"zip": "DEF"}),
+        json!({"enc": "A128GCM"}),
+    ];
+    for extension in extensions {
+        let mut header = json!({"alg": "ES256", "kid": "curve"});
+        header.as_object_mut().unwrap().extend(extension.as_object().unwrap().clone());
+        check(
+            &token(&header, &good, |text| sign_curve(&issuer.curve, text)),
+            "extensions that are not known",
+        );
+    }
     // The signature of another key, a changed text, a truncated token.
     let other = issuer.es256("curve", &issuer.claims(&json!(["Quire.Read"])));
     let (_, signature) = other.rsplit_once('.').unwrap();
@@ -143,6 +161,17 @@ fn new_keys_are_found_and_unknown_ones_do_not_flood_the_issuer() {
     }
     // The one that it removed is not accepted.
     call(&server, &issuer.rs256(&claims), "GET", "/", "").check_error(401, "Unauthorized", "");
+}
+
+/// A key set may have entries of kinds that a reader does not know (RFC 7517, 5).
+#[test]
+fn strange_entries_of_a_key_set_are_skipped() {
+    let issuer = LocalIssuer::start();
+    let known = curve_jwk("curve", &issuer.curve);
+    *issuer.keys.lock() = json!({"keys": [7, null, {"kty": "AKP", "kid": "curve"}, known, {}]});
+    let server = issuer.server();
+    let reader = issuer.es256("curve", &issuer.claims(&json!("Quire.Read")));
+    assert_eq!(call(&server, &reader, "GET", "/", "").status, 200);
 }
 
 #[test]

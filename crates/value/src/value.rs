@@ -124,6 +124,19 @@ impl Value {
     pub fn take(&mut self) -> Value {
         std::mem::take(self)
     }
+    /// At most the length of its JSON text: cheap, for limits.
+    pub fn json_len_min(&self) -> usize {
+        match self {
+            Value::Undefined => 0,
+            Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+            Value::String(text) => text.len() + 2,
+            Value::Array(elements) => elements.iter().map(|element| element.json_len_min() + 1).sum(),
+            Value::Object(object) => {
+                let members = object.iter().filter(|(_, value)| !matches!(value, Value::Undefined));
+                members.map(|(name, value)| name.len() + 3 + value.json_len_min()).sum()
+            }
+        }
+    }
     /// Compact JSON text. `undefined` members are left out; a bare `undefined` writes nothing.
     pub fn to_json(&self) -> String {
         let mut out = Vec::new();

@@ -5,10 +5,11 @@ use quire_profile::{DatabaseProfile, ItemExample};
 use quire_resource::ContainerDefinition;
 use quire_value::Value;
 
-use super::EngineError;
+use super::{Cancel, EngineError};
 
-/// Fills a database that is empty with examples, by name: what it has then, as JSON (see `Engine::fill_demo`).
-pub type DemoFill = dyn Fn(&str) -> Result<Value, EngineError> + Send + Sync;
+/// Fills a database that is empty with examples, by name: what it has then, as JSON (see `Engine::fill_demo`). It ends soon
+/// with [`EngineError::Cancelled`] when it is cancelled.
+pub type DemoFill = dyn Fn(&str, &Cancel) -> Result<Value, EngineError> + Send + Sync;
 
 /// From a profile to a list of findings.
 pub trait Advisor: Send + Sync {

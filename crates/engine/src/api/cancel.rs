@@ -59,7 +59,7 @@ impl Cancel {
     }
 
     /// The same for work that ends with an error.
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
+    pub fn check(&self) -> Result<(), EngineError> {
         if self.check_disconnect() { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 }

@@ -1,20 +1,23 @@
 //! Jobs of kind `demo`: fill a new database with examples.
 //!
-//! The caller provides the function that fills it ([`DemoFill`]); it runs as one step. A job that was killed deletes
-//! the containers that it created and starts again.
+//! The caller provides the function that fills it ([`DemoFill`]); it runs as one step, which ends early when the engine is
+//! closed. A job that did not finish deletes the containers that it created and starts again.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quire_value::{Object, Value};
 
-use crate::api::{DemoFill, EngineError, Precondition, corrupt};
+use crate::api::{Cancel, DemoFill, EngineError, Precondition, corrupt};
 use crate::catalog::Catalog;
 use crate::jobs::{JobClaim, JobKind, JobOwner, JobStep, NewJob};
 
 pub(crate) const DEMO: &str = "demo";
-/// The wait until the program around the engine has set the function.
+/// The wait until the program around the engine has set the function, or another database is filled.
 const FILL_WAIT: Duration = Duration::from_millis(100);
+/// The engine is being closed: longer than that takes.
+const CLOSING_WAIT: Duration = Duration::from_secs(60);
 /// Some of its containers exist.
 const STARTED: &[u8] = b"started";
 const ANY: Precondition = Precondition { if_match: None };
@@ -22,16 +25,29 @@ const ANY: Precondition = Precondition { if_match: None };
 pub(crate) struct DemoJobs {
     catalog: Weak<Catalog>,
     fill: OnceLock<Arc<DemoFill>>,
+    closing: Cancel,
+    /// One is filled at a time: the other threads are left to other jobs.
+    filling: Mutex<()>,
 }
 
 impl DemoJobs {
     pub fn new(catalog: &Arc<Catalog>) -> DemoJobs {
-        DemoJobs { catalog: Arc::downgrade(catalog), fill: OnceLock::new() }
+        DemoJobs {
+            catalog: Arc::downgrade(catalog),
+            fill: OnceLock::new(),
+            closing: Cancel::default(),
+            filling: Mutex::default(),
+        }
     }
 
     /// The first one that is set stays.
     pub fn set_fill(&self, fill: Arc<DemoFill>) {
         let _known = self.fill.set(fill);
+    }
+
+    /// The engine is being closed: a job that fills a database ends its step.
+    pub fn stop(&self) {
+        self.closing.cancel();
     }
 
     pub fn job(database: JobOwner) -> NewJob {
@@ -54,6 +70,10 @@ impl JobKind for DemoJobs {
         let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
         let catalog = self.catalog.upgrade().ok_or_else(closed)?;
         let Some(fill) = self.fill.get() else { return Ok(JobStep::Rest(FILL_WAIT)) };
+        let Some(_filling) = self.filling.try_lock() else { return Ok(JobStep::Rest(FILL_WAIT)) };
+        if self.closing.is_cancelled() {
+            return Ok(JobStep::Rest(CLOSING_WAIT));
+        }
         let database = claim.body.database.clone().ok_or_else(|| corrupt("a job without a database"))?;
         if catalog.state().database(database.number).is_none() {
             return Ok(JobStep::Cancelled);
@@ -62,12 +82,13 @@ impl JobKind for DemoJobs {
             empty(&catalog, &database.name)?;
         }
         claim.commit(claim.advance(STARTED.to_vec(), 0, None), Vec::new())?;
-        match fill(&database.name) {
+        match fill(&database.name, &self.closing) {
             Ok(filled) => {
                 claim.complete(items(&filled));
                 Ok(JobStep::Done(filled))
             }
             Err(error @ (EngineError::Storage(_) | EngineError::Unresolved)) => Err(error),
+            Err(EngineError::Cancelled) => Ok(JobStep::Rest(CLOSING_WAIT)),
             Err(EngineError::ResourceNotFound { .. }) => Ok(JobStep::Cancelled),
             Err(error) => {
                 catalog.delete_database(&database.name, &ANY)?;
@@ -86,3 +107,6 @@ fn items(filled: &Value) -> u64 {
     let containers = filled.get("containers").and_then(Value::as_object);
     containers.into_iter().flat_map(Object::iter).filter_map(|(_, items)| items.as_u64()).sum()
 }
+
+#[cfg(test)]
+mod tests;

@@ -175,6 +175,7 @@ impl Engine {
         Ok(self.shared.storage.close()?)
     }
     fn stop_workers(&self) {
+        self.demo.stop();
         self.catalog_work.stop();
         self.jobs.stop();
         self.vector_indexes.stop();

@@ -7,8 +7,8 @@ use quire_sql::{self as sql, Allowance, Environment, Parameters, Query, Reads, S
 use quire_value::{Item, Node, Object, Path, Segment, Value};
 use smallvec::SmallVec;
 
-/// What a value may take while it is made.
-const BYTES_MAX: usize = 128 << 20;
+/// JSON of a value: more than what `LOWER` and the like, which filters find by an index, make of an item of 2 MB.
+const VALUE_BYTES_MAX: usize = 8 << 20;
 
 pub(super) struct ComputedProperty {
     /// As the definition says it.
@@ -47,9 +47,7 @@ impl ComputedProperty {
                 }
             }
         }
-        let allowance = Allowance::limited(Allowance::ITEM_STEPS_MAX, BYTES_MAX);
-        let environment =
-            Environment { geospatial: definition.geospatial, allowance, ..Environment::default() };
+        let environment = Environment { geospatial: definition.geospatial, ..Environment::default() };
         Some(ComputedProperty {
             text: text.to_owned(),
             name: name.to_owned(),
@@ -61,9 +59,15 @@ impl ComputedProperty {
     /// by a bug of ours, leaves it without a value: it must neither refuse the write nor end the building of an index.
     pub fn value(&self, item: Node<'_>) -> Option<Item> {
         let evaluate = || {
-            let mut evaluator = self.query.start().ok()?;
-            let rows = evaluator.row_values_of(&sql::Item::stored(item, &NoSystemProperties)).ok()?;
-            rows.first().map(Item::from_value)
+            let rows = Allowance::alone(|allowance| {
+                // As many steps as in a query, which has to find what is indexed.
+                let allowance = allowance.clone().with_item_steps(Allowance::ITEM_STEPS_MAX);
+                let mut evaluator = self.query.start_within(&allowance)?;
+                let mut rows = evaluator.row_values_of(&sql::Item::stored(item, &NoSystemProperties))?;
+                rows.retain(|row| row.json_len_min() <= VALUE_BYTES_MAX);
+                Ok(rows)
+            });
+            rows.ok()?.first().map(Item::from_value)
         };
         // The evaluator is made and dropped inside, and nothing else is changed by it.
         std::panic::catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_else(|_| {
@@ -113,5 +117,36 @@ impl<'a> IndexedValues<'a> {
             Segment::Name(name) => node.get(name),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_value::{Limits, text};
+
+    use super::*;
+
+    /// A query finds by the index what it would find by evaluating: other writers change nothing about it.
+    #[test]
+    fn values_do_not_depend_on_other_threads() {
+        const THREADS: usize = 16;
+        let (count, length) = (2_000, 15_000);
+        let definition = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
+            "computedProperties":[{"name":"p","query":"SELECT VALUE LENGTH(REPLACE(c.a, 'a', c.b)) FROM c"}]}"#;
+        let definition = text::parse(definition.as_bytes(), Limits::default()).unwrap();
+        let definition = ContainerDefinition::create(&definition).unwrap();
+        let computed = ComputedProperty::all(&definition);
+        let item = format!(r#"{{"a":"{}","b":"{}"}}"#, "a".repeat(count), "b".repeat(length));
+        let item = Item::from_json(item.as_bytes(), Limits::default()).unwrap();
+        let begun = std::sync::Barrier::new(THREADS);
+        std::thread::scope(|threads| {
+            for _ in 0..THREADS {
+                threads.spawn(|| {
+                    begun.wait();
+                    let value = computed[0].value(item.root()).map(|value| value.root().to_value());
+                    assert_eq!(value, Some(Value::from((count * length) as i64)));
+                });
+            }
+        });
     }
 }

@@ -66,6 +66,8 @@ pub(crate) const MEMBERS: &[&str] = &[
 
 const MODEL: &[&str] =
     &["version", "onWrite", "fanOutMax", "ifMatch", "links", "copies", "mirrors", "rollups", "windows"];
+/// Members whose entries are declarations.
+const LISTS: &[&str] = &["links", "copies", "mirrors", "rollups", "windows"];
 const LINK: &[&str] = &["name", "from", "to", "integrity", "onDelete"];
 const FROM: &[&str] = &["container", "path"];
 const TO: &[&str] = &["container", "key", "partitionKey", "convert"];
@@ -149,12 +151,15 @@ impl Reader {
             );
             return Model::empty();
         }
+        if self.has_too_many(&members) {
+            return Model::empty();
+        }
         self.known(&members, MODEL, is_ignored);
         match self.required(&members, "version") {
             Some(version) if version.as_i64() != Some(1) => self.wrong(&members, "version", "1"),
             _ => {}
         }
-        let model = Model {
+        Model {
             on_write: self.choice(&members, "onWrite", ON_WRITE).unwrap_or_default(),
             fan_out_max: self.integer(&members, "fanOutMax", 0..=FAN_OUT_MAX).unwrap_or(FAN_OUT_DEFAULT),
             if_match: self.choice(&members, "ifMatch", IF_MATCH).unwrap_or_default(),
@@ -164,20 +169,23 @@ impl Reader {
             rollups: self.list(&members, "rollups", Reader::rollup),
             windows: self.list(&members, "windows", Reader::window),
             json,
-        };
-        self.check_counts(&model);
-        model
+        }
     }
 
-    fn check_counts(&mut self, model: &Model) {
-        if model.links.len() > LINKS_MAX {
-            let limit = LINKS_MAX.to_string();
-            self.report("/links".to_owned(), Problem::TooMany { what: "Links", limit });
-        }
-        if model.declarations().count() > DECLARATIONS_MAX {
+    /// Before any of them is read: each could have several errors.
+    fn has_too_many(&mut self, members: &Members<'_>) -> bool {
+        let count = |member: &str| members.object.get(member).and_then(Value::as_array).map_or(0, <[_]>::len);
+        let links = count("links");
+        let all: usize = LISTS.iter().map(|list| count(list)).sum();
+        if all > DECLARATIONS_MAX {
             let limit = DECLARATIONS_MAX.to_string();
             self.report(String::new(), Problem::TooMany { what: "Declarations", limit });
         }
+        if links > LINKS_MAX {
+            let limit = LINKS_MAX.to_string();
+            self.report("/links".to_owned(), Problem::TooMany { what: "Links", limit });
+        }
+        all > DECLARATIONS_MAX || links > LINKS_MAX
     }
 
     fn link(&mut self, members: Members<'_>) -> Link {

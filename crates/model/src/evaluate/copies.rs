@@ -5,6 +5,9 @@ use quire_value::{Node, Value};
 use super::{CopyRules, ModelRules, OwnedValue, Reference, Right};
 use crate::declare::OnMissing;
 
+/// JSON of the fields of one target. No item can hold more than 2 MB of them and is refused, so the fields beyond are not made.
+const VALUES_BYTES_MAX: usize = 4 << 20;
+
 impl ModelRules {
     /// What a copy makes of the targets of an item's references, in their order; without a target they are missing. Fields
     /// that clients may write are left out: those of elements without a reference, and with `keep` those without a target.
@@ -26,9 +29,17 @@ impl ModelRules {
         let container = &self.links[copy.link].link.to.container;
         let whole = copy.fields.iter().any(|(_, expression)| expression.reads_whole(0));
         let whole = whole.then(|| self.without_owned(container, target));
-        let field = |(_, expression): &(_, quire_sql::Expression)| match &whole {
-            Some(whole) => expression.evaluate_values(&[whole]),
-            None => expression.evaluate(&[target]),
+        let mut bytes = 0;
+        let field = |(_, expression): &(_, quire_sql::Expression)| {
+            if bytes > VALUES_BYTES_MAX {
+                return Value::Undefined;
+            }
+            let value = match &whole {
+                Some(whole) => expression.evaluate_values(&[whole]),
+                None => expression.evaluate(&[target]),
+            };
+            bytes += value.json_len_min();
+            value
         };
         copy.fields.iter().map(field).collect()
     }

@@ -54,6 +54,9 @@ impl<'a> Database<'a> {
     }
 }
 
+/// Errors that are told; a small body can have a hundred thousand.
+const ERRORS_MAX: usize = 1_000;
+
 impl Model {
     /// Reads the body of a `PUT` and checks it against the database.
     pub fn parse(body: &Value, database: &Database<'_>) -> Result<(Model, Vec<Warning>), ModelInvalid> {
@@ -66,6 +69,7 @@ impl Model {
             return Ok((model, warnings));
         }
         sort(&mut errors);
+        errors.truncate(ERRORS_MAX);
         Err(ModelInvalid(errors))
     }
 }

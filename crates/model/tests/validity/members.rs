@@ -192,6 +192,15 @@ fn limits() {
         &model(&format!(r#""links":[{}],"rollups":[{}]"#, links(100), rollups(101))),
         &["TooMany : Declarations: at most 200."],
     );
+    // What is wrong with each of very many declarations is not told.
+    let wrong = vec!["{}"; 60_000].join(",");
+    check(
+        &model(&format!(r#""links":[{wrong}]"#)),
+        &["TooMany : Declarations: at most 200.", "TooMany /links: Links: at most 100."],
+    );
+    let members: Vec<String> = (0..5_000).map(|number| format!(r#""m{number}":1"#)).collect();
+    let body = model(&format!(r#""links":[{{{}}}]"#, members.join(",")));
+    assert_eq!(put(&parse(&body)).expect_err("refused").0.len(), 1_000);
     let large = format!("CONCAT('{}')", "x".repeat(256 << 10));
     check(
         &linked(&format!(r#""copies":[{{"name":"c","link":"bm","fields":{{"x":"{large}"}}}}]"#)),

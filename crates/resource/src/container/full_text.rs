@@ -8,6 +8,8 @@ use crate::policy_path;
 use super::ContainerError;
 
 pub const FULL_TEXT_LANGUAGES: &[&str] = &["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT"];
+/// Texts of a container.
+const PATHS_MAX: usize = 100;
 const LANGUAGE_DEFAULT: &str = "en-US";
 /// Locale numbers of the languages, as early clients write them.
 const LOCALES: [(i64, &str); 8] = [
@@ -37,7 +39,7 @@ pub struct FullTextPath {
 pub(crate) fn read_policy(policy: &Value) -> Result<FullTextPolicy, ContainerError> {
     let policy = members::as_object(policy, "fullTextPolicy")?;
     let default = read_language(members::present(policy, "defaultLanguage"), LANGUAGE_DEFAULT)?;
-    let entries = members::array(policy, "fullTextPolicy", "fullTextPaths")?;
+    let entries = members::short_array(policy, "fullTextPolicy", "fullTextPaths", PATHS_MAX)?;
     let paths = entries.iter().map(|entry| read_path(entry, default)).collect::<Result<_, _>>()?;
     Ok(FullTextPolicy { paths })
 }
@@ -69,7 +71,7 @@ fn read_language(given: Option<&Value>, default: &'static str) -> Result<&'stati
 
 /// `indexingPolicy.fullTextIndexes`
 pub(crate) fn read_indexes(policy: &Object) -> Result<Vec<Path>, ContainerError> {
-    let entries = members::array(policy, "indexingPolicy", "fullTextIndexes")?;
+    let entries = members::short_array(policy, "indexingPolicy", "fullTextIndexes", PATHS_MAX)?;
     entries.iter().enumerate().map(|(index, entry)| read_index(index, entry)).collect()
 }
 

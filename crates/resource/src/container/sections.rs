@@ -2,7 +2,7 @@
 
 use quire_value::{Object, Path, Value};
 
-use crate::members::{self, invalid, wrong};
+use crate::members::{self, check_count, invalid, wrong};
 use crate::policy_path::{self, BadPath};
 use crate::ttl::{self, TtlError};
 
@@ -62,15 +62,6 @@ pub(crate) fn read_unique_keys(policy: &Value) -> Result<Vec<UniqueKey>, Contain
     let keys = members::array(policy, "uniqueKeyPolicy", "uniqueKeys")?;
     check_count("uniqueKeyPolicy.uniqueKeys", keys.len(), UNIQUE_KEYS_MAX)?;
     keys.iter().map(read_unique_key).collect()
-}
-
-fn check_count(member: &str, count: usize, count_max: usize) -> Result<(), ContainerError> {
-    if count > count_max {
-        return Err(invalid(format!(
-            "'{member}' has {count} entries, which is more than the maximum of {count_max}."
-        )));
-    }
-    Ok(())
 }
 
 fn read_unique_key(key: &Value) -> Result<UniqueKey, ContainerError> {

@@ -345,6 +345,26 @@ fn computed_properties() {
 }
 
 #[test]
+fn policies_of_texts_and_vectors_have_so_many_paths() {
+    let text = |number: usize| format!(r#"{{"path":"/t{number}"}}"#);
+    let vector = |number: usize| {
+        format!(r#"{{"path":"/v{number}","dataType":"float32","distanceFunction":"cosine","dimensions":3}}"#)
+    };
+    for (policy, list, entry) in [
+        ("fullTextPolicy", "fullTextPaths", &text as &dyn Fn(usize) -> String),
+        ("vectorEmbeddingPolicy", "vectorEmbeddings", &vector),
+    ] {
+        let create = |count: usize| {
+            let entries: Vec<_> = (0..count).map(entry).collect();
+            with(&format!(r#""{policy}":{{"{list}":[{}]}}"#, entries.join(",")))
+        };
+        assert!(create(100).is_ok(), "{policy}");
+        let expected = format!("'{policy}.{list}' has 101 entries, which is more than the maximum of 100.");
+        assert_eq!(create(101).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
 fn change_feed_policies() {
     check_with(
         &[

@@ -7,6 +7,8 @@ use crate::policy_path;
 
 use super::ContainerError;
 
+/// Of a container. Each index has a build and a tree of its own.
+const VECTORS_MAX: usize = 100;
 const DIMENSIONS_MAX: u32 = 4096;
 const FLAT_DIMENSIONS_MAX: u32 = 505;
 const QUANTIZATION_BYTES_MAX: u32 = 512;
@@ -62,7 +64,7 @@ pub enum Quantizer {
 /// `vectorEmbeddingPolicy.vectorEmbeddings`
 pub(crate) fn read_embeddings(policy: &Value) -> Result<Vec<VectorEmbedding>, ContainerError> {
     let policy = members::as_object(policy, "vectorEmbeddingPolicy")?;
-    let entries = members::array(policy, "vectorEmbeddingPolicy", "vectorEmbeddings")?;
+    let entries = members::short_array(policy, "vectorEmbeddingPolicy", "vectorEmbeddings", VECTORS_MAX)?;
     let mut embeddings: Vec<VectorEmbedding> = Vec::with_capacity(entries.len());
     for entry in entries {
         let embedding = read_embedding(entry)?;
@@ -141,7 +143,8 @@ const INDEXES: &str = "indexingPolicy.vectorIndexes";
 
 /// `indexingPolicy.vectorIndexes`
 pub(crate) fn read_indexes(policy: &Object) -> Result<Vec<VectorIndex>, ContainerError> {
-    members::array(policy, "indexingPolicy", "vectorIndexes")?.iter().map(read_index).collect()
+    let entries = members::short_array(policy, "indexingPolicy", "vectorIndexes", VECTORS_MAX)?;
+    entries.iter().map(read_index).collect()
 }
 
 fn read_index(entry: &Value) -> Result<VectorIndex, ContainerError> {

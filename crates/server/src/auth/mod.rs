@@ -6,6 +6,7 @@
 mod header; // the authorization header, parsed
 mod http_fetch; // the issuer's documents
 mod jwt; // signatures of bearer tokens, checked with ring
+mod key_set; // the keys of an issuer
 mod keys; // the account's four keys
 mod master; // requests signed with an account key
 mod oidc; // bearer tokens of an issuer

@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::http_fetch::{FetchError, Fetcher, check_address};
+use super::key_set::{IssuerKeys, KEY_COUNT_MAX, KeySet};
 use super::{AuthError, Role, jwt};
 
 const LEEWAY_SECONDS: i64 = 60;
@@ -30,9 +31,6 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a request waits for the issuer.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 const WAITING_COUNT_MAX: usize = 256;
-/// Keys older than this are read again even when no key id is unknown, so that a withdrawn key stops working.
-const KEYS_AGE_MAX: Duration = Duration::from_secs(3600);
-const KEY_COUNT_MAX: usize = 64;
 
 /// An issuer and what its tokens must say.
 #[derive(Clone, Debug)]
@@ -103,12 +101,6 @@ struct Refresh {
     ended_at: Option<Instant>,
 }
 
-#[derive(Default)]
-struct KeySet {
-    keys: Vec<Jwk>,
-    read_at: Option<Instant>,
-}
-
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
@@ -155,6 +147,9 @@ impl Issuer {
         let header = jsonwebtoken::decode_header(token).map_err(|_| refused("it is not a JWT"))?;
         if !jwt::ALGORITHMS.contains(&header.alg) {
             return Err(refused("its algorithm is not accepted"));
+        }
+        if has_extensions(&header) {
+            return Err(refused("its header has extensions that are not known here"));
         }
         let key = self.key(header.kid.as_deref(), header.alg).await?;
         let claims = jsonwebtoken::decode::<Claims>(token, &key, &self.validation(header.alg));
@@ -269,8 +264,8 @@ impl Source {
         let read = tokio::time::timeout(REFRESH_TIMEOUT, source.read_keys()).await;
         match read.unwrap_or(Err(RefreshError::Timeout)) {
             Ok(keys) => {
-                tracing::info!(issuer = %source.config.issuer, keys = keys.len(), "read the token issuer's keys");
-                source.keys.store(Arc::new(KeySet { keys, read_at: Some(Instant::now()) }));
+                log_keys(&source.config.issuer, &keys);
+                source.keys.store(Arc::new(KeySet::new(keys.usable)));
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -279,7 +274,7 @@ impl Source {
         }
     }
 
-    async fn read_keys(&self) -> Result<Vec<Jwk>, RefreshError> {
+    async fn read_keys(&self) -> Result<IssuerKeys, RefreshError> {
         let base = self.config.issuer.trim_end_matches('/');
         let document = self.fetcher.get(&format!("{base}/.well-known/openid-configuration")).await?;
         let discovery: Discovery = serde_json::from_slice(&document)?;
@@ -287,49 +282,24 @@ impl Source {
             return Err(RefreshError::OtherIssuer { found: discovery.issuer });
         }
         let document = self.fetcher.get(&discovery.jwks_uri).await?;
-        let mut keys = serde_json::from_slice::<JwkSet>(&document)?.keys;
-        keys.truncate(KEY_COUNT_MAX);
-        Ok(keys)
+        Ok(IssuerKeys::parse(&document)?)
     }
 }
 
-impl KeySet {
-    /// Whether they are to be read again.
-    fn is_old(&self) -> bool {
-        self.read_at.is_none_or(|read| read.elapsed() >= KEYS_AGE_MAX)
-    }
-
-    /// They are used for as long again while the issuer cannot be reached.
-    fn is_usable(&self) -> bool {
-        self.read_at.is_some_and(|read| read.elapsed() < 2 * KEYS_AGE_MAX)
-    }
-
-    /// By key id; a token without one is accepted when there is only one key.
-    fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<&Jwk> {
-        let mut suitable = self.keys.iter().filter(|key| suits(key, algorithm));
-        match kid {
-            Some(kid) => suitable.find(|key| key.common.key_id.as_deref() == Some(kid)),
-            None => suitable.next().filter(|_| suitable.next().is_none()),
-        }
+/// At most once in [`REFRESH_INTERVAL`].
+fn log_keys(issuer: &str, keys: &IssuerKeys) {
+    let (usable, skipped) = (keys.usable.len(), keys.skipped);
+    tracing::info!(%issuer, keys = usable, skipped, "read the token issuer's keys");
+    if keys.left_out > 0 {
+        let left_out = keys.left_out;
+        tracing::warn!(%issuer, limit = KEY_COUNT_MAX, left_out, "the token issuer has more keys than are used");
     }
 }
 
-/// A key is used for the purpose that it names, and for nothing else.
-fn suits(key: &Jwk, algorithm: Algorithm) -> bool {
-    let family = match (&key.algorithm, algorithm) {
-        (
-            AlgorithmParameters::RSA(_),
-            Algorithm::RS256 | Algorithm::RS384 | Algorithm::RS512 | Algorithm::PS256,
-        ) => true,
-        (AlgorithmParameters::EllipticCurve(curve), Algorithm::ES256) => curve.curve == EllipticCurve::P256,
-        (AlgorithmParameters::EllipticCurve(curve), Algorithm::ES384) => curve.curve == EllipticCurve::P384,
-        (AlgorithmParameters::OctetKeyPair(curve), Algorithm::EdDSA) => curve.curve == EllipticCurve::Ed25519,
-        _ => false,
-    };
-    let declared =
-        key.common.key_algorithm.as_ref().is_none_or(|name| name.to_string() == format!("{algorithm:?}"));
-    let signs = key.common.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature);
-    family && declared && signs
+/// Extensions that a reader must understand or refuse the token (RFC 7515, 4.1.11), and what changes the text that is signed.
+fn has_extensions(header: &Header) -> bool {
+    let changes_text = header.extras.inner().contains_key("b64");
+    header.crit.is_some() || header.enc.is_some() || header.zip.is_some() || changes_text
 }
 
 fn decoding_key(key: &Jwk) -> Result<DecodingKey, AuthError> {

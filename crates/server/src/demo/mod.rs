@@ -17,7 +17,7 @@ mod words; // names and texts
 
 use std::sync::Arc;
 
-use quire_engine::{AnsweredRequest, Clock, Container, Engine, EngineError};
+use quire_engine::{AnsweredRequest, Cancel, Clock, Container, Engine, EngineError};
 use quire_value::{Object, Value};
 
 use session::Session;
@@ -44,14 +44,16 @@ const EXAMPLES: &[Example] = &[
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
 /// Fills a database that is empty.
-pub fn fill(engine: &Engine, database: &str, now_ms: i64) -> Result<Value, EngineError> {
+pub fn fill(engine: &Engine, database: &str, now_ms: i64, cancel: &Cancel) -> Result<Value, EngineError> {
     for (id, key) in EXAMPLES.iter().flat_map(|example| example.containers) {
         engine.catalog().create_container(database, &definition(id, key), None)?;
     }
     let from_ms = u64::try_from(now_ms).unwrap_or(0).saturating_sub(DAY_MS);
     // Their commits share syncs.
     let parts: Vec<Result<Requests, EngineError>> = std::thread::scope(|threads| {
-        let part = |example: &'static Example| threads.spawn(move || run(engine, database, example, from_ms));
+        let part = |example: &'static Example| {
+            threads.spawn(move || run(engine, database, example, from_ms, cancel))
+        };
         let parts: Vec<_> = EXAMPLES.iter().map(part).collect();
         parts.into_iter().map(|part| part.join().unwrap_or_else(|_| Err(panicked()))).collect()
     });
@@ -65,15 +67,21 @@ pub fn fill(engine: &Engine, database: &str, now_ms: i64) -> Result<Value, Engin
 /// What [`Engine::fill_demo`] runs. The engine is not kept open by it.
 pub fn set_up(engine: &Arc<Engine>, clock: &Arc<dyn Clock>) {
     let (filled, clock) = (Arc::downgrade(engine), Arc::clone(clock));
-    engine.set_demo_fill(Arc::new(move |database| match filled.upgrade() {
-        Some(engine) => fill(&engine, database, clock.now_ms()),
+    engine.set_demo_fill(Arc::new(move |database, cancel| match filled.upgrade() {
+        Some(engine) => fill(&engine, database, clock.now_ms(), cancel),
         None => Err(EngineError::Corrupt { what: "the engine is closed".to_owned() }),
     }));
 }
 
-fn run(engine: &Engine, database: &str, example: &Example, from_ms: u64) -> Result<Requests, EngineError> {
+fn run(
+    engine: &Engine,
+    database: &str,
+    example: &Example,
+    from_ms: u64,
+    cancel: &Cancel,
+) -> Result<Requests, EngineError> {
     let containers = example.containers.iter().map(|(id, _)| engine.catalog().container(database, id));
-    let mut session = Session::new(engine, containers.collect::<Result<_, _>>()?, from_ms);
+    let mut session = Session::new(engine, containers.collect::<Result<_, _>>()?, from_ms, cancel);
     (example.run)(&mut session)?;
     Ok(session.into_requests())
 }
@@ -101,4 +109,38 @@ fn summary(engine: &Engine, database: &str, requests: u64) -> Result<Value, Engi
     json.set("containers", containers);
     json.set("requests", requests);
     Ok(Value::Object(json))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use quire_engine::Options;
+    use quire_storage::memory::MemoryStorage;
+
+    use super::*;
+    use crate::SystemClock;
+
+    /// Looks at the cancellation before it comes.
+    const LOOKS: usize = 3;
+
+    #[test]
+    fn a_fill_that_is_cancelled_ends_soon() {
+        let options = Options {
+            clock: Arc::new(SystemClock),
+            partitions: 1,
+            cache_bytes: 0,
+            scripts: Default::default(),
+            query_memory: Default::default(),
+            query_temp: None,
+        };
+        let engine = Engine::open(Arc::new(MemoryStorage::new()), options).unwrap();
+        let database = Value::Object(Object::from_iter([("id", "demo")]));
+        engine.catalog().create_database(&database, None).unwrap();
+        let looks = AtomicUsize::new(0);
+        let cancel = Cancel::asking(move || looks.fetch_add(1, Ordering::Relaxed) >= LOOKS);
+        let filled = fill(&engine, "demo", SystemClock.now_ms(), &cancel);
+        assert!(matches!(filled, Err(EngineError::Cancelled)), "{filled:?}");
+        engine.close().unwrap();
+    }
 }

@@ -6,8 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use quire_engine::{
     Answer, AnsweredRequest, BatchOperation, BatchVerb, Bulk, Cancel, Container, Engine, EngineError,
-    IndexingDirective, ItemRead, ObservedRequest, PageRequest, Parameters, ReadItem, Scope, WriteItem,
-    WriteKind,
+    IndexingDirective, ItemRead, ObservedRequest, PageRequest, Parameters, ReadItem, WriteItem, WriteKind,
 };
 use quire_profile::{ActionSource, Operation};
 use quire_resource::{Component, PartitionKey};
@@ -22,6 +21,7 @@ const STEP_MS: u64 = 40;
 
 pub(super) struct Session<'a> {
     engine: &'a Engine,
+    cancel: &'a Cancel,
     containers: Vec<Arc<Container>>,
     from_ms: u64,
     now_ms: u64,
@@ -60,12 +60,27 @@ impl Random {
 }
 
 impl<'a> Session<'a> {
-    pub fn new(engine: &'a Engine, containers: Vec<Arc<Container>>, from_ms: u64) -> Session<'a> {
+    pub fn new(
+        engine: &'a Engine,
+        containers: Vec<Arc<Container>>,
+        from_ms: u64,
+        cancel: &'a Cancel,
+    ) -> Session<'a> {
         let seed = containers.first().map_or(0, |own| own.definition.id.bytes().map(u64::from).sum());
         let (requests, random) = (Vec::new(), Random(seed));
         // Actions of two examples are different ones.
         let actions = seed << 32;
-        Session { engine, containers, from_ms, now_ms: from_ms, action: None, actions, requests, random }
+        Session {
+            engine,
+            cancel,
+            containers,
+            from_ms,
+            now_ms: from_ms,
+            action: None,
+            actions,
+            requests,
+            random,
+        }
     }
 
     pub fn into_requests(self) -> Requests {
@@ -99,6 +114,7 @@ impl<'a> Session<'a> {
     }
 
     fn load_some(&self, container: usize, items: &[String]) -> Result<(), EngineError> {
+        self.cancel.check()?;
         let operation = |body: &String| BatchOperation {
             verb: BatchVerb::Create,
             body: Bytes::from(body.clone()),
@@ -114,13 +130,14 @@ impl<'a> Session<'a> {
             partition_key: None,
             continue_on_error: false,
             session: None,
-            cancel: Cancel::default(),
+            cancel: self.cancel.clone(),
         };
         let results = self.engine.bulk(&self.containers[container], bulk).result?;
         results.into_iter().try_for_each(|result| result.result.map(drop))
     }
 
     pub fn read(&mut self, container: usize, id: &str) -> Result<(), EngineError> {
+        self.cancel.check()?;
         let (key, own) = (key_of(id), Arc::clone(&self.containers[container]));
         let (engine, started) = (self.engine, Instant::now());
         let read = ReadItem { id, partition_key: &key, if_none_match: None, session: None };
@@ -148,6 +165,7 @@ impl<'a> Session<'a> {
         partition_key: Option<PartitionKey>,
         body: String,
     ) -> Result<(), EngineError> {
+        self.cancel.check()?;
         let (own, bytes, started) = (Arc::clone(&self.containers[container]), body.len(), Instant::now());
         let write = WriteItem {
             kind,
@@ -159,7 +177,7 @@ impl<'a> Session<'a> {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
-            cancel: Cancel::default(),
+            cancel: self.cancel.clone(),
         };
         let (answer, observed) = self.engine.observe(|| self.engine.write_item(&own, write));
         answer.result?;
@@ -169,9 +187,10 @@ impl<'a> Session<'a> {
 
     /// One page of a query with one parameter, `@value`.
     pub fn query(&mut self, container: usize, text: &str, value: &str) -> Result<(), EngineError> {
+        self.cancel.check()?;
         let (own, started) = (Arc::clone(&self.containers[container]), Instant::now());
         let parameters = Parameters(vec![("@value".to_owned(), Value::from(value))]);
-        let request = PageRequest { scope: Scope::default(), ..PageRequest::default() };
+        let request = PageRequest { cancel: self.cancel.clone(), ..PageRequest::default() };
         let engine = self.engine;
         let (answer, observed) = engine.observe(|| engine.query_items(&own, text, &parameters, &request));
         let rows = answer.result?.rows;

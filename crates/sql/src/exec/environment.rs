@@ -16,6 +16,13 @@ pub struct Environment {
     pub allowance: Allowance,
 }
 
+impl Environment {
+    /// For evaluations that are no queries.
+    pub(crate) fn alone(allowance: Allowance) -> Environment {
+        Environment { now_ticks: None, random_seed: 0, geospatial: GeospatialType::default(), allowance }
+    }
+}
+
 impl Default for Environment {
     fn default() -> Environment {
         Environment {

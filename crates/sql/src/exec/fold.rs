@@ -4,6 +4,7 @@
 use quire_value::Value;
 
 use crate::bind::bound::{Expr, Query, sorted_constants};
+use crate::data::approximate_size;
 use crate::functions::{Externals, Implementation, RegexCache, Volatility};
 use crate::limits::Allowance;
 
@@ -11,6 +12,9 @@ use super::{Environment, Execution, eval_context};
 
 /// Step limit for all constants of a query together.
 const STEPS_MAX: u64 = 100_000;
+/// What a constant may take beyond what it is made of: a short text can stand for a large value, and constants are held
+/// as long as the expression (a model, a computed property).
+const GROWTH_BYTES_MAX: usize = 1_024;
 
 pub(crate) fn fold_query(query: &mut Query, allowance: &Allowance) {
     with_run(allowance, |run| query.for_each_expr_mut(&mut |expr| fold(expr, run)));
@@ -31,13 +35,18 @@ fn with_run(allowance: &Allowance, work: impl FnOnce(&Execution<'_>)) {
 
 /// Folds children first.
 fn fold(expr: &mut Expr, run: &Execution<'_>) {
-    let mut constant = true;
+    let (mut constant, mut bytes) = (true, 0);
     expr.for_each_child_mut(&mut |child| {
         fold(child, run);
-        constant = constant && child.as_constant().is_some();
+        match child.as_constant() {
+            Some(value) => bytes += approximate_size(value),
+            None => constant = false,
+        }
     });
     if constant && depends_on_children_only(expr) {
-        if let Ok(value) = run.constant(expr) {
+        if let Ok(value) = run.constant(expr)
+            && approximate_size(&value) <= bytes + GROWTH_BYTES_MAX
+        {
             *expr = Expr::constant(value);
         }
         return;
@@ -112,6 +121,15 @@ mod tests {
         for text in ["RAND()", "GetCurrentTicks()", "c.a", "(SELECT VALUE 1)", "COUNT(1)"] {
             assert!(projection(&format!("SELECT VALUE {text} FROM c")).as_constant().is_none(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_short_text_does_not_stand_for_a_large_constant() {
+        for text in ["REPLICATE('a', 9000)", "LENGTH(REPLACE(REPLICATE('a', 2000), 'a', 'bb'))"] {
+            assert!(projection(&format!("SELECT VALUE {text} FROM c")).as_constant().is_none(), "{text}");
+        }
+        let list = format!("[{}]", vec!["1"; 5_000].join(","));
+        assert!(projection(&format!("SELECT VALUE {list} FROM c")).as_constant().is_some());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The limits of a query: evaluation steps, memory, temporary files.
 
+mod alone; // evaluation outside of queries
 mod memory; // one pool for all queries, a share for each
 mod meter; // accounting for all work of a query
 mod temp; // temporary files, for what does not fit into memory

@@ -45,7 +45,7 @@ impl Evaluator<'_> {
 
     /// The rows of one item as values. They count as kept memory.
     pub fn row_values_of(&mut self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
-        let mut rows = CollectedRows::new(&self.query.environment.allowance);
+        let mut rows = CollectedRows::new(self.context.meter.allowance());
         self.rows_of(item, &mut |row| rows.push(row))?;
         rows.finish()
     }

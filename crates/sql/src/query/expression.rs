@@ -13,12 +13,14 @@ use crate::syntax::ast::{Expr, ExprKind, Step};
 use crate::syntax::diagnostic::Diagnostic;
 use crate::syntax::parser;
 
+/// JSON of a result: no item can hold more than 2 MB.
+const RESULT_BYTES_MAX: usize = 4 << 20;
+
 /// A compiled expression. Values are passed in the order of the names it was compiled with.
 pub struct Expression {
     text: String,
     expr: bound::Expr,
     patterns: RegexCache,
-    environment: Environment,
     /// For each name, the paths that are read.
     reads: Vec<Vec<Vec<ReadStep>>>,
 }
@@ -55,8 +57,8 @@ impl Expression {
         }
         fold::fold_expr(&mut expr, &allowance);
         let reads = names.iter().map(|name| Reader::read(&syntax, name)).collect();
-        let (patterns, environment) = (RegexCache::default(), Environment::default());
-        Ok(Expression { text: text.to_owned(), expr, patterns, environment, reads })
+        let patterns = RegexCache::default();
+        Ok(Expression { text: text.to_owned(), expr, patterns, reads })
     }
 
     pub fn text(&self) -> &str {
@@ -74,8 +76,8 @@ impl Expression {
         self.reads(name).iter().any(Vec::is_empty)
     }
 
-    /// Evaluates over stored values. A result without JSON form (NaN, an infinity) or beyond the limits of one item
-    /// is `undefined`: the result depends on the values alone.
+    /// Evaluates over stored values. A result without JSON form (NaN, an infinity), and one that needs more steps or memory
+    /// than an evaluation has or is larger than [`RESULT_BYTES_MAX`], is `undefined`: it depends on the values alone.
     pub fn evaluate(&self, values: &[Node<'_>]) -> Value {
         let views: Vec<ValueRef<'_>> = values.iter().map(|node| ValueRef::Node(*node)).collect();
         self.over(&views)
@@ -88,11 +90,13 @@ impl Expression {
     }
 
     fn over(&self, views: &[ValueRef<'_>]) -> Value {
-        let context = exec::eval_context(&self.environment, &self.patterns, Externals::NONE);
-        match Execution::new(&context, &[], None).evaluate_over(&self.expr, views) {
-            Ok(value) if ValueRef::Value(&value).is_finite() => without_undefined(value),
-            _ => Value::Undefined,
-        }
+        let evaluated = Allowance::alone(|allowance| {
+            let environment = Environment::alone(allowance.clone());
+            let context = exec::eval_context(&environment, &self.patterns, Externals::NONE);
+            let value = Execution::new(&context, &[], None).evaluate_over(&self.expr, views)?;
+            Ok(if is_storable(&value) { value } else { Value::Undefined })
+        });
+        evaluated.map_or(Value::Undefined, without_undefined)
     }
 }
 
@@ -100,6 +104,10 @@ impl std::fmt::Debug for Expression {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_tuple("Expression").field(&self.text).finish()
     }
+}
+
+fn is_storable(value: &Value) -> bool {
+    ValueRef::Value(value).is_finite() && value.json_len_min() <= RESULT_BYTES_MAX
 }
 
 fn without_undefined(value: Value) -> Value {
@@ -238,6 +246,28 @@ mod tests {
             Err(ExpressionError::NotAllowed { what }) => format!("not allowed: {what}"),
         };
         expect.assert_eq(&found);
+    }
+
+    /// What is stored must not depend on what else is evaluated at the same time.
+    #[test]
+    fn large_results_do_not_depend_on_other_threads() {
+        const THREADS: usize = 16;
+        let (count, length) = (4_000, 10_000);
+        let expression = Expression::compile("LENGTH(REPLACE(t.a, 'a', t.b))", &["t"]).unwrap();
+        let item = format!(r#"{{"a":"{}","b":"{}"}}"#, "a".repeat(count), "b".repeat(length));
+        let item = text::parse(item.as_bytes(), Limits::default()).unwrap();
+        let begun = std::sync::Barrier::new(THREADS);
+        std::thread::scope(|threads| {
+            for _ in 0..THREADS {
+                threads.spawn(|| {
+                    begun.wait();
+                    let found = expression.evaluate_values(&[&item]);
+                    assert_eq!(found, Value::from((count * length) as i64));
+                });
+            }
+        });
+        let whole = Expression::compile("REPLACE(t.a, 'a', t.b)", &["t"]).unwrap();
+        assert_eq!(whole.evaluate_values(&[&item]), Value::Undefined, "no item can hold it");
     }
 
     fn shown(paths: &[Vec<ReadStep>]) -> String {

@@ -6,7 +6,7 @@ use quire_value::Value;
 
 use crate::data::{Datum, Item, Row};
 use crate::error::SqlError;
-use crate::exec::{self, DistinctRows, Execution, Ranked, RowWindow};
+use crate::exec::{self, DistinctRows, Environment, Execution, Ranked, RowWindow};
 use crate::functions::Externals;
 use crate::limits::{Allowance, Meter};
 
@@ -19,6 +19,17 @@ impl Query {
     /// Starts evaluation item by item.
     pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
         self.start_with(Externals::NONE)
+    }
+
+    /// Starts evaluation item by item within another allowance than that of its environment.
+    pub fn start_within(&self, allowance: &Allowance) -> Result<Evaluator<'_>, SqlError> {
+        self.check_clock()?;
+        let allowance = allowance.clone();
+        let Environment { now_ticks, random_seed, geospatial, .. } = self.environment;
+        let environment = Environment { now_ticks, random_seed, geospatial, allowance };
+        let context = exec::eval_context(&environment, &self.patterns, Externals::NONE);
+        let is_per_item = self.is_per_item();
+        Ok(Evaluator { query: self, is_per_item, context, seen: DistinctRows::default() })
     }
 
     /// Starts evaluation with the functions and links that the query was compiled with.

@@ -17,6 +17,7 @@
 mod files; // which files of a directory are seeds
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,6 +35,8 @@ use crate::private;
 
 /// Items that are written at once: their commits share a sync.
 const WRITERS: usize = 16;
+/// Of one file, which is read as a whole.
+const SEED_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,10 +137,20 @@ impl Place {
     }
 }
 
+/// The text of a file that may be a pipe, whose length is not known before.
+fn read_within(path: &Path, bytes_max: u64) -> Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        bail!("it has more than the {bytes_max} bytes that a file of a seed may have");
+    }
+    Ok(text)
+}
+
 impl Source {
     fn open(path: &Path) -> Result<Source> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("reading the seed {}", path.display()))?;
+        let text = read_within(path, SEED_BYTES_MAX)
+            .with_context(|| format!("reading the seed {}", path.display()))?;
         Ok(Source { path: path.to_owned(), text })
     }
 
@@ -391,5 +404,22 @@ fn count<T>(created: Result<T, EngineError>) -> Result<usize, EngineError> {
         Ok(_) => Ok(1),
         Err(EngineError::AlreadyExists { .. } | EngineError::ItemExists { .. }) => Ok(0),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seed.json");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read_within(&path, 5).unwrap(), "12345");
+        assert!(read_within(&path, 4).unwrap_err().to_string().contains("more than the 4 bytes"));
+        if cfg!(target_os = "linux") {
+            assert!(read_within(Path::new("/dev/zero"), 1 << 20).is_err());
+        }
     }
 }

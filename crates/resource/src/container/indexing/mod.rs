@@ -210,7 +210,7 @@ fn read_each<T>(
     read: fn(&Object) -> Result<T, ContainerError>,
 ) -> Result<Vec<T>, ContainerError> {
     let parent = format!("indexingPolicy.{list}");
-    let entries = members::array(given, "indexingPolicy", list)?;
+    let entries = members::short_array(given, "indexingPolicy", list, paths::PATHS_MAX)?;
     entries.iter().map(|entry| read(members::as_entry(entry, &parent)?)).collect()
 }
 

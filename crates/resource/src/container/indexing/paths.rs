@@ -7,7 +7,7 @@ use crate::policy_path::{self, PolicyPath};
 
 use super::{ContainerError, IndexingMode, PathOrder, bad_path, ending_in_marker};
 
-const PATHS_MAX: usize = 1500;
+pub(super) const PATHS_MAX: usize = 1500;
 const ETAG_PATH: &str = "/\"_etag\"/?";
 
 /// `/events/[]/{name, category}/?`: values of one element, indexed together.

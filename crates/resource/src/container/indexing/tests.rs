@@ -229,6 +229,19 @@ fn limits() {
         .assert_eq(&composite(1, 9).unwrap_err().to_string());
     expect!["The indexing policy has 101 composite indexes, which is more than the maximum of 100."]
         .assert_eq(&composite(101, 2).unwrap_err().to_string());
+    for (list, entry, count_max) in [
+        ("fullTextIndexes", r#"{"path":"/t"}"#, 100),
+        ("vectorIndexes", r#"{"path":"/v","type":"flat"}"#, 100),
+        ("spatialIndexes", r#"{"path":"/s/*","types":["Point"]}"#, 1500),
+    ] {
+        let policy = |count: usize| policy(&format!(r#"{{"{list}":[{}]}}"#, vec![entry; count].join(",")));
+        assert!(policy(count_max).is_ok(), "{list}");
+        let expected = format!(
+            "'indexingPolicy.{list}' has {} entries, which is more than the maximum of {count_max}.",
+            count_max + 1
+        );
+        assert_eq!(policy(count_max + 1).unwrap_err().to_string(), expected);
+    }
     let long = format!(r#"{{"includedPaths":[{{"path":"/*"}},{{"path":"{}/?"}}]}}"#, "/a".repeat(100_000));
     assert!(policy(&long).is_ok());
 }

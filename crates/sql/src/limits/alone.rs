@@ -1,0 +1,69 @@
+//! Evaluation outside of queries: expressions of models and computed properties, while items are written.
+//!
+//! Their results are stored, so they depend on the values alone and never on what other threads evaluate at the same time.
+//! An evaluation begins within [`THREAD_BYTES_MAX`] of its own. One that needs more is repeated within
+//! [`Allowance::ALONE_BYTES_MAX`], and only one of these runs at a time: it waits, where a query would be refused.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::meter::Allowance;
+use crate::error::SqlError;
+
+/// For evaluations that many threads make at once.
+const THREAD_BYTES_MAX: usize = 1 << 20;
+
+static LARGE: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static OF_THREAD: Allowance = Allowance::limited(Allowance::ALONE_STEPS_MAX, THREAD_BYTES_MAX);
+}
+
+impl Allowance {
+    /// Memory of one evaluation outside of queries.
+    pub const ALONE_BYTES_MAX: usize = 128 << 20;
+    /// Steps of one: enough for several passes over an item of 2 MB, and some hundredths of a second. A write evaluates many,
+    /// and nobody can cancel it.
+    pub const ALONE_STEPS_MAX: u64 = 4_000_000;
+
+    /// Runs an evaluation within an allowance that it shares with nobody. It is run twice if it needs much memory, and must
+    /// not begin another one.
+    pub fn alone<T>(evaluate: impl Fn(&Allowance) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        match OF_THREAD.with(&evaluate) {
+            Err(error) if error.is_out_of_space() => {}
+            done => return done,
+        }
+        let _one = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+        evaluate(&Allowance::limited(Allowance::ALONE_STEPS_MAX, Allowance::ALONE_BYTES_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn what_others_hold_changes_nothing() {
+        const THREADS: usize = 8;
+        let (begun, bytes) = (Barrier::new(THREADS), THREAD_BYTES_MAX / 2);
+        let hold = |wait: &dyn Fn(), bytes: usize| {
+            Allowance::alone(|allowance| {
+                let meter = allowance.meter();
+                meter.build(bytes)?;
+                wait();
+                Ok(())
+            })
+        };
+        std::thread::scope(|threads| {
+            for _ in 0..THREADS {
+                threads.spawn(|| {
+                    // All of them hold theirs at the same time.
+                    assert_eq!(hold(&|| drop(begun.wait()), bytes), Ok(()));
+                    assert_eq!(hold(&|| (), Allowance::ALONE_BYTES_MAX / 2 + 1), Ok(()));
+                });
+            }
+        });
+        assert!(hold(&|| (), Allowance::ALONE_BYTES_MAX + 1).is_err());
+    }
+}
