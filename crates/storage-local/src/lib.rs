@@ -25,6 +25,7 @@ mod removal; // removal of key ranges, and reclamation of their space
 mod snapshot;
 mod store; // keyspaces and their options
 mod template; // a new store, created once and copied
+mod threads; // panics of threads
 mod verify;
 
 pub use directory::FORMAT_VERSION;
@@ -57,6 +58,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use store::Store;
+use threads::StorageTotals;
 
 /// Options for opening a directory.
 #[derive(Clone, Debug)]
@@ -108,6 +110,7 @@ pub(crate) struct OpenStore {
     store: Store,
     state: StorageState,
     removals: Removals,
+    totals: Arc<StorageTotals>,
     disk_space: DiskSpace,
     closed: AtomicBool,
     directory: Directory,
@@ -238,9 +241,18 @@ impl OpenStore {
         if options.index_rows == IndexRows::Plain {
             flusher::flush_all(&views, &store)?;
         }
-        let (removals, closed) = Default::default();
+        let (removals, totals, closed) = Default::default();
         let disk_space = DiskSpace::new(directory.path(), options.disk_bytes_reserved);
-        Ok(OpenStore { views: Arc::new(views), store, state, removals, disk_space, closed, directory })
+        Ok(OpenStore {
+            views: Arc::new(views),
+            store,
+            state,
+            removals,
+            totals,
+            disk_space,
+            closed,
+            directory,
+        })
     }
 
     fn check_open(&self) -> Result<(), StorageError> {
@@ -330,7 +342,8 @@ impl Storage for LocalStorage {
             ("partitions", open.state.partition_count() as u64),
             ("commit_records", open.state.ledger.lock().chain.records() as u64),
             ("poisoned", u64::from(open.state.is_poisoned())),
-            ("recoveries", read(&counters.recoveries)),
+            ("recoveries", read(&open.totals.recoveries)),
+            ("storage_thread_panics", read(&open.totals.thread_panics)),
             ("disk_full", u64::from(!open.disk_space.is_enough())),
             ("journals", database.journal_count() as u64),
             ("journal_bytes", database.journal_disk_space().unwrap_or(0)),

@@ -45,7 +45,6 @@ pub(crate) struct Counters {
     pub(crate) stalled_microseconds: AtomicU64,
     pub(crate) reclaims: AtomicU64,
     pub(crate) removals: AtomicU64,
-    pub(crate) recoveries: AtomicU64,
     pub(crate) merged_rows: AtomicU64,
     /// Maximum of one commit.
     pub(crate) merged_rows_max: AtomicU64,

@@ -19,6 +19,7 @@ use crate::index_rows::packed::{EMPTY, Spaces, packed_key, packed_sequence, unpa
 use crate::index_rows::read_view::{ReadViews, RunLayer};
 use crate::index_rows::run::{Merge, Run, RunBuilder};
 use crate::store::Store;
+use crate::threads::PanicPoint;
 use crate::{OpenStore, error};
 use fjall::{AbstractTree, Keyspace, Readable, Snapshot};
 use parking_lot::Mutex;
@@ -216,7 +217,7 @@ impl Flusher {
     pub(crate) fn start(open: &Arc<OpenStore>) -> Result<Flusher, OpenError> {
         let (views, waiting, open) = (open.views.clone(), open.views.clone(), Arc::downgrade(open));
         let thread =
-            std::thread::Builder::new().name("quire-flush".into()).spawn(move || run(&waiting, &open));
+            std::thread::Builder::new().name("quire-flush".into()).spawn(move || run_caught(&waiting, &open));
         let thread = thread.map_err(error::opening("starting the thread that flushes index rows"))?;
         Ok(Flusher { views, thread: Mutex::new(Some(thread)) })
     }
@@ -232,9 +233,20 @@ impl Flusher {
     }
 }
 
+/// After a panic the store refuses writes until the thread that watches it has reopened it. The rows are in the journal.
+fn run_caught(views: &ReadViews, open: &Weak<OpenStore>) {
+    let Some(totals) = open.upgrade().map(|open| open.totals.clone()) else { return };
+    if totals.run_thread("quire-flush", || run(views, open)).is_err()
+        && let Some(open) = open.upgrade()
+    {
+        open.state.halt("flush of index rows");
+    }
+}
+
 fn run(views: &ReadViews, open: &Weak<OpenStore>) {
     while let Some(layer) = views.wait_to_freeze() {
         let Some(open) = open.upgrade() else { return };
+        open.totals.panic_if_wanted(PanicPoint::Flush);
         let mut wait = RETRY_WAIT_MIN;
         loop {
             match flush(&layer, views, &open.store) {
