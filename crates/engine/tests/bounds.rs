@@ -5,10 +5,11 @@ mod support;
 use std::sync::Arc;
 
 use quire_engine::{
-    Cancel, Engine, EngineError, Options, Page, PageRequest, Parameters, QueryMemoryLimits, Scope, SqlError,
+    Engine, EngineError, Options, Page, PageRequest, Parameters, QueryMemoryLimits, Scope, SqlError,
 };
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
+use support::ends_at_every_check;
 use support::fixture::{FakeClock, Fixture, json, options, request};
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
@@ -106,46 +107,61 @@ fn all_queries_together_have_one_memory() {
     query(&fixture, text, &Parameters::default()).expect("there is room again");
 }
 
-fn cancelled(fixture: &Fixture, text: &str) -> Result<Page, EngineError> {
-    let cancel = Cancel::asking(|| true);
-    let request = PageRequest { cancel, ..request(Scope::default(), -1, None) };
-    fixture.engine.query_items(&fixture.container, text, &Parameters::default(), &request).result
+/// The child ids of rows whose values are longer than an index stores are counted before they are sorted.
+#[test]
+fn many_long_values_that_begin_alike_need_memory() {
+    let text = "SELECT TOP 1 VALUE c.n FROM c ORDER BY c.s";
+    for (items, fits) in [(1_000, true), (30_000, false)] {
+        let fixture = with_memory(64 << 20, 200 << 10);
+        for n in 0..items {
+            let long = "x".repeat(300);
+            fixture.create(&format!(r#"{{"id":"{n}","pk":"1","n":{n},"s":"{long}{n}"}}"#)).expect("created");
+        }
+        let answered = query(&fixture, text, &Parameters::default());
+        let is_memory = matches!(answered, Err(EngineError::Sql(SqlError::QueryMemory { .. })));
+        assert_eq!(
+            (answered.is_ok(), is_memory),
+            (fits, !fits),
+            "{items} items: {:?}",
+            answered.as_ref().err()
+        );
+        drop(answered);
+        assert_eq!(figure(&fixture, "query_memory_bytes"), 0);
+    }
 }
 
-/// Every way to find and to make rows asks whether the client is still there, also those that read no item.
+/// Every way to find and to make rows checks again and again whether the client is still there, also those that read no item.
 #[test]
 fn queries_end_when_their_client_has_left() {
     let fixture = Fixture::with_key(KEY, "", 1);
-    for n in 0..3_000 {
+    for n in 0..5_000 {
         fixture.create(&format!(r#"{{"id":"{n}","pk":"1","n":{n},"k":{}}}"#, n % 7)).expect("created");
     }
     let many: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
-    for text in [
-        "SELECT VALUE COUNT(1) FROM c WHERE c.n >= 0",
-        "SELECT VALUE MAX(c.n) FROM c WHERE c.n > 5",
-        "SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k",
-        "SELECT DISTINCT VALUE c.k FROM c",
-        "SELECT VALUE c.n FROM c ORDER BY c.n",
-        "SELECT VALUE c.n FROM c WHERE c.k = 3",
-        "SELECT VALUE c.n FROM c WHERE c.n * 2 = 9",
-        "SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 2500 LIMIT 10",
-        "SELECT VALUE RegexMatch('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', '(a*)*b|a{1,90}x') FROM c",
-        &format!("SELECT VALUE c.n FROM c WHERE c.n IN ({})", many.join(",")),
-        &format!("SELECT VALUE c.n FROM c WHERE c.n = {}", many.join(" OR c.k = ")),
+    // Compiling, planning and beginning a page are a few checks; what is asserted beyond comes from the loops over rows.
+    for (least, text) in [
+        (4, "SELECT VALUE COUNT(1) FROM c WHERE c.n >= 0"),
+        (4, "SELECT VALUE SUM(c.n) FROM c WHERE c.n > 5"),
+        (4, "SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k"),
+        (4, "SELECT DISTINCT VALUE c.k FROM c"),
+        (4, "SELECT VALUE c.n FROM c ORDER BY c.n"),
+        (4, "SELECT * FROM c ORDER BY c.n"),
+        (4, "SELECT * FROM c WHERE c.k != 3"),
+        (8, "SELECT VALUE c.n FROM c WHERE c.n * 2 = 9"),
+        (4, "SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 4500 LIMIT 10"),
+        (20, "SELECT VALUE RegexMatch('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', '(a*)*b|a{1,90}x') FROM c"),
+        (100, &format!("SELECT VALUE c.n FROM c WHERE c.n IN ({})", many.join(","))),
+        (100, &format!("SELECT VALUE c.n FROM c WHERE c.n = {}", many.join(" OR c.k = "))),
     ] {
-        let ended = cancelled(&fixture, text);
-        assert!(
-            matches!(ended, Err(EngineError::Cancelled)),
-            "{}: {:?}",
-            &text[..40.min(text.len())],
-            ended.map(|p| p.count)
-        );
+        ends_at_every_check(&text[..60.min(text.len())], least, |cancel| {
+            let request = PageRequest { cancel, ..request(Scope::default(), -1, None) };
+            fixture.engine.query_items(&fixture.container, text, &Parameters::default(), &request).result
+        });
     }
-    let request = PageRequest { cancel: Cancel::asking(|| true), ..request(Scope::default(), -1, None) };
-    assert!(matches!(
-        fixture.engine.list_items(&fixture.container, &request).result,
-        Err(EngineError::Cancelled)
-    ));
+    ends_at_every_check("a list of items", 8, |cancel| {
+        let request = PageRequest { cancel, ..request(Scope::default(), -1, None) };
+        fixture.engine.list_items(&fixture.container, &request).result
+    });
 }
 
 /// A computed property that cannot be evaluated for an item leaves it without one: the write and the index stay whole.

@@ -518,6 +518,24 @@ fn a_deleted_container_takes_nothing_and_shows_nothing() {
     );
 }
 
+/// Hours forth and back, each noticed by the next write; `_ts` does not go back.
+#[test]
+fn a_clock_that_jumps_is_counted() {
+    let fixture = Fixture::new("");
+    let jumps = || support::statistic(&fixture.engine, "clock_jumps");
+    fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
+    assert_eq!(jumps(), 0);
+    let mut latest = 0;
+    for (seconds, count) in [(7200, 1), (-7200, 2), (5, 2)] {
+        fixture.clock.advance(seconds);
+        let written = fixture.upsert(r#"{"id":"a","pk":"p"}"#).expect("written");
+        let stamp = number_of(&json(&String::from_utf8_lossy(&written.body)), "_ts");
+        assert!(stamp >= latest, "{stamp} after {latest}");
+        latest = stamp;
+        assert_eq!(jumps(), count, "{seconds}");
+    }
+}
+
 #[test]
 fn ids_may_be_anything() {
     let fixture = Fixture::new("");

@@ -9,12 +9,16 @@ use quire_engine::{
 };
 use quire_resource::ResourceId;
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
+use quire_storage::{Commit, Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Limits, Value, text};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::fixture::{Fixture, Random, json, options, pk, request};
-use support::wait_until;
+use support::hooked_storage::{Call, HookedStorage};
+use support::{ends_at_every_check, wait_until};
 
+/// The space of rows of vector indexes, as the engine has it on disk.
+const LOOKUPS: Space = Space(2);
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 fn policy(kind: &str, dimensions: usize, distance: &str) -> String {
@@ -182,17 +186,21 @@ fn a_policy_adds_an_index() {
 }
 
 /// A container with items whose policy has just asked for a vector index.
-fn with_added_index(items: u64, is_paused: bool) -> (Fixture, Arc<MemoryStorage>) {
-    let (memory, with) = (Arc::new(MemoryStorage::new()), policy("diskANN", 8, "cosine"));
+fn with_added_index(items: u64) -> (Fixture, Arc<MemoryStorage>) {
+    let memory = Arc::new(MemoryStorage::new());
+    (with_added_index_on(memory.clone(), items), memory)
+}
+
+fn with_added_index_on(storage: Arc<dyn Storage>, items: u64) -> Fixture {
+    let with = policy("diskANN", 8, "cosine");
     let without = with.replace(r#"{"path":"/v","type":"diskANN"}"#, "");
-    let mut fixture = Fixture::on(memory.clone(), HASH, &without, 2);
+    let mut fixture = Fixture::on(storage, HASH, &without, 2);
     let mut random = Random(9);
     (0..items).for_each(|id| drop(fixture.create(&placed_item(&mut random, id)).expect("created")));
-    fixture.engine.pause_vector_indexes(is_paused);
     let body = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{with}}}"#));
     fixture.engine.catalog().replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
     fixture.container = fixture.engine.catalog().container("db", "c").expect("there");
-    (fixture, memory)
+    fixture
 }
 
 fn builds(fixture: &Fixture) -> Vec<JobStatus> {
@@ -209,7 +217,7 @@ fn wait_for_build(fixture: &Fixture, is_there: impl Fn(&JobStatus) -> bool) -> J
 
 #[test]
 fn an_index_over_items_is_built_by_a_job() {
-    let (fixture, memory) = with_added_index(3_000, false);
+    let (fixture, memory) = with_added_index(3_000);
     let job = wait_for_build(&fixture, |job| job.state.is_finished());
     assert_eq!((job.state, job.progress.done, job.progress.total), (JobState::Done, 3_000, Some(3_000)));
     assert_eq!((job.database.as_deref(), job.container.as_deref()), (Some("db"), Some("c")));
@@ -221,17 +229,31 @@ fn an_index_over_items_is_built_by_a_job() {
 
 #[test]
 fn a_paused_build_stays_so_over_a_restart() {
-    let (fixture, memory) = with_added_index(3_000, true);
-    // The worker makes the job, which rests with it.
-    fixture.engine.pause_vector_indexes(false);
+    let memory = Arc::new(MemoryStorage::new());
+    let hooked = HookedStorage::new(memory.clone());
+    // The first commit of the build that has rows of the index waits until the job is paused.
+    let (calls, is_reached, is_paused) =
+        (hooked.calls(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (reached, paused) = (Arc::clone(&is_reached), Arc::clone(&is_paused));
+    calls.set_hook(move |call| {
+        let is_build = std::thread::current().name() == Some("quire-jobs");
+        let has_rows = |commit: &Commit| commit.ops.iter().any(|op| op.space() == LOOKUPS);
+        if let Call::Commit(commit) = call
+            && is_build
+            && has_rows(commit)
+        {
+            reached.store(true, Ordering::SeqCst);
+            wait_until("the job is paused", || paused.load(Ordering::SeqCst));
+        }
+    });
+    let fixture = with_added_index_on(Arc::new(hooked), 3_000);
+    wait_until("the build has rows to commit", || is_reached.load(Ordering::SeqCst));
     let job = wait_for_build(&fixture, |_| true);
-    let paused = fixture.engine.control_job(&job.id, JobControl::Pause);
-    if paused.is_err() {
-        // It had ended before.
-        assert_eq!(builds(&fixture)[0].state, JobState::Done);
-        return;
-    }
-    drop(fixture.engine);
+    fixture.engine.control_job(&job.id, JobControl::Pause).expect("it runs");
+    is_paused.store(true, Ordering::SeqCst);
+    assert_eq!(wait_for_build(&fixture, |_| true).state, JobState::Paused);
+    fixture.engine.close().expect("closed");
+    calls.set_hook(|_| ());
     let again = Fixture::again(Arc::new(memory.reopen()), Arc::clone(&fixture.clock));
     wait_until("rounds of the worker", || statistic(&again, "vector_indexes_building") == 1);
     assert_eq!(wait_for_build(&again, |_| true).state, JobState::Paused);
@@ -245,7 +267,7 @@ fn a_paused_build_stays_so_over_a_restart() {
 
 #[test]
 fn a_build_ends_when_the_policy_drops_its_index() {
-    let (fixture, memory) = with_added_index(3_000, false);
+    let (fixture, memory) = with_added_index(3_000);
     wait_for_build(&fixture, |_| true);
     let without = policy("diskANN", 8, "cosine").replace(r#"{"path":"/v","type":"diskANN"}"#, "");
     let body = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{without}}}"#));
@@ -254,6 +276,27 @@ fn a_build_ends_when_the_policy_drops_its_index() {
     wait_until("the rows are gone", || index_rows(&*memory, &fixture) == 0);
     fixture.engine.close().expect("closed");
     sound(&memory.reopen());
+}
+
+/// A search checks again and again whether its client is still there while it reads the vectors of an index.
+#[test]
+fn a_search_ends_when_its_client_has_left() {
+    const DIMENSIONS: usize = 1024;
+    let fixture = container("quantizedFlat", DIMENSIONS, "cosine", 1);
+    let mut random = Random(5);
+    for id in 0..3_500 {
+        let vector: Vec<u64> = (0..DIMENSIONS).map(|_| random.below(9)).collect();
+        fixture.create(&format!(r#"{{"id":"{id}","pk":"p","v":{vector:?}}}"#)).expect("created");
+    }
+    caught_up(&fixture);
+    let target: Vec<u64> = (0..DIMENSIONS).map(|_| random.below(9)).collect();
+    let text = format!("SELECT TOP 3 VALUE c.id FROM c ORDER BY VectorDistance(c.v, {target:?})");
+    let (_, explain) = page(&fixture, &text, true);
+    assert!(explain.contains("Nearest in quantizedFlat vector index /v"), "{explain}");
+    ends_at_every_check("a vector search", 4, |cancel| {
+        let request = PageRequest { cancel, ..request(Scope::default(), -1, None) };
+        fixture.page(Some(&text), &request)
+    });
 }
 
 /// Forty clusters of vectors.

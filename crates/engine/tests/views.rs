@@ -602,7 +602,7 @@ fn a_view_that_is_too_far_behind_is_filled_again() {
     });
     fixture.engine.rebuild_views_behind(50);
     fixture.engine.pause_sweep(false);
-    for n in 0..50 {
+    for n in 0..20 {
         fixture.upsert(&format!(r#"{{"id":"{}","pk":"k","n":{n}}}"#, n % 7)).expect("written");
     }
     let statistic =
@@ -614,7 +614,13 @@ fn a_view_that_is_too_far_behind_is_filled_again() {
             std::thread::sleep(Duration::from_millis(5));
         }
     };
+    wait("a small lag is seen", &|| statistic("view_lag_max") == 20);
+    assert_eq!(statistic("view_lag_alarms"), 0);
+    for n in 20..50 {
+        fixture.upsert(&format!(r#"{{"id":"{}","pk":"k","n":{n}}}"#, n % 7)).expect("written");
+    }
     wait("the lag is seen", &|| statistic("view_lag_max") == 50);
+    wait("there is an alarm above half of the lag", &|| statistic("view_lag_alarms") == 1);
     assert_eq!((statistic("views_rebuilt_for_lag"), fixture.rows(4, &[3])), (0, 50));
     for n in 0..20 {
         fixture.upsert(&format!(r#"{{"id":"{}","pk":"k","n":{n}}}"#, n % 7)).expect("written");
@@ -624,6 +630,7 @@ fn a_view_that_is_too_far_behind_is_filled_again() {
     assert_eq!(fixture.engine.view_status(&view).expect("a view").state, ViewState::Initializing);
     is_broken.store(false, Ordering::SeqCst);
     catch_up(&fixture.engine, &view);
+    wait("the alarm is over", &|| statistic("view_lag_alarms") == 0);
     assert_same(&fixture.engine, &view, None);
     assert_sound(&storage);
     calls.set_hook(|_| ());

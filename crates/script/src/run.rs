@@ -147,6 +147,11 @@ impl Scripts {
         }
     }
 
+    /// Panics of the thread that starts and ends worker processes.
+    pub fn worker_pool_panics(&self) -> u64 {
+        self.workers.as_ref().map_or(0, |workers| workers.panics())
+    }
+
     /// Whether scripts run in other processes.
     pub fn is_isolated(&self) -> bool {
         self.workers.is_some()

@@ -368,8 +368,11 @@ fn calls_together_are_cheap() {
 
 /// Confined like a worker, this process tries something. 0: it works; 1: it is refused with `EPERM`; 2: otherwise.
 fn probe(what: &str) -> ExitCode {
-    let parent = rustix::process::getppid().unwrap();
-    let Ok(Confinement { calls: true, .. }) = confine() else { return ExitCode::from(3) };
+    let (parent, has_landlock) = (rustix::process::getppid().unwrap(), has_landlock());
+    let Ok(Confinement { calls: true, files }) = confine() else { return ExitCode::from(3) };
+    if files != has_landlock {
+        return ExitCode::from(4);
+    }
     let tried: std::io::Result<()> = match what {
         "work" => work(),
         "open" => std::fs::File::open("/etc/passwd").map(drop),
@@ -393,6 +396,20 @@ fn probe(what: &str) -> ExitCode {
         Err(error) if error.raw_os_error() == Some(1) => ExitCode::from(1),
         Err(_) => ExitCode::from(2),
     }
+}
+
+/// Whether this kernel has rules for files, as a set of rules about devices alone finds it. It holds for a thread that ends.
+#[cfg(target_os = "linux")]
+fn has_landlock() -> bool {
+    use landlock::{AccessFs, LandlockStatus, Ruleset, RulesetAttr};
+    let rules = || Ruleset::default().handle_access(AccessFs::MakeChar)?.create()?.restrict_self();
+    let tried = std::thread::spawn(rules).join().unwrap().unwrap();
+    matches!(tried.landlock, LandlockStatus::Available { .. })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_landlock() -> bool {
+    false
 }
 
 /// What a worker does: memory, time, random bytes, writing.

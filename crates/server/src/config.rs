@@ -68,6 +68,13 @@ pub struct Endpoint {
     pub call: Arc<EndpointCall>,
 }
 
+impl Endpoint {
+    /// A HEAD is a GET whose answer is sent without its body.
+    pub(crate) fn answers(&self, method: &hyper::Method) -> bool {
+        self.method == *method || (*method == hyper::Method::HEAD && self.method == hyper::Method::GET)
+    }
+}
+
 /// From the request body to JSON text. An error is answered with the status of its kind.
 pub type EndpointCall = dyn Fn(&Engine, &[u8]) -> Result<String, quire_engine::EngineError> + Send + Sync;
 

@@ -239,6 +239,11 @@ macro_rules! operations {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Name { $($name),* }
 
+        impl Name {
+            #[cfg(test)]
+            const ALL: &'static [Name] = &[$(Name::$name),*];
+        }
+
         #[allow(unused_variables, reason = "the names in a path are for its handler")]
         #[deny(unreachable_patterns)]
         fn row(kind: &RouteKind, method: &Method, flags: Flags) -> Option<Operation> {
@@ -357,6 +362,11 @@ macro_rules! admin_operations {
     (|$call:ident| $($name:ident: $verb:ident $path:pat, $access:ident, $lane:ident => $handler:expr;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum AdminName { $($name),* }
+
+        impl AdminName {
+            #[cfg(test)]
+            const ALL: &'static [AdminName] = &[$(AdminName::$name),*];
+        }
 
         #[allow(unused_variables, reason = "the names in a path are for its handler")]
         #[deny(unreachable_patterns)]

@@ -17,7 +17,7 @@ use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use serde_json::{Value, json};
 use support::issuer::LocalIssuer;
-use support::{RawConnection, Reply, TestServer, encode, now, signed, start_on};
+use support::{RawConnection, Reply, TestServer, certificate, encode, now, signed, start_on};
 
 /// Path, verb, the sets of flags that make it an operation (`-`: none), and the access that it needs.
 const OPERATIONS: &str = "
@@ -131,7 +131,12 @@ const OPERATIONS: &str = "
 /_quire/dbs/d/colls/c/view/rebuild       POST  any              write-server
 /_quire/dbs/d/colls/c/partitions         GET   any              read-server
 /_quire/dbs/d/colls/c/partitions/0/split POST  any              write-server
+/_quire/echo                    GET     any                     read-server
 /_quire/echo                    POST    any                     write-server
+/_quire/echo                    PUT     any                     write-server
+/_quire/echo                    DELETE  any                     write-server
+/_explorer/                     GET     any                     open
+/_explorer/emulator.pem         GET     any                     open
 ";
 
 const VERBS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -292,15 +297,18 @@ impl World {
             config.oidc = Some(OidcConfig::new(issuer.url.clone(), "quire-tests"));
             config.enable_faults = true;
             config.enable_transactions = true;
-            let count = echoes.clone();
-            config.endpoints = vec![quire_server::Endpoint {
-                method: hyper::Method::POST,
-                path: "/_quire/echo",
-                call: Arc::new(move |_, _| {
+            config.tls = Some(certificate(&[]).0);
+            config.start_page = Some(Arc::new(|endpoint: &str| format!("<p>{endpoint}</p>")));
+            let echo = |method| {
+                let count = echoes.clone();
+                let call = move |_: &quire_engine::Engine, _: &[u8]| {
                     count.fetch_add(1, Ordering::Relaxed);
                     Ok("{}".to_owned())
-                }),
-            }];
+                };
+                quire_server::Endpoint { method, path: "/_quire/echo", call: Arc::new(call) }
+            };
+            let verbs = [hyper::Method::GET, hyper::Method::POST, hyper::Method::PUT, hyper::Method::DELETE];
+            config.endpoints = verbs.map(echo).to_vec();
         });
         // The record is stored now and then, and commits are counted here.
         server.engine.set_recording(false);

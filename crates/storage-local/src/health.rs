@@ -13,6 +13,7 @@
 use crate::directory::{Directory, create_file};
 use crate::error::{self, is_full, is_starved};
 use crate::index_rows::flusher::Flusher;
+use crate::threads::{PanicPoint, StorageTotals};
 use crate::{LocalOptions, OpenError, OpenStore};
 use parking_lot::{Condvar, Mutex, RwLock};
 use quire_storage::StorageError;
@@ -33,6 +34,8 @@ const PROBED_DESCRIPTORS: usize = 4;
 const PROBED_BYTES: usize = 1 << 20;
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Between a panic of this thread and its next start.
+const RESTART_WAIT: Duration = Duration::from_millis(500);
 /// How long a user sleep_unless_ended for a store that is being reopened.
 const USER_WAIT_MAX: Duration = Duration::from_secs(10);
 const USER_WAIT_STEP: Duration = Duration::from_millis(5);
@@ -51,6 +54,7 @@ pub(crate) struct CurrentStore {
     flusher: Mutex<Option<Flusher>>,
     path: PathBuf,
     options: LocalOptions,
+    pub(crate) totals: Arc<StorageTotals>,
 }
 
 pub(crate) struct Health {
@@ -66,12 +70,12 @@ struct Shared {
 
 impl CurrentStore {
     pub(crate) fn new(open: OpenStore, options: LocalOptions) -> Result<CurrentStore, OpenError> {
-        let path = open.directory.path().to_owned();
+        let (path, totals) = (open.directory.path().to_owned(), open.totals.clone());
         let open = Arc::new(open);
         // A loss that happens now was not accepted by the caller.
         let options = LocalOptions { accept_loss: false, ..options };
         let flusher = Mutex::new(Some(Flusher::start(&open)?));
-        Ok(CurrentStore { opened: RwLock::new(Opened::OpenStore(open)), flusher, path, options })
+        Ok(CurrentStore { opened: RwLock::new(Opened::OpenStore(open)), flusher, path, options, totals })
     }
 
     pub(crate) fn get(&self) -> Result<Arc<OpenStore>, StorageError> {
@@ -97,6 +101,10 @@ impl CurrentStore {
         }
     }
 
+    fn is_recovering(&self) -> bool {
+        matches!(&*self.opened.read(), Opened::Recovering)
+    }
+
     /// Takes the open store; users no longer find it.
     pub(crate) fn close(&self) -> Option<Arc<OpenStore>> {
         match std::mem::replace(&mut *self.opened.write(), Opened::Closed) {
@@ -116,8 +124,9 @@ impl Health {
     pub(crate) fn start(current: &Arc<CurrentStore>) -> Result<Health, OpenError> {
         let (shared, current) = (Arc::new(Shared::default()), current.clone());
         let watching = shared.clone();
-        let spawned =
-            std::thread::Builder::new().name("quire-health".into()).spawn(move || watch(&watching, &current));
+        let spawned = std::thread::Builder::new()
+            .name("quire-health".into())
+            .spawn(move || watch_always(&watching, &current));
         let thread = spawned.map_err(error::opening("starting the thread that watches the store"))?;
         Ok(Health { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -144,11 +153,25 @@ impl Shared {
     }
 }
 
+/// Starts again after a panic.
+fn watch_always(shared: &Shared, current: &CurrentStore) {
+    while current.totals.run_thread("quire-health", || watch(shared, current)).is_err() {
+        if !shared.sleep_unless_ended(RESTART_WAIT) {
+            return;
+        }
+    }
+}
+
 fn watch(shared: &Shared, current: &CurrentStore) {
     let mut reserve = DescriptorReserve::default();
+    // A panic interrupted it.
+    if current.is_recovering() && !reopen_when_possible(shared, current) {
+        return;
+    }
     reserve.fill();
     let mut checks = 0u32;
     while shared.sleep_unless_ended(CHECK_INTERVAL) {
+        current.totals.panic_if_wanted(PanicPoint::Watch);
         reserve.check();
         checks = checks.wrapping_add(1);
         let Some(open) = current.peek() else { continue };
@@ -166,21 +189,14 @@ fn recover(shared: &Shared, current: &CurrentStore, open: Arc<OpenStore>, reserv
     tracing::error!(
         "background work of the store has stopped; it is opened again, until then nothing is written"
     );
-    let mut wait = RETRY_WAIT_MIN;
-    let mut retry = |reason: &dyn std::fmt::Display| {
-        tracing::warn!(%reason, "the store cannot be opened again yet");
-        let goes_on = shared.sleep_unless_ended(wait);
-        wait = RETRY_WAIT_MAX.min(wait * 2);
-        goes_on
-    };
+    let mut retry = Retry::new(shared);
     reserve.release();
     while let Err(error) = probe(&current.path) {
-        if !retry(&error) {
+        if !retry.wait(&error) {
             return;
         }
     }
     // A batch that is being written now has failed already, or never will.
-    let counters = open.state.counters.recoveries.load(Ordering::Relaxed) + 1;
     *current.opened.write() = Opened::Recovering;
     current.end_flusher();
     while Arc::strong_count(&open) > 1 {
@@ -189,20 +205,49 @@ fn recover(shared: &Shared, current: &CurrentStore, open: Arc<OpenStore>, reserv
         }
     }
     drop(open);
-    loop {
-        match reopen(current, counters) {
-            Ok(()) => break,
-            Err(error) if !retry(&error) => return,
-            Err(_) => {}
-        }
+    if reopen_when_possible(shared, current) {
+        reserve.fill();
     }
-    reserve.fill();
-    tracing::info!("the store is open again");
 }
 
-fn reopen(current: &CurrentStore, recoveries: u64) -> Result<(), OpenError> {
-    let open = Arc::new(OpenStore::from_directory(Directory::lock(&current.path)?, &current.options)?);
-    open.state.counters.recoveries.store(recoveries, Ordering::Relaxed);
+/// False when the thread must end.
+fn reopen_when_possible(shared: &Shared, current: &CurrentStore) -> bool {
+    let mut retry = Retry::new(shared);
+    while let Err(error) = reopen(current) {
+        if !retry.wait(&error) {
+            return false;
+        }
+    }
+    tracing::info!("the store is open again");
+    true
+}
+
+/// Growing waits between attempts.
+struct Retry<'a> {
+    shared: &'a Shared,
+    wait: Duration,
+}
+
+impl Retry<'_> {
+    fn new(shared: &Shared) -> Retry<'_> {
+        Retry { shared, wait: RETRY_WAIT_MIN }
+    }
+
+    /// False when the thread must end.
+    fn wait(&mut self, reason: &dyn std::fmt::Display) -> bool {
+        tracing::warn!(%reason, "the store cannot be opened again yet");
+        let goes_on = self.shared.sleep_unless_ended(self.wait);
+        self.wait = RETRY_WAIT_MAX.min(self.wait * 2);
+        goes_on
+    }
+}
+
+fn reopen(current: &CurrentStore) -> Result<(), OpenError> {
+    current.totals.panic_if_wanted(PanicPoint::Reopen);
+    let mut open = OpenStore::from_directory(Directory::lock(&current.path)?, &current.options)?;
+    open.totals = current.totals.clone();
+    let open = Arc::new(open);
+    current.totals.recoveries.fetch_add(1, Ordering::Relaxed);
     *current.flusher.lock() = Some(Flusher::start(&open)?);
     *current.opened.write() = Opened::OpenStore(open);
     Ok(())
@@ -312,5 +357,71 @@ impl DiskSpace {
             let all = disk.f_blocks.saturating_mul(disk.f_frsize);
             free >= self.reserved_bytes.min(all / RESERVED_PART)
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+    use crate::LocalStorage;
+    use quire_storage::{Commit, Op, Space, Storage, Token};
+
+    const WAITED_MAX: Duration = Duration::from_secs(120);
+
+    fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_done() {
+            assert!(start.elapsed() < WAITED_MAX, "waited too long until {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn figure(storage: &LocalStorage, name: &str) -> Option<u64> {
+        storage.statistics().into_iter().find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+
+    /// Enough index rows for a flush.
+    fn commit(storage: &LocalStorage, number: u64) -> bool {
+        let added = (0..20u8).map(|index| vec![index]).collect();
+        let suffix = number.to_be_bytes().to_vec();
+        let ops = vec![Op::Rows { space: Space(3), prefix: vec![7], suffix, added, removed: vec![] }];
+        storage.commit(Commit { guards: vec![], token: Token(number.into()), ops }).is_ok()
+    }
+
+    fn check_rows(storage: &LocalStorage, numbers: std::ops::RangeInclusive<u64>) {
+        let snapshot = storage.snapshot().unwrap();
+        for number in numbers {
+            let row = [&[7, 3][..], &number.to_be_bytes()].concat();
+            assert!(snapshot.get(Space(3), &row).unwrap().is_some(), "commit {number} is lost");
+        }
+    }
+
+    /// The thread that watches the store panics, then the flusher, then the first of them again while it reopens the store.
+    #[test]
+    fn threads_that_panic_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = LocalOptions { run_rows_max: 10, ..LocalOptions::default() };
+        let storage = LocalStorage::open(folder.path().join("data"), options).unwrap();
+        let totals = storage.current.totals.clone();
+        let panics = || totals.thread_panics.load(Ordering::Relaxed);
+        totals.panic_once(PanicPoint::Watch);
+        wait_until("the watching thread panics", || panics() == 1);
+        let mut number = 0;
+        for (recoveries, point) in [(1, None), (2, Some(PanicPoint::Reopen))] {
+            let before = panics();
+            point.into_iter().for_each(|point| totals.panic_once(point));
+            totals.panic_once(PanicPoint::Flush);
+            wait_until("the flusher panics", || {
+                number += u64::from(commit(&storage, number + 1));
+                panics() > before
+            });
+            wait_until("the store is reopened", || figure(&storage, "recoveries") == Some(recoveries));
+            wait_until("writes go on", || commit(&storage, number + 1));
+            number += 1;
+            check_rows(&storage, 1..=number);
+        }
+        assert_eq!(figure(&storage, "storage_thread_panics"), Some(4));
+        storage.close().unwrap();
     }
 }

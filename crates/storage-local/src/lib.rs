@@ -25,6 +25,7 @@ mod removal; // removal of key ranges, and reclamation of their space
 mod snapshot;
 mod store; // keyspaces and their options
 mod template; // a new store, created once and copied
+mod threads; // panics of threads
 mod verify;
 
 pub use directory::FORMAT_VERSION;
@@ -33,7 +34,7 @@ pub use index_rows::read_view::IndexRows;
 pub use verify::Verified;
 
 use commit::group::{Answer, GroupCommit, ReadyRow, Work};
-use commit::state::{Ledger, StorageState};
+use commit::state::{Ledger, OpeningCounters, StorageState};
 use directory::{Directory, DirectoryCondition};
 use fjall::AbstractTree;
 use health::{CurrentStore, DiskSpace, Health};
@@ -55,7 +56,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use store::Store;
+use threads::StorageTotals;
 
 /// Options for opening a directory.
 #[derive(Clone, Debug)]
@@ -107,6 +110,7 @@ pub(crate) struct OpenStore {
     store: Store,
     state: StorageState,
     removals: Removals,
+    totals: Arc<StorageTotals>,
     disk_space: DiskSpace,
     closed: AtomicBool,
     directory: Directory,
@@ -167,15 +171,24 @@ impl OpenStore {
         directory.finish()?;
         let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
         let unflushed = flusher::load(&store, 0)?;
-        OpenStore::load(directory, store, acknowledged, loaded, unflushed, options)
+        let opening = OpeningCounters::default();
+        OpenStore::load(directory, store, acknowledged, loaded, unflushed, opening, options)
     }
 
     fn recover(directory: Directory, format: u32, options: &LocalOptions) -> Result<OpenStore, OpenError> {
-        let cut = journal::cut_damaged_tail(&directory.store(), directory.path())?;
+        let mut timer = Timer::start();
+        let journal::Journals { bytes: journal_bytes, cut } =
+            journal::cut_damaged_tail(&directory.store(), directory.path())?;
+        let check = timer.lap();
         let store = OpenStore::recover_store(&directory, format, options)?;
+        let replay = timer.lap();
         let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
+        let chain = timer.lap();
         let found = loaded.chain.newest.sequence;
         let unflushed = flusher::load(&store, found)?;
+        let (index_rows, load) = (unflushed.layer.rows, timer.lap());
+        tracing::info!(journal_bytes, index_rows, ?check, ?replay, ?chain, ?load, "data directory read");
+        let opening = OpeningCounters { journal_bytes, ..OpeningCounters::default() };
         unflushed.check(&store, found, options.accept_loss)?;
         let mut acknowledged = match Acknowledged::open(&directory.acknowledged())? {
             Some((_, acknowledged)) if acknowledged > found && !options.accept_loss => {
@@ -197,7 +210,7 @@ impl OpenStore {
         acknowledged
             .sync_floor(found)
             .map_err(error::opening("writing the record of acknowledged commits"))?;
-        OpenStore::load(directory, store, acknowledged, loaded, unflushed, options)
+        OpenStore::load(directory, store, acknowledged, loaded, unflushed, opening, options)
     }
 
     fn recover_store(directory: &Directory, format: u32, options: &LocalOptions) -> Result<Store, OpenError> {
@@ -216,17 +229,30 @@ impl OpenStore {
         acknowledged: Acknowledged,
         loaded: Loaded,
         unflushed: Unflushed,
+        mut opening: OpeningCounters,
         options: &LocalOptions,
     ) -> Result<OpenStore, OpenError> {
+        opening.records = loaded.chain.records() as u64;
+        (opening.packed_rows, opening.unflushed_rows) = (unflushed.packed_rows, unflushed.unflushed_rows);
+        opening.index_rows = unflushed.layer.rows as u64;
         let ledger = Ledger { chain: loaded.chain, tokens: loaded.tokens, prepared: loaded.positions };
-        let state = StorageState::new(ledger, acknowledged);
+        let state = StorageState::new(ledger, acknowledged, opening);
         let views = ReadViews::new(&store.database, options, unflushed.merged, unflushed.layer);
         if options.index_rows == IndexRows::Plain {
             flusher::flush_all(&views, &store)?;
         }
-        let (removals, closed) = Default::default();
+        let (removals, totals, closed) = Default::default();
         let disk_space = DiskSpace::new(directory.path(), options.disk_bytes_reserved);
-        Ok(OpenStore { views: Arc::new(views), store, state, removals, disk_space, closed, directory })
+        Ok(OpenStore {
+            views: Arc::new(views),
+            store,
+            state,
+            removals,
+            totals,
+            disk_space,
+            closed,
+            directory,
+        })
     }
 
     fn check_open(&self) -> Result<(), StorageError> {
@@ -316,7 +342,8 @@ impl Storage for LocalStorage {
             ("partitions", open.state.partition_count() as u64),
             ("commit_records", open.state.ledger.lock().chain.records() as u64),
             ("poisoned", u64::from(open.state.is_poisoned())),
-            ("recoveries", read(&counters.recoveries)),
+            ("recoveries", read(&open.totals.recoveries)),
+            ("storage_thread_panics", read(&open.totals.thread_panics)),
             ("disk_full", u64::from(!open.disk_space.is_enough())),
             ("journals", database.journal_count() as u64),
             ("journal_bytes", database.journal_disk_space().unwrap_or(0)),
@@ -336,6 +363,11 @@ impl Storage for LocalStorage {
             ("run_flushes", read(&counters.run_flushes)),
             ("merged_rows", read(&counters.merged_rows)),
             ("merged_rows_per_commit_max", read(&counters.merged_rows_max)),
+            ("opened_journal_bytes", counters.opening.journal_bytes),
+            ("opened_records", counters.opening.records),
+            ("opened_packed_rows", counters.opening.packed_rows),
+            ("opened_unflushed_rows", counters.opening.unflushed_rows),
+            ("opened_index_rows", counters.opening.index_rows),
             ("cache_bytes", database.cache_size()),
             ("cache_bytes_max", database.cache_capacity()),
         ]
@@ -369,6 +401,20 @@ impl Drop for LocalStorage {
         self.health.end();
         self.reclaim.end();
         self.current.end_flusher();
+    }
+}
+
+/// How long the parts of something take.
+struct Timer(Instant);
+
+impl Timer {
+    fn start() -> Timer {
+        Timer(Instant::now())
+    }
+
+    fn lap(&mut self) -> Duration {
+        let before = std::mem::replace(&mut self.0, Instant::now());
+        self.0 - before
     }
 }
 

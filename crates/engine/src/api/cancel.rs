@@ -18,6 +18,7 @@ pub struct Cancel {
 /// A check whether the client has disconnected. It is called at intervals, because it may be a system call.
 struct DisconnectCheck {
     is_gone: Box<dyn Fn() -> bool + Send + Sync>,
+    interval: Duration,
     began: Instant,
     /// When to ask again, in microseconds since it began.
     ask_at_micros: AtomicU64,
@@ -29,8 +30,13 @@ impl Cancel {
 
     /// Also asks, on the thread that works and now and then, whether nobody waits any more.
     pub fn asking(is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
-        let is_gone = Box::new(is_gone);
-        let question = DisconnectCheck { is_gone, began: Instant::now(), ask_at_micros: AtomicU64::new(0) };
+        Cancel::asking_every(Cancel::ASK_INTERVAL, is_gone)
+    }
+
+    /// The same with at least this time between two questions. Zero: at every check.
+    pub fn asking_every(interval: Duration, is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
+        let (is_gone, began) = (Box::new(is_gone), Instant::now());
+        let question = DisconnectCheck { is_gone, interval, began, ask_at_micros: AtomicU64::new(0) };
         Cancel { ask: Some(Arc::new(question)), ..Cancel::default() }
     }
 
@@ -70,7 +76,8 @@ impl DisconnectCheck {
         if micros < self.ask_at_micros.load(Ordering::Relaxed) {
             return false;
         }
-        let next = micros.saturating_add(Cancel::ASK_INTERVAL.as_micros() as u64);
+        let interval = u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX);
+        let next = micros.saturating_add(interval);
         self.ask_at_micros.store(next, Ordering::Relaxed);
         (self.is_gone)()
     }

@@ -70,6 +70,7 @@ pub(crate) struct DataPlaneCounters {
     groups: AtomicU64,
     writes: AtomicU64,
     retries: AtomicU64,
+    clock_jumps: AtomicU64,
 }
 
 /// Where clock and monotonic time last agreed.
@@ -131,7 +132,7 @@ impl Shared {
         self.clock.now_ms().div_euclid(1000)
     }
 
-    /// The same, and logs when the clock has jumped.
+    /// The same, and logs and counts when the clock has jumped.
     pub fn now_checked(&self) -> i64 {
         let now = self.clock.now_ms();
         let mut watch = self.watch.lock();
@@ -139,6 +140,7 @@ impl Shared {
         let jump_ms = now.saturating_sub(watch.clock_ms).saturating_sub(passed);
         *watch = ClockWatch { clock_ms: now, at: Instant::now() };
         if jump_ms.abs() > CLOCK_JUMP_MS {
+            self.statistics.clock_jumps.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(jump_ms, "the clock has jumped; _ts does not go back");
         }
         now.div_euclid(1000)
@@ -168,6 +170,7 @@ impl Shared {
             ("commit_groups", count(&self.statistics.groups)),
             ("committed_writes", count(&self.statistics.writes)),
             ("retried_writes", count(&self.statistics.retries)),
+            ("clock_jumps", count(&self.statistics.clock_jumps)),
             ("lock_waits", lock_waits),
             ("lock_refusals", lock_refusals),
             ("cache_hits", hits),

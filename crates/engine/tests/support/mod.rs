@@ -9,12 +9,12 @@ pub mod hooked_storage; // a storage that shows every call to the test
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quire_engine::{
-    Answer, Clock, Container, Engine, EngineError, IndexingDirective, ItemWritten, Options, PageRequest,
-    ScriptKind, WriteItem, WriteKind,
+    Answer, Cancel, Clock, Container, Engine, EngineError, IndexingDirective, ItemWritten, Options,
+    PageRequest, ScriptKind, WriteItem, WriteKind,
 };
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
@@ -143,6 +143,29 @@ pub fn items(engine: &Engine, container: &Arc<Container>) -> BTreeMap<String, St
 pub fn statistic(engine: &Engine, name: &str) -> u64 {
     let statistics = engine.statistics();
     statistics.iter().find(|(found, _)| *found == name).unwrap_or_else(|| panic!("no statistic {name}")).1
+}
+
+/// A client that has left at the nth check of the work for it, and the number of checks so far.
+pub fn client_that_leaves_at(nth: u64) -> (Cancel, Arc<AtomicU64>) {
+    let checks = Arc::<AtomicU64>::default();
+    let counted = Arc::clone(&checks);
+    let cancel =
+        Cancel::asking_every(Duration::ZERO, move || counted.fetch_add(1, Ordering::Relaxed) + 1 >= nth);
+    (cancel, checks)
+}
+
+/// Work for a client that stays makes at least `least` checks. When the client leaves at one of them, the work ends there.
+pub fn ends_at_every_check<T>(what: &str, least: u64, work: impl Fn(Cancel) -> Result<T, EngineError>) {
+    let (stays, checks) = client_that_leaves_at(u64::MAX);
+    work(stays).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let all = checks.load(Ordering::Relaxed);
+    assert!(all >= least, "{what}: {all} checks, not {least}");
+    for nth in [1, least / 2, least - 1, least] {
+        let (leaves, checks) = client_that_leaves_at(nth.max(1));
+        let ended = work(leaves);
+        assert!(matches!(ended, Err(EngineError::Cancelled)), "{what}: goes on after check {nth}");
+        assert_eq!(checks.load(Ordering::Relaxed), nth.max(1), "{what}");
+    }
 }
 
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

@@ -54,11 +54,14 @@ impl LinkRules {
         Some(TargetKey { value, partition_key })
     }
 
-    /// The text of a reference; null, booleans, objects, arrays, `""` and, without `convert`, numbers are none.
+    /// The text of a reference; null, booleans, objects, arrays, `""` and, without `convert`, numbers are none. Equal numbers
+    /// name the same target: `1.0` is `1`.
     fn value_of(&self, node: Node<'_>) -> Option<String> {
         match node.kind() {
             Kind::String => node.as_str().filter(|text| !text.is_empty()).map(str::to_owned),
-            Kind::Number if self.link.to.convert == Convert::String => Some(node.to_json()),
+            Kind::Number if self.link.to.convert == Convert::String => {
+                node.as_number().map(|number| number.normalized().to_string())
+            }
             _ => None,
         }
     }

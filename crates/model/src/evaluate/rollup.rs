@@ -140,6 +140,7 @@ impl ModelRules {
         new: Option<Node<'_>>,
     ) -> Result<Vec<(TargetKey, RollupChange)>, ItemError> {
         let link = &self.links[rollup.link];
+        let mut places: HashMap<TargetKey, usize> = HashMap::new();
         let mut changes: Vec<(TargetKey, RollupChange)> = Vec::new();
         for (item, is_gone) in [(old, true), (new, false)] {
             let Some(item) = item else { continue };
@@ -147,7 +148,8 @@ impl ModelRules {
                 if is_gone {
                     change.negate();
                 }
-                match changes.iter_mut().find(|(own, _)| *own == target) {
+                let place = *places.entry(target.clone()).or_insert(changes.len());
+                match changes.get_mut(place) {
                     Some((_, own)) => own.merge(&change),
                     None => changes.push((target, change)),
                 }

@@ -3,6 +3,7 @@
 mod expressions; // what copies, mirrors and rollups evaluate
 mod links; // containers, routes, deletes
 mod owned; // which paths are maintained, and that nothing reads them
+mod path_index; // paths, found by what touches them
 mod windows; // windows and their pages
 
 use std::collections::{BTreeSet, HashMap};

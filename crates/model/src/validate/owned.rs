@@ -5,6 +5,7 @@ use quire_resource::ContainerDefinition;
 use quire_sql::{Expression, ReadStep};
 
 use super::expressions::{Stated, TARGET};
+use super::path_index::PathIndex;
 use super::{Checker, Database, SYSTEM_NAMES, Warning};
 use crate::Pointer;
 use crate::declare::{Level, Link, Model, Route};
@@ -99,15 +100,16 @@ impl<'a> Checker<'a> {
         self.check_copies_have_objects();
         let owned = owned_paths(self.model).into_iter().filter(|owned| self.is_readable(owned));
         let owned: Vec<OwnedPath<'_>> = owned.collect();
-        let mut allowed = Vec::new();
-        for (index, later) in owned.iter().enumerate() {
-            self.check_once(&owned[..index], later);
+        let (mut earlier, mut allowed) = (PathIndex::default(), PathIndex::default());
+        for (number, later) in owned.iter().enumerate() {
+            self.check_once(&owned, &earlier, later);
+            earlier.insert(later.container, &later.path, number);
             if self.check_allowed(later) {
-                allowed.push(later);
+                allowed.insert(later.container, &later.path, number);
             }
         }
         for read in self.reads() {
-            self.check_not_owned(&allowed, read);
+            self.check_not_owned(&owned, &allowed, read);
         }
     }
 
@@ -139,18 +141,17 @@ impl<'a> Checker<'a> {
         self.is_whole(&owned.at) && self.known_container(&container_at, owned.container).is_some()
     }
 
-    fn check_once(&mut self, earlier: &[OwnedPath<'_>], later: &OwnedPath<'_>) {
-        let collides = |other: &&OwnedPath<'_>| {
+    fn check_once(&mut self, owned: &[OwnedPath<'_>], earlier: &PathIndex<'_>, later: &OwnedPath<'_>) {
+        let collides = |number: usize| {
+            let other = &owned[number];
             // Windows may share a container of pages; paths within one window are its own business.
             let same_window =
                 other.kind != OwnedKind::Copy && other.owner == later.owner && other.link.is_none();
             let both_pages = other.kind == OwnedKind::Page && later.kind == OwnedKind::Page;
-            other.container == later.container
-                && other.path.touches(&later.path)
-                && !both_pages
-                && !same_window
+            !both_pages && !same_window
         };
-        if let Some(other) = earlier.iter().find(collides) {
+        if let Some(other) = earlier.find(later.container, &later.path, &collides) {
+            let other = &owned[other];
             let (path, container) = (later.path.to_string(), later.container.to_owned());
             let (one, other) = (other.owner.to_owned(), later.owner.to_owned());
             self.report(&later.at, Problem::OwnedTwice { path, container, one, other });
@@ -171,12 +172,12 @@ impl<'a> Checker<'a> {
         false
     }
 
-    fn check_not_owned(&mut self, owned: &[&OwnedPath<'_>], read: ReadPath<'_>) {
-        let is_read = |owned: &&&OwnedPath<'_>| {
-            let is_own_path = read.path_of.is_some() && owned.link.map(|link| &*link.name) == read.path_of;
-            owned.container == read.container && owned.path.touches(&read.path) && !is_own_path
+    fn check_not_owned(&mut self, owned: &[OwnedPath<'_>], allowed: &PathIndex<'_>, read: ReadPath<'_>) {
+        let is_read = |number: usize| {
+            read.path_of.is_none() || owned[number].link.map(|link| &*link.name) != read.path_of
         };
-        if let Some(found) = owned.iter().find(is_read) {
+        if let Some(found) = allowed.find(read.container, &read.path, &is_read) {
+            let found = &owned[found];
             let (reader, path) = (read.reader.to_owned(), found.path.to_string());
             let (container, owner) = (found.container.to_owned(), found.owner.to_owned());
             self.report(read.at, Problem::OwnedIsRead { reader, path, container, owner });

@@ -40,6 +40,12 @@ fn references(path: &str, to: &str, body: &str) -> Vec<String> {
 const AUTHORS: &str = r#"{"container":"authors"}"#;
 
 #[test]
+fn rules_are_shared_by_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&rules(&link("/a", AUTHORS), &containers()));
+}
+
+#[test]
 fn what_is_a_reference() {
     let of = |value: &str| references("/a", AUTHORS, &format!(r#"{{"id":"b","a":{value}}}"#));
     assert_eq!(of(r#""x""#), [r#"/a x ["x"]"#]);
@@ -55,6 +61,8 @@ fn numbers_refer_only_with_convert() {
         references("/a", r#"{"container":"authors","convert":"string"}"#, &format!(r#"{{"a":{value}}}"#))
     };
     assert_eq!(of("1"), [r#"/a 1 ["1"]"#]);
+    assert_eq!(of("1.0"), of("1"));
+    assert_eq!(of("1e300"), [r#"/a 1e+300 ["1e+300"]"#]);
     assert_eq!(of("-2.5"), [r#"/a -2.5 ["-2.5"]"#]);
     assert_eq!(of("18446744073709551615"), [r#"/a 18446744073709551615 ["18446744073709551615"]"#]);
     assert_eq!(of("true"), [""; 0]);

@@ -308,3 +308,18 @@ fn what_expires_is_warned_about() {
     let (_, none) = Model::parse(&parse(EXAMPLE), &Database::new("library", &containers)).unwrap();
     assert_eq!(none, []);
 }
+
+/// As many fields as fit a model: comparing each with each would take minutes.
+#[test]
+fn many_owned_paths() {
+    let fields = |count: usize| {
+        let fields: Vec<String> = (0..count).map(|number| format!(r#""f{number}":"1""#)).collect();
+        linked(&format!(r#""copies":[{{"name":"c","link":"ba","fields":{{{}}}}}]"#, fields.join(",")))
+    };
+    check(&fields(19_000), &[]);
+    let twice = fields(19_000).replacen("\"f18999\"", "\"f7/x\"", 1);
+    check(
+        &twice,
+        &["OwnedTwice /copies/0/fields/f7~1x: '/authors/*/f7/x' of 'books' is owned by 'c' and by 'c'."],
+    );
+}

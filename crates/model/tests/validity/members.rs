@@ -243,6 +243,12 @@ fn all_errors_are_told_together() {
 }
 
 #[test]
+fn one_error_is_counted_in_the_singular() {
+    let invalid = put(&parse("{}")).expect_err("invalid");
+    assert_eq!(invalid.to_string(), "The model has 1 error. The first: 'version' is missing.");
+}
+
+#[test]
 fn no_body_makes_it_panic() {
     let example = parse(EXAMPLE);
     let strange = [

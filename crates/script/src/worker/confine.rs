@@ -189,3 +189,35 @@ mod linux {
         SeccompFilter::new(rules, otherwise, matched, architecture)?.try_into()
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs::File;
+    use std::io::ErrorKind;
+
+    /// The rules hold for the thread that sets them, so another one can be confined. The filter of system calls and the limit of
+    /// open files refuse the same in a worker; here only Landlock does.
+    #[test]
+    fn landlock_alone_refuses_files() {
+        const PATH: &str = "/proc/self/status";
+        let confined = std::thread::spawn(|| {
+            rustix::thread::set_no_new_privs(true).expect("a right of every process");
+            let before = File::open(PATH).is_ok();
+            let is_set = super::linux::restrict_files();
+            (before, is_set, File::open(PATH).err().map(|error| error.kind()))
+        });
+        let expected = match has_landlock() {
+            true => (true, true, Some(ErrorKind::PermissionDenied)),
+            false => (true, false, None),
+        };
+        assert_eq!(confined.join().expect("no panic"), expected);
+    }
+
+    /// Whether this kernel has it, as a set of rules about devices alone finds it.
+    fn has_landlock() -> bool {
+        use landlock::{AccessFs, LandlockStatus, Ruleset, RulesetAttr};
+        let rules = || Ruleset::default().handle_access(AccessFs::MakeChar)?.create()?.restrict_self();
+        let status = std::thread::spawn(rules).join().expect("no panic").expect("answers");
+        matches!(status.landlock, LandlockStatus::Available { .. })
+    }
+}

@@ -4,14 +4,17 @@
 //! exceed their deadline or are idle too long. It is one thread because a worker ends with the thread that started
 //! it.
 //!
-//! Invariant: the server continues, whatever a worker does or sends; only the run of a dead worker fails.
+//! Invariants:
+//! 1. The server continues, whatever a worker does or sends; only the run of a dead worker fails.
+//! 2. The thread does not end before the pool does. After a panic it goes on; workers that it was about to start fail.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,6 +31,8 @@ use crate::{Caller, Failure, Host, Limits, Outcome, ScriptError, ScriptRun};
 /// Extra time of a worker beyond its own limit: for built-ins of the engine that do not check the time, and for a
 /// machine under load.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
+/// Between a panic of the thread that manages workers and its next attempt.
+const PANIC_PAUSE: Duration = Duration::from_millis(100);
 /// As many as can run at once: with fewer, workers would be ended and started all the time.
 const IDLE_PER_CORE: usize = 4;
 /// Maximum idle time of a worker.
@@ -56,6 +61,10 @@ struct Shared {
     program: Program,
     /// The confinement of workers was logged.
     is_logged: AtomicBool,
+    /// Panics of the thread that manages workers.
+    panics: AtomicU64,
+    #[cfg(test)]
+    panics_wanted: AtomicU64,
 }
 
 #[derive(Default)]
@@ -104,11 +113,13 @@ impl Workers {
             changed: Condvar::new(),
             program,
             is_logged: AtomicBool::new(false),
+            panics: AtomicU64::new(0),
+            #[cfg(test)]
+            panics_wanted: AtomicU64::new(0),
         });
         let kept = Arc::clone(&shared);
-        let manager = std::thread::Builder::new()
-            .name("script-workers".to_owned())
-            .spawn(move || kept.manage_workers());
+        let manager =
+            std::thread::Builder::new().name("script-workers".to_owned()).spawn(move || kept.manage_always());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Workers { shared, manager: manager.ok(), idle_max: cores.max(2) * IDLE_PER_CORE }
     }
@@ -152,6 +163,10 @@ impl Workers {
         }
     }
 
+    pub(crate) fn panics(&self) -> u64 {
+        self.shared.panics.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn stop_functions(&self) {
         let mut state = self.shared.state.lock();
         state.stops_functions = true;
@@ -179,7 +194,8 @@ impl Workers {
         state.wanted.push(sender);
         drop(state);
         self.shared.changed.notify_one();
-        let started = receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the server is stopping")));
+        let not_started = || Err(io::Error::other("the pool of workers is stopping or failed"));
+        let started = receiver.recv().unwrap_or_else(|_| not_started());
         started.map_err(|error| engine_failed("cannot start", &error))
     }
 
@@ -201,7 +217,7 @@ impl Drop for Workers {
         self.shared.state.lock().closed = true;
         self.shared.changed.notify_one();
         if let Some(manager) = self.manager.take() {
-            // It panics only with a broken pipe, and then there is nothing to wait for.
+            // Its panics are caught.
             drop(manager.join());
         }
     }
@@ -250,6 +266,15 @@ impl Shared {
         self.state.lock().running.remove(&number).is_some()
     }
 
+    /// Goes on after a panic: with this thread, all workers that it started would end.
+    fn manage_always(&self) {
+        while catch_unwind(AssertUnwindSafe(|| self.manage_workers())).is_err() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("the thread that starts and ends script workers panicked and goes on");
+            std::thread::sleep(PANIC_PAUSE);
+        }
+    }
+
     /// The thread that starts and ends workers.
     fn manage_workers(&self) {
         let mut state = self.state.lock();
@@ -258,8 +283,9 @@ impl Shared {
             let (overdue, forgotten, next) = state.due(Instant::now());
             if !wanted.is_empty() || !overdue.is_empty() || !forgotten.is_empty() {
                 MutexGuard::unlocked(&mut state, || {
-                    drop(forgotten);
                     overdue.iter().for_each(|process| kill(process));
+                    drop(forgotten);
+                    self.panic_if_wanted();
                     for sender in wanted {
                         // The requester waits for the answer.
                         drop(sender.send(Worker::start(&self.program)));
@@ -276,6 +302,16 @@ impl Shared {
         state.wanted.clear();
         state.running.values().for_each(|watched| kill(&watched.process));
     }
+
+    #[cfg(test)]
+    fn panic_if_wanted(&self) {
+        let wanted =
+            self.panics_wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        assert!(wanted.is_err(), "a test wants a panic");
+    }
+
+    #[cfg(not(test))]
+    fn panic_if_wanted(&self) {}
 }
 
 impl PoolState {
@@ -460,4 +496,32 @@ fn kill(process: &Mutex<Child>) {
 
 fn engine_failed(what: &str, why: &dyn std::fmt::Display) -> ScriptError {
     ScriptError::Engine { message: format!("the worker process {what}: {why}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that only has to start: it ends with its input.
+    fn program() -> Program {
+        Program { path: "/bin/cat".into(), arguments: Vec::new() }
+    }
+
+    #[test]
+    fn the_pool_goes_on_after_a_panic() {
+        let workers = Workers::start(program());
+        let early = workers.take().expect("a worker");
+        workers.shared.panics_wanted.store(2, Ordering::SeqCst);
+        for panics in 1..=2 {
+            let failed = workers.take().err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(failed.contains("the pool of workers is stopping or failed"), "{failed}");
+            // The request is answered while the thread unwinds.
+            while workers.panics() < panics {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        assert!(workers.take().expect("a worker").is_alive());
+        assert!(early.is_alive(), "workers end with the thread that started them");
+        assert_eq!(workers.panics(), 2);
+    }
 }

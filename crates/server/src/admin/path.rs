@@ -61,7 +61,7 @@ impl<'a> AdminPath<'a> {
         let mut endpoints = state.config.endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
         if let Some(endpoint) = endpoints.peek() {
             let route = AdminRoute::Endpoint(endpoint.path);
-            let is_known = endpoints.any(|endpoint| endpoint.method == *method);
+            let is_known = endpoints.any(|endpoint| endpoint.answers(method));
             return is_known.then_some(AdminPath::Other(route)).ok_or(RouteError::MethodNotAllowed);
         }
         AdminPath::split(path)

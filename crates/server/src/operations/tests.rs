@@ -1,4 +1,4 @@
-//! Which verbs a path knows. Who may use them is tried over HTTP in `tests/rights.rs`.
+//! Which verbs a path knows, and that `tests/rights.rs`, which tries over HTTP who may use them, leaves none out.
 
 use expect_test::{Expect, expect};
 
@@ -115,4 +115,60 @@ fn verbs_of_the_server() {
     );
     assert_eq!(find(&Method::PUT, "live"), Err(RouteError::MethodNotAllowed));
     assert_eq!(find(&Method::GET, "lives"), Err(RouteError::InvalidUrl));
+}
+
+/// The table of `tests/rights.rs`.
+fn rows_of_rights() -> Vec<Vec<&'static str>> {
+    let text = include_str!("../../tests/rights.rs");
+    let (_, table) = text.split_once("const OPERATIONS: &str = \"").expect("a table");
+    let (table, _) = table.split_once("\";").expect("its end");
+    table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|row| !row.is_empty())
+        .collect()
+}
+
+fn flags_named(set: &str) -> Flags {
+    let flag = |name: &str| match name {
+        "-" => Flags::NONE,
+        "query" => Flags::QUERY,
+        "plan" => Flags::PLAN,
+        "batch" => Flags::BATCH,
+        "upsert" => Flags::UPSERT,
+        "feed" => Flags::FEED,
+        "triggers" => Flags::TRIGGERS,
+        other => panic!("{other} is no flag"),
+    };
+    Flags(set.split('+').map(flag).fold(0, |all, flag| all | flag.0))
+}
+
+#[test]
+fn rights_are_tried_for_every_operation() {
+    let (mut tried, mut tried_admin) = (Vec::new(), Vec::new());
+    for row in rows_of_rights() {
+        let [path, verb, sets @ .., _access] = &row[..] else { panic!("{row:?}") };
+        if *verb == "NONE" {
+            continue;
+        }
+        let verb = Method::from_bytes(verb.as_bytes()).expect("a verb");
+        if path.starts_with("/_") {
+            let segments: Vec<&str> = path.trim_start_matches("/_quire/").split('/').collect();
+            let route = match *path {
+                "/_explorer/" => AdminRoute::StartPage,
+                "/_explorer/emulator.pem" => AdminRoute::Authority,
+                "/_quire/echo" => AdminRoute::Endpoint("/_quire/echo"),
+                _ => AdminRoute::Quire(&segments),
+            };
+            tried_admin.push(find_admin(route, &verb).expect(path).name);
+            continue;
+        }
+        let kind = route(&verb, &path.replace('*', "c")).expect(path).kind;
+        let found = sets.iter().map(|set| find(&kind, &verb, flags_named(set)).ok().expect(path).name);
+        tried.extend(found);
+    }
+    let left_out: Vec<_> = Name::ALL.iter().filter(|name| !tried.contains(name)).collect();
+    assert!(left_out.is_empty(), "not in tests/rights.rs: {left_out:?}");
+    let left_out: Vec<_> = AdminName::ALL.iter().filter(|name| !tried_admin.contains(name)).collect();
+    assert!(left_out.is_empty(), "not in tests/rights.rs: {left_out:?}");
 }

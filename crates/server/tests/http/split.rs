@@ -68,6 +68,25 @@ fn partitions_that_cannot_be_split() {
     assert!(refused.contains("cannot be split: it holds one logical partition only"), "{refused}");
 }
 
+/// A partition that needs a split by itself and cannot have one says so in the list.
+#[test]
+fn a_split_that_is_not_possible_is_reported() {
+    let client = with_items(1, 1);
+    assert!(!client.must(200, "GET", PARTITIONS, &[], "").body.contains(r#""split""#));
+    raise_throughput(&client);
+    let until = Instant::now() + Duration::from_secs(30);
+    let list = loop {
+        let list = client.must(200, "GET", PARTITIONS, &[], "").body;
+        if list.contains(r#""split""#) {
+            break list;
+        }
+        assert!(Instant::now() < until, "{list}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let state = r#""split":{"state":"notPossible","reason":"it holds one logical partition only","triedAt":"#;
+    assert!(list.contains(state) && list.contains(r#","againAt":"#), "{list}");
+}
+
 /// Pages and the feed of the parent continue in the children, without repetition.
 #[test]
 fn pages_and_feeds_continue() {
@@ -103,9 +122,8 @@ fn pages_and_feeds_continue() {
     assert_eq!((listed, changed), (20, 20));
 }
 
-#[test]
-fn throughput_splits_partitions() {
-    let client = with_items(1, 40);
+/// From 400 to 30,000 RU/s, which is three partitions.
+fn raise_throughput(client: &Client) {
     let offers = client.must(200, "GET", "/offers", &[], "").body;
     let start = offers
         .find(r#"{"offerVersion""#)
@@ -116,6 +134,12 @@ fn throughput_splits_partitions() {
     let raised = offer.replace(r#""offerThroughput":400"#, r#""offerThroughput":30000"#);
     assert_ne!(raised, offer, "{offer}");
     client.must(200, "PUT", &format!("/offers/{rid}"), &[], &raised);
+}
+
+#[test]
+fn throughput_splits_partitions() {
+    let client = with_items(1, 40);
+    raise_throughput(&client);
     let until = Instant::now() + Duration::from_secs(30);
     while client.must(200, "GET", PARTITIONS, &[], "").body.matches(r#""id":"#).count() < 3 {
         assert!(Instant::now() < until, "a container of 30,000 RU/s gets three partitions");

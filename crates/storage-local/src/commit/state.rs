@@ -45,15 +45,26 @@ pub(crate) struct Counters {
     pub(crate) stalled_microseconds: AtomicU64,
     pub(crate) reclaims: AtomicU64,
     pub(crate) removals: AtomicU64,
-    pub(crate) recoveries: AtomicU64,
     pub(crate) merged_rows: AtomicU64,
     /// Maximum of one commit.
     pub(crate) merged_rows_max: AtomicU64,
     pub(crate) run_flushes: AtomicU64,
+    pub(crate) opening: OpeningCounters,
+}
+
+/// What was read to open a directory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OpeningCounters {
+    pub(crate) journal_bytes: u64,
+    pub(crate) records: u64,
+    pub(crate) packed_rows: u64,
+    /// Packed rows that were not in tables yet, and the index rows in them.
+    pub(crate) unflushed_rows: u64,
+    pub(crate) index_rows: u64,
 }
 
 impl StorageState {
-    pub(crate) fn new(ledger: Ledger, acknowledged: Acknowledged) -> StorageState {
+    pub(crate) fn new(ledger: Ledger, acknowledged: Acknowledged, opening: OpeningCounters) -> StorageState {
         let durable = Durable { positions: ledger.prepared.clone(), sequence: ledger.chain.newest.sequence };
         StorageState {
             ledger: Mutex::new(ledger),
@@ -61,7 +72,7 @@ impl StorageState {
             acknowledged: Mutex::new(acknowledged),
             poisoned: OnceLock::new(),
             halted: OnceLock::new(),
-            counters: Counters::default(),
+            counters: Counters { opening, ..Counters::default() },
         }
     }
 

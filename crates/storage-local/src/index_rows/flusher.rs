@@ -19,6 +19,7 @@ use crate::index_rows::packed::{EMPTY, Spaces, packed_key, packed_sequence, unpa
 use crate::index_rows::read_view::{ReadViews, RunLayer};
 use crate::index_rows::run::{Merge, Run, RunBuilder};
 use crate::store::Store;
+use crate::threads::PanicPoint;
 use crate::{OpenStore, error};
 use fjall::{AbstractTree, Keyspace, Readable, Snapshot};
 use parking_lot::Mutex;
@@ -47,6 +48,9 @@ pub(crate) struct Unflushed {
     pub(crate) merged: Spaces,
     /// The newest checkpoint or packed row, if it is beyond the end of the log.
     beyond: Option<u64>,
+    /// Packed rows that were read, and the number of them that were not in tables.
+    pub(crate) packed_rows: u64,
+    pub(crate) unflushed_rows: u64,
 }
 
 /// Reads the packed rows above the checkpoints. `newest`: the last commit of the log.
@@ -61,7 +65,9 @@ pub(crate) fn load(store: &Store, newest: u64) -> Result<Unflushed, OpenError> {
     let mut merged = has_checkpoint.fold(Spaces::default(), |merged, (space, _)| merged.with(space));
     let mut beyond = checkpoints.into_iter().flatten().filter(|sequence| *sequence > newest).max();
     let (mut builders, mut last_sequence) = (<[RunBuilder; SPACE_COUNT as usize]>::default(), 0);
+    let (mut packed_rows, mut unflushed_rows) = (0, 0);
     for row in snapshot.iter(&store.packed) {
+        packed_rows += 1;
         let (key, value) = row.into_inner().map_err(reading)?;
         let damaged = || corrupt("a row of packed index rows is damaged");
         let sequence = packed_sequence(&key).ok_or_else(damaged)?;
@@ -73,6 +79,7 @@ pub(crate) fn load(store: &Store, newest: u64) -> Result<Unflushed, OpenError> {
             spaces().filter(|(_, checkpoint)| checkpoint.is_none_or(|checkpoint| checkpoint < sequence));
         let wanted = open.fold(Spaces::default(), |wanted, (space, _)| wanted.with(space));
         let runs = unpack(&value, wanted).ok_or_else(damaged)?;
+        unflushed_rows += u64::from(runs.iter().any(|run| run.len() > 0));
         merged =
             (0..).map(Space).zip(&runs).filter(|(_, run)| run.len() > 0).fold(merged, |m, (s, _)| m.with(s));
         builders.iter_mut().zip(&runs).for_each(|(builder, run)| builder.append(run));
@@ -80,7 +87,7 @@ pub(crate) fn load(store: &Store, newest: u64) -> Result<Unflushed, OpenError> {
     }
     let mut layer = RunLayer::default();
     layer.push(builders.map(RunBuilder::finish_newest), last_sequence);
-    Ok(Unflushed { layer, merged, beyond })
+    Ok(Unflushed { layer, merged, beyond, packed_rows, unflushed_rows })
 }
 
 fn read_checkpoint(keyspace: &Keyspace, snapshot: &Snapshot) -> Result<Option<u64>, OpenError> {
@@ -210,7 +217,7 @@ impl Flusher {
     pub(crate) fn start(open: &Arc<OpenStore>) -> Result<Flusher, OpenError> {
         let (views, waiting, open) = (open.views.clone(), open.views.clone(), Arc::downgrade(open));
         let thread =
-            std::thread::Builder::new().name("quire-flush".into()).spawn(move || run(&waiting, &open));
+            std::thread::Builder::new().name("quire-flush".into()).spawn(move || run_caught(&waiting, &open));
         let thread = thread.map_err(error::opening("starting the thread that flushes index rows"))?;
         Ok(Flusher { views, thread: Mutex::new(Some(thread)) })
     }
@@ -226,9 +233,20 @@ impl Flusher {
     }
 }
 
+/// After a panic the store refuses writes until the thread that watches it has reopened it. The rows are in the journal.
+fn run_caught(views: &ReadViews, open: &Weak<OpenStore>) {
+    let Some(totals) = open.upgrade().map(|open| open.totals.clone()) else { return };
+    if totals.run_thread("quire-flush", || run(views, open)).is_err()
+        && let Some(open) = open.upgrade()
+    {
+        open.state.halt("flush of index rows");
+    }
+}
+
 fn run(views: &ReadViews, open: &Weak<OpenStore>) {
     while let Some(layer) = views.wait_to_freeze() {
         let Some(open) = open.upgrade() else { return };
+        open.totals.panic_if_wanted(PanicPoint::Flush);
         let mut wait = RETRY_WAIT_MIN;
         loop {
             match flush(&layer, views, &open.store) {

@@ -163,19 +163,21 @@ pub(crate) fn unpack(packed: &[u8], wanted: Spaces) -> Option<[Run; SPACE_COUNT 
     let mut reader = Reader(packed.strip_prefix(&[VERSION])?);
     while let Some(kind) = reader.byte() {
         let space = Space(reader.byte()?);
-        let mut ignored = RunBuilder::default();
-        let builder = match builders.get_mut(usize::from(space.0))? {
-            builder if wanted.contains(space) => builder,
-            _ => &mut ignored,
+        let builder = builders.get_mut(usize::from(space.0))?;
+        // On opening most rows are in tables already. They are checked and not copied.
+        let mut push = |key: [&[u8]; 3], value: Option<&[u8]>| {
+            if wanted.contains(space) {
+                builder.push(key, value);
+            }
         };
         match kind {
-            PUT => builder.push(checked([reader.bytes()?, &[], &[]])?, Some(reader.bytes()?)),
-            DELETE => builder.push(checked([reader.bytes()?, &[], &[]])?, None),
+            PUT => push(checked([reader.bytes()?, &[], &[]])?, Some(reader.bytes()?)),
+            DELETE => push(checked([reader.bytes()?, &[], &[]])?, None),
             ROWS => {
                 let (prefix, suffix) = (reader.bytes()?, reader.bytes()?);
                 for value in [Some(&[][..]), None] {
                     for _ in 0..reader.number()? {
-                        builder.push(checked([prefix, reader.bytes()?, suffix])?, value);
+                        push(checked([prefix, reader.bytes()?, suffix])?, value);
                     }
                 }
             }

@@ -29,44 +29,58 @@ const END: u8 = 3;
 const END_MAGIC: &[u8; 4] = b"FJL\x03";
 const TOMBSTONE: u8 = 1;
 
-/// Moves the damaged end of the active journal to a file beside the store. Returns its name.
-pub(crate) fn cut_damaged_tail(store: &Path, aside: &Path) -> Result<Option<PathBuf>, OpenError> {
-    let Some(path) = active_journal(store)? else { return Ok(None) };
+/// What opening a store finds in its journals.
+#[derive(Debug, Default)]
+pub(crate) struct Journals {
+    /// Intact bytes, which are replayed.
+    pub(crate) bytes: u64,
+    /// The file with the damaged end of the active journal.
+    pub(crate) cut: Option<PathBuf>,
+}
+
+/// Moves the damaged end of the active journal to a file beside the store.
+pub(crate) fn cut_damaged_tail(store: &Path, aside: &Path) -> Result<Journals, OpenError> {
+    let Some((path, sealed_bytes)) = active_journal(store)? else { return Ok(Journals::default()) };
     let doing = || opening("looking at the journal");
     let mut file = OpenOptions::new().read(true).write(true).open(&path).map_err(doing())?;
     let (intact, length) = (intact_bytes(&file).map_err(doing())?, file.metadata().map_err(doing())?.len());
-    let Some(damaged) = last_nonzero(&mut file, intact, length).map_err(doing())? else { return Ok(None) };
+    let bytes = sealed_bytes + intact;
+    let Some(damaged) = last_nonzero(&mut file, intact, length).map_err(doing())? else {
+        return Ok(Journals { bytes, cut: None });
+    };
     let kept =
         save_cut_bytes(&mut file, intact, damaged, aside).map_err(opening("setting damaged bytes aside"))?;
     tracing::warn!(journal = %path.display(), intact, damaged, "journal ends in a damaged batch");
     file.set_len(intact).and_then(|()| file.sync_all()).map_err(opening("cutting the journal"))?;
-    Ok(Some(kept))
+    Ok(Journals { bytes, cut: Some(kept) })
 }
 
 /// Empties the active journal after everything in it is in tables, so that the next opening has nothing to replay.
 pub(crate) fn empty_active(store: &Path) -> Result<(), OpenError> {
-    let Some(path) = active_journal(store)? else { return Ok(()) };
+    let Some((path, _)) = active_journal(store)? else { return Ok(()) };
     let file = OpenOptions::new().write(true).open(&path).map_err(opening("opening the journal"))?;
     file.set_len(0).and_then(|()| file.sync_all()).map_err(opening("emptying the journal"))
 }
 
-/// The active journal has the highest number.
-fn active_journal(store: &Path) -> Result<Option<PathBuf>, OpenError> {
+/// The active journal, which has the highest number, and the total size of the others.
+fn active_journal(store: &Path) -> Result<Option<(PathBuf, u64)>, OpenError> {
     let entries = match fs::read_dir(store) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(opening("listing the store"))?,
     };
-    let mut newest: Option<(u64, PathBuf)> = None;
+    let mut journals: Vec<(u64, PathBuf, u64)> = Vec::new();
     for entry in entries {
-        let path = entry.map_err(opening("listing the store"))?.path();
+        let entry = entry.map_err(opening("listing the store"))?;
+        let path = entry.path();
         let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jnl")?.parse().ok());
-        if let Some(number) = number
-            && newest.as_ref().is_none_or(|(highest, _)| number > *highest)
-        {
-            newest = Some((number, path));
+        if let Some(number) = number {
+            let bytes = entry.metadata().map_err(opening("listing the store"))?.len();
+            journals.push((number, path, bytes));
         }
     }
-    Ok(newest.map(|(_, path)| path))
+    journals.sort();
+    let newest = journals.pop();
+    Ok(newest.map(|(_, path, _)| (path, journals.iter().map(|(_, _, bytes)| bytes).sum())))
 }
 
 /// The length of the intact batches from the start.

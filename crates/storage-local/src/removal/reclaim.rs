@@ -12,6 +12,7 @@
 
 use crate::index_rows::flusher::{self, flush_memtable};
 use crate::removal::mark;
+use crate::threads::PanicPoint;
 use crate::{OpenStore, error};
 use fjall::{AbstractTree, Keyspace};
 use parking_lot::{Condvar, Mutex};
@@ -59,8 +60,9 @@ impl Reclaim {
         // The thread ends when the storage is reopened.
         if thread.as_ref().is_none_or(JoinHandle::is_finished) {
             let (shared, open) = (self.shared.clone(), Arc::downgrade(open));
-            let spawned =
-                std::thread::Builder::new().name("quire-reclaim".into()).spawn(move || run(&shared, &open));
+            let spawned = std::thread::Builder::new()
+                .name("quire-reclaim".into())
+                .spawn(move || run_caught(&shared, &open));
             match spawned {
                 Ok(handle) => *thread = Some(handle),
                 Err(error) => tracing::warn!(%error, "no thread to reclaim space"),
@@ -80,9 +82,16 @@ impl Reclaim {
     }
 }
 
+/// After a panic the next hint starts the thread again.
+fn run_caught(shared: &Shared, open: &Weak<OpenStore>) {
+    let Some(totals) = open.upgrade().map(|open| open.totals.clone()) else { return };
+    drop(totals.run_thread("quire-reclaim", || run(shared, open)));
+}
+
 fn run(shared: &Shared, open: &Weak<OpenStore>) {
     while let Some(space) = next_space(shared) {
         let Some(open) = open.upgrade() else { return };
+        open.totals.panic_if_wanted(PanicPoint::Reclaim);
         let start = Instant::now();
         match reclaim(&open, space) {
             Ok(true) => drop(open.state.counters.reclaims.fetch_add(1, Ordering::Relaxed)),

@@ -221,6 +221,11 @@ impl SearchReader<'_> {
         let (mut rids, mut outcome) = (Vec::new(), Ok(()));
         self.snapshot.visit(&scan, &mut |key, _| {
             outcome = (self.search.spend)(1);
+            if rids.len() == rids.capacity() {
+                let bytes = ROOM_MIN.max(rids.len()) * size_of::<(u64, bool)>();
+                outcome = std::mem::replace(&mut outcome, Ok(())).and_then(|()| (self.search.hold)(bytes));
+                rids.reserve_exact(ROOM_MIN.max(rids.len()));
+            }
             rids.extend(VectorKeys::rid_of_apart(key).filter(|rid| (self.search.accepts)(*rid)));
             if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;

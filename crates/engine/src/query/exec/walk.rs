@@ -370,10 +370,13 @@ impl SortedQuery<'_, '_> {
         value: &[u8],
         output: &mut PageOutput,
     ) -> Result<PageEnd, EngineError> {
-        let mut rids = Vec::new();
+        let (mut rids, mut held_bytes) = (Vec::new(), 0);
         let mut range = walk.group(value);
         loop {
             let (entries, more) = read(reader, walk, &range, Direction::Forward, ROWS_MAX)?;
+            let bytes = entries.len() * size_of::<u64>();
+            reader.meter.keep(bytes)?;
+            held_bytes += bytes;
             let wanted = entries.iter().map(|(_, rid)| *rid);
             rids.extend(wanted.filter(|rid| walk.is_among(*rid) && reader.may_contain(*rid)));
             let Some((value, rid)) = entries.last().filter(|_| more) else { break };
@@ -385,6 +388,7 @@ impl SortedQuery<'_, '_> {
             self.passed.clone_from(&smallest.last_seen);
         }
         let next = self.send(reader, smallest, output)?;
+        reader.meter.release(held_bytes);
         reader.meter.set_budget(budget);
         Ok((next.is_some() || output.is_finished()).then_some(next))
     }

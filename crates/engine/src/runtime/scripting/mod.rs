@@ -95,6 +95,7 @@ impl Scripting {
             ("script_timeouts", count(&self.figures.timeouts)),
             ("script_waits", waits + function_waits),
             ("script_refusals", refusals + function_refusals),
+            ("script_worker_pool_panics", self.scripts.worker_pool_panics()),
             ("script_stuck", (self.gate.stuck() + self.function_gate.stuck()) as u64),
         ]
     }
