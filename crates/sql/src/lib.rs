@@ -41,7 +41,7 @@ pub use self::analyse::{
     TextStatisticsSearch, ValueRange, VectorOrder,
 };
 pub use self::bind::{Parameters, Schema, check_computed_properties, check_computed_property};
-pub use self::data::{Item, Row, SystemProperties};
+pub use self::data::{Item, LinkedItem, Row, SystemProperties};
 pub use self::error::SqlError;
 pub use self::exec::{
     Environment, RankStatistics, SortRecord, SortedRecords, Sorter, StepLimit, fused_scores,

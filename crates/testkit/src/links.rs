@@ -1,9 +1,10 @@
 //! Links over items in memory, for queries that follow them without an engine.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use quire_sql::{FollowCall, Item, LinkDirection, LinkShape, LinkStep, Links, SqlError};
+use quire_sql::{FollowCall, Item, LinkDirection, LinkShape, LinkStep, LinkedItem, Links, SqlError};
 use quire_value::{Number, Object, Value};
 
 use crate::qt::QuerySetup;
@@ -79,17 +80,18 @@ impl Links for ItemLinks {
         Some(LinkShape { number, path: self.links[number].path.clone() })
     }
 
-    fn follow(&self, call: &FollowCall<'_>) -> Result<Vec<Arc<Value>>, SqlError> {
+    fn follow(&self, call: &FollowCall<'_>) -> Result<Vec<Rc<dyn LinkedItem>>, SqlError> {
         let link = &self.links[call.link];
         let item = call.item.to_value();
+        let linked = |item: Arc<Value>| -> Rc<dyn LinkedItem> { Rc::new(Value::clone(&item)) };
         if call.direction == LinkDirection::Referrers {
-            return Ok(self.referrers(link, &item));
+            return Ok(self.referrers(link, &item).into_iter().map(linked).collect());
         }
         let references = references(&item, &link.path);
         let wanted = references
             .iter()
             .filter(|(positions, _)| call.element.is_none_or(|element| *element == **positions));
-        Ok(wanted.filter_map(|(_, value)| self.target(link, &link.reference(value)?)).collect())
+        Ok(wanted.filter_map(|(_, value)| self.target(link, &link.reference(value)?).map(linked)).collect())
     }
 
     fn followed_member(&self, _: &Item<'_>) -> Result<Value, SqlError> {

@@ -7,11 +7,12 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use quire_value::{Kind, Node, Number, Object, Value, hash};
 
 use super::item::{Item, ItemForm, SYSTEM_PROPERTY_COUNT, Stored};
+use super::linked::{LinkedArray, LinkedItem, linked_member};
 
 /// A borrowed value.
 #[derive(Clone, Copy)]
@@ -39,7 +40,8 @@ pub(crate) enum Datum<'a> {
     Borrowed(ValueRef<'a>),
     Owned(Value),
     /// An item of another container: many rows may have it.
-    Shared(Arc<Value>),
+    Linked(Rc<dyn LinkedItem>),
+    LinkedArray(Box<LinkedArray>),
 }
 
 impl Datum<'_> {
@@ -52,7 +54,8 @@ impl<'a> Datum<'a> {
         match self {
             Datum::Borrowed(view) => *view,
             Datum::Owned(value) => ValueRef::Value(value),
-            Datum::Shared(value) => ValueRef::Value(value),
+            Datum::Linked(item) => ValueRef::Value(item.value()),
+            Datum::LinkedArray(items) => ValueRef::Value(items.value()),
         }
     }
 
@@ -60,12 +63,50 @@ impl<'a> Datum<'a> {
         match self {
             Datum::Borrowed(view) => view.to_value(),
             Datum::Owned(value) => value,
-            Datum::Shared(value) => Arc::unwrap_or_clone(value),
+            Datum::Linked(item) => item.item().to_value(),
+            Datum::LinkedArray(items) => items.into_value(),
         }
     }
 
     pub fn is_undefined(&self) -> bool {
-        self.value_ref().is_undefined()
+        match self {
+            Datum::Linked(_) | Datum::LinkedArray(_) => false,
+            _ => self.value_ref().is_undefined(),
+        }
+    }
+
+    /// See [`ValueRef::is_finite`].
+    pub fn is_finite(&self) -> bool {
+        match self {
+            Datum::Linked(_) | Datum::LinkedArray(_) => true,
+            _ => self.value_ref().is_finite(),
+        }
+    }
+
+    /// See [`ValueRef::is_json`].
+    pub fn is_json(&self) -> bool {
+        match self {
+            Datum::Linked(_) | Datum::LinkedArray(_) => true,
+            _ => self.value_ref().is_json(),
+        }
+    }
+
+    /// Appends compact JSON text. Leaves out what has no JSON form.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match self {
+            Datum::Linked(item) => item.write_json(out),
+            Datum::LinkedArray(items) => items.write_json(out),
+            _ => self.value_ref().write_json(out),
+        }
+    }
+
+    /// The estimated memory of an owned copy of the value.
+    pub fn approximate_size(&self) -> usize {
+        match self {
+            Datum::Linked(item) => item.approximate_size(),
+            Datum::LinkedArray(items) => items.approximate_size(),
+            _ => self.value_ref().approximate_size(),
+        }
     }
 
     pub fn as_bool(&self) -> Option<bool> {
@@ -80,8 +121,8 @@ impl<'a> Datum<'a> {
             Datum::Owned(Value::Object(mut object)) => {
                 Datum::Owned(object.remove(name).unwrap_or(Value::Undefined))
             }
-            Datum::Shared(value) => Datum::Owned(value.get(name).cloned().unwrap_or(Value::Undefined)),
-            Datum::Owned(_) => Datum::UNDEFINED,
+            Datum::Linked(item) => Datum::Owned(linked_member(&*item, name)),
+            Datum::Owned(_) | Datum::LinkedArray(_) => Datum::UNDEFINED,
         }
     }
 
@@ -95,8 +136,8 @@ impl<'a> Datum<'a> {
             Datum::Owned(Value::Array(mut elements)) if index < elements.len() => {
                 Datum::Owned(elements.swap_remove(index))
             }
-            Datum::Shared(value) => Datum::Owned(value.at(index).cloned().unwrap_or(Value::Undefined)),
-            Datum::Owned(_) => Datum::UNDEFINED,
+            Datum::LinkedArray(items) => items.element(index),
+            Datum::Owned(_) | Datum::Linked(_) => Datum::UNDEFINED,
         }
     }
 }

@@ -21,7 +21,7 @@ impl<'a> Row<'a> {
     /// Appends compact JSON text. Leaves out what has no JSON form (`undefined`, NaN, infinity).
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match &self.0 {
-            RowForm::Datum(datum) => datum.value_ref().write_json(out),
+            RowForm::Datum(datum) => datum.write_json(out),
             RowForm::Members(members) => write_members(members, out),
         }
     }
@@ -33,8 +33,8 @@ impl<'a> Row<'a> {
     /// Refuses a row that contains NaN or an infinity: it has no JSON form.
     pub fn check(&self) -> Result<(), SqlError> {
         let is_finite = match &self.0 {
-            RowForm::Datum(datum) => datum.value_ref().is_finite(),
-            RowForm::Members(members) => members.iter().all(|(_, datum)| datum.value_ref().is_finite()),
+            RowForm::Datum(datum) => datum.is_finite(),
+            RowForm::Members(members) => members.iter().all(|(_, datum)| datum.is_finite()),
         };
         if is_finite { Ok(()) } else { Err(SqlError::NotRepresentable) }
     }
@@ -79,12 +79,10 @@ impl<'a> Row<'a> {
     /// The estimated memory of an owned copy.
     pub fn approximate_size(&self) -> usize {
         match &self.0 {
-            RowForm::Datum(datum) => datum.value_ref().approximate_size(),
+            RowForm::Datum(datum) => datum.approximate_size(),
             RowForm::Members(members) => members
                 .iter()
-                .map(|(name, datum)| {
-                    name.len() + 2 * std::mem::size_of::<Value>() + datum.value_ref().approximate_size()
-                })
+                .map(|(name, datum)| name.len() + 2 * std::mem::size_of::<Value>() + datum.approximate_size())
                 .sum(),
         }
     }
@@ -133,14 +131,14 @@ fn same_members(members: &[(&str, Datum<'_>)], object: &Object) -> bool {
 
 fn write_members(members: &[(&str, Datum<'_>)], out: &mut Vec<u8>) {
     out.push(b'{');
-    let written = members.iter().filter(|(_, datum)| datum.value_ref().is_json());
+    let written = members.iter().filter(|(_, datum)| datum.is_json());
     for (index, (name, datum)) in written.enumerate() {
         if index > 0 {
             out.push(b',');
         }
         text::write_string(name, out);
         out.push(b':');
-        datum.value_ref().write_json(out);
+        datum.write_json(out);
     }
     out.push(b'}');
 }

@@ -61,7 +61,8 @@ impl Execution<'_> {
                 self.meter().spend_bytes(built)?;
                 approximate_size(value)
             }
-            Datum::Owned(_) | Datum::Borrowed(_) | Datum::Shared(_) => 0,
+            Datum::LinkedArray(_) => built,
+            Datum::Owned(_) | Datum::Borrowed(_) | Datum::Linked(_) => 0,
         };
         self.meter().restore(mark + stays.min(built));
         Ok(())
@@ -112,7 +113,7 @@ impl Execution<'_> {
     fn let_in<'d>(&'d self, value: &'d Expr, body: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         match self.evaluate(value, scope)? {
             Datum::Borrowed(view) => self.evaluate(body, Some(&Scope::value(view, scope))),
-            datum @ (Datum::Owned(_) | Datum::Shared(_)) => {
+            datum => {
                 let inner = Scope::value(datum.value_ref(), scope);
                 let result = self.evaluate(body, Some(&inner))?;
                 Ok(Datum::Owned(self.own(result)?))
@@ -122,8 +123,8 @@ impl Execution<'_> {
 
     /// An owned copy. Copying a borrowed value spends steps.
     pub(super) fn own(&self, datum: Datum<'_>) -> Result<Value, SqlError> {
-        if let Datum::Borrowed(_) | Datum::Shared(_) = datum {
-            let bytes = datum.value_ref().approximate_size();
+        if let Datum::Borrowed(_) | Datum::Linked(_) = datum {
+            let bytes = datum.approximate_size();
             self.meter().build(bytes)?;
             self.meter().spend_bytes(bytes)?;
         }
@@ -142,11 +143,11 @@ impl Execution<'_> {
         for step in steps {
             value = match step {
                 Step::Name(name) => {
-                    self.spend_on_search(value.value_ref())?;
+                    self.spend_on_search(&value)?;
                     value.member(name)
                 }
                 Step::Index(index) => {
-                    self.spend_on_search(value.value_ref())?;
+                    self.spend_on_search(&value)?;
                     let index = self.evaluate(index, scope)?;
                     let index = index.value_ref();
                     match (index.as_str(), index.as_number()) {
@@ -162,9 +163,11 @@ impl Execution<'_> {
 
     /// Values search names linearly; stored objects use binary search.
     #[inline]
-    fn spend_on_search(&self, value: ValueRef<'_>) -> Result<(), SqlError> {
+    fn spend_on_search(&self, value: &Datum<'_>) -> Result<(), SqlError> {
         match value {
-            ValueRef::Value(Value::Object(object)) => self.meter().spend(object.len() as u64 / 8),
+            Datum::Borrowed(ValueRef::Value(Value::Object(object))) | Datum::Owned(Value::Object(object)) => {
+                self.meter().spend(object.len() as u64 / 8)
+            }
             _ => Ok(()),
         }
     }

@@ -1,11 +1,11 @@
 //! Items of other containers: `FOLLOW`, `REFERRERS`, and the member of rows that says what follows from them.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use quire_value::Value;
 
 use crate::bind::bound::Follow;
-use crate::data::{Datum, Item, ValueRef, approximate_size};
+use crate::data::{Datum, Item, LinkedArray, LinkedItem, ValueRef, approximate_size};
 use crate::error::SqlError;
 use crate::functions::{FOLLOWED_MEMBER, FollowCall};
 
@@ -23,12 +23,13 @@ impl Execution<'_> {
     ) -> Result<Datum<'d>, SqlError> {
         let mut items = self.followed(follow, scope)?;
         if !follow.is_array {
-            return Ok(items.pop().map_or(Datum::UNDEFINED, Datum::Shared));
+            return Ok(items.pop().map_or(Datum::UNDEFINED, Datum::Linked));
         }
-        let bytes = items.iter().map(|item| approximate_size(item)).sum();
+        let array = LinkedArray::new(items);
+        let bytes = array.approximate_size();
         self.meter().build(bytes)?;
         self.meter().spend_bytes(bytes)?;
-        Ok(Datum::Owned(Value::Array(items.into_iter().map(Arc::unwrap_or_clone).collect())))
+        Ok(Datum::LinkedArray(Box::new(array)))
     }
 
     /// Visits the items of an array without a copy of it.
@@ -40,7 +41,7 @@ impl Execution<'_> {
     ) -> Result<Flow, SqlError> {
         for item in self.followed(follow, scope)? {
             let mark = self.meter().mark();
-            if visit(ValueRef::Value(&item))?.is_break() {
+            if visit(ValueRef::of(&item.item()))?.is_break() {
                 return Ok(Flow::Break(()));
             }
             self.meter().restore(mark);
@@ -48,7 +49,11 @@ impl Execution<'_> {
         Ok(Flow::Continue(()))
     }
 
-    fn followed(&self, follow: &Follow, scope: Option<&Scope<'_, '_>>) -> Result<Vec<Arc<Value>>, SqlError> {
+    fn followed(
+        &self,
+        follow: &Follow,
+        scope: Option<&Scope<'_, '_>>,
+    ) -> Result<Vec<Rc<dyn LinkedItem>>, SqlError> {
         let (Some(scope), Some(item)) = (scope, value_at(scope, follow.item).as_item()) else {
             return Ok(Vec::new());
         };

@@ -1,12 +1,12 @@
 //! `FOLLOW` and `REFERRERS`: items of other containers, along declared links. The caller knows the links and reads the
 //! items.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use quire_value::Value;
 
 use super::{Function, Implementation, IndexUse, exactly, row};
-use crate::data::Item;
+use crate::data::{Item, LinkedItem};
 use crate::error::SqlError;
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -57,7 +57,7 @@ pub trait Links {
     fn find(&self, name: &str, direction: LinkDirection) -> Option<LinkShape>;
 
     /// The items at the other end that exist: targets in the order of the references, one for each; referrers by id.
-    fn follow(&self, call: &FollowCall<'_>) -> Result<Vec<Arc<Value>>, SqlError>;
+    fn follow(&self, call: &FollowCall<'_>) -> Result<Vec<Rc<dyn LinkedItem>>, SqlError>;
 
     /// The member that [`FOLLOWED_MEMBER`] names, for a row that is this item.
     fn followed_member(&self, item: &Item<'_>) -> Result<Value, SqlError>;
@@ -74,7 +74,7 @@ impl Links for NoLinks {
         None
     }
 
-    fn follow(&self, _: &FollowCall<'_>) -> Result<Vec<Arc<Value>>, SqlError> {
+    fn follow(&self, _: &FollowCall<'_>) -> Result<Vec<Rc<dyn LinkedItem>>, SqlError> {
         Err(SqlError::Refused("the query follows links, and none were given".to_owned()))
     }
 

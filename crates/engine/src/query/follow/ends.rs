@@ -1,6 +1,7 @@
 //! The containers that links name, and what of them is visible.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use quire_resource::ResourceId;
@@ -27,7 +28,7 @@ pub(crate) struct ExpectedEnds(HashMap<String, ExpectedEnd>);
 pub(crate) struct End {
     pub container: Arc<Container>,
     pub moment: VisibilityPoint,
-    pub links: SelfLinks,
+    pub links: Rc<SelfLinks>,
 }
 
 /// The same in a snapshot.
@@ -51,7 +52,7 @@ impl ExpectedEnds {
             let mut moment =
                 container.visibility_point_in(shared, &*view.snapshot, Arc::clone(&end.deleted))?;
             moment.seconds = view.moment.seconds;
-            let links = SelfLinks::new(&container);
+            let links = Rc::new(SelfLinks::new(&container));
             Ok((name.clone(), End { container, moment, links }))
         };
         Ok(Ends(self.0.iter().map(end).collect::<Result<_, EngineError>>()?))

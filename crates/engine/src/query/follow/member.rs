@@ -1,12 +1,13 @@
 //! The member of an item that says what follows from it: for every link one item or null, or an array.
 
-use quire_sql::{FOLLOWED_MEMBER, Item};
+use quire_sql::{FOLLOWED_MEMBER, Item, LinkedItem};
 use quire_value::{Node, Object, Value};
 
 use super::branches::Branch;
 use super::ends::End;
+use super::followed_item::FollowedItem;
 use super::page_links::{PageLinks, too_many};
-use super::read::{FollowedItem, Lookup, LookupKind};
+use super::read::{Lookup, LookupKind};
 use super::{BYTES_MAX, ITEMS_MAX};
 use crate::api::EngineError;
 
@@ -115,12 +116,12 @@ impl PageLinks<'_> {
         item: &FollowedItem,
         tally: &mut Tally,
     ) -> Result<Value, EngineError> {
-        let mut value = item.value(end)?;
+        let mut value = item.item().to_value();
         if !branch.then.is_empty()
             && let Value::Object(object) = &mut value
         {
-            let row = item.row()?;
-            let member = self.member_of(&branch.then, &end.container.definition.id, row.node()?, tally)?;
+            let container = &end.container.definition.id;
+            let member = self.member_of(&branch.then, container, item.node(), tally)?;
             object.set(FOLLOWED_MEMBER, member);
         }
         Ok(value)

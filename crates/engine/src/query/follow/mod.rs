@@ -7,6 +7,7 @@
 
 mod branches; // chains of links as a tree
 mod ends; // the containers that links name, and what of them is visible
+mod followed_item; // an item of another container
 mod member; // the member of items that says what follows from them
 mod page_links; // what a page follows
 mod point; // point reads

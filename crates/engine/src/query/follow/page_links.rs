@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use quire_model::ItemError;
 use quire_sql::{
-    Allowance, FollowCall, Item, LinkDirection, LinkShape, LinkStep, Links, Reservation, SqlError,
+    Allowance, FollowCall, Item, LinkDirection, LinkShape, LinkStep, LinkedItem, Links, Reservation, SqlError,
 };
 use quire_value::{Node, Value};
 
 use super::branches::{Branch, branches};
 use super::ends::ExpectedEnds;
+use super::followed_item::FollowedItem;
 use super::read::{LinkReader, Lookup, LookupKind, LookupResult};
 use super::{BYTES_MAX, ITEMS_MAX};
 use crate::api::charge::FollowCost;
@@ -361,31 +362,23 @@ impl<'a> PageLinks<'a> {
         Ok(target.map(|target| Lookup { link, kind, target }))
     }
 
-    fn values(&self, call: &FollowCall<'_>) -> Result<Option<Vec<Arc<Value>>>, EngineError> {
+    /// `None` while lookups are collected: something is not known yet.
+    fn linked(&self, call: &FollowCall<'_>) -> Result<Option<Vec<Rc<dyn LinkedItem>>>, EngineError> {
         let lookups = self.lookups(call)?;
-        let Some(first) = lookups.first() else { return Ok(Some(Vec::new())) };
-        let reader = self.reader()?;
-        let end = reader.end_of(first)?;
-        // Those of an array are copied into it, unless nobody else has them.
-        let is_shared = !reader.is_array(first);
-        let (mut values, mut is_known) = (Vec::with_capacity(lookups.len()), true);
+        let (mut items, mut is_known) = (Vec::<Rc<dyn LinkedItem>>::with_capacity(lookups.len()), true);
         for lookup in lookups {
             match self.find(lookup)? {
                 // Only to see what else is needed.
                 Some(_) if self.is_collecting.get() && self.rounds() == 1 => is_known = false,
                 Some(cached) => {
                     for item in &cached.result.items {
-                        values.push(if is_shared {
-                            item.shared_value(end)?
-                        } else {
-                            Arc::new(item.value(end)?)
-                        });
+                        items.push(Rc::<FollowedItem>::clone(item));
                     }
                 }
                 None => is_known = false,
             }
         }
-        Ok(is_known.then_some(values))
+        Ok(is_known.then_some(items))
     }
 }
 
@@ -418,9 +411,9 @@ impl Links for PageLinks<'_> {
         Some(LinkShape { number, path: rules[number].link.from.path.0.iter().map(step).collect() })
     }
 
-    fn follow(&self, call: &FollowCall<'_>) -> Result<Vec<Arc<Value>>, SqlError> {
-        let values = self.values(call).map_err(|error| self.failed(error))?;
-        values.ok_or(SqlError::CallPending)
+    fn follow(&self, call: &FollowCall<'_>) -> Result<Vec<Rc<dyn LinkedItem>>, SqlError> {
+        let items = self.linked(call).map_err(|error| self.failed(error))?;
+        items.ok_or(SqlError::CallPending)
     }
 
     fn followed_member(&self, item: &Item<'_>) -> Result<Value, SqlError> {

@@ -1,18 +1,15 @@
 //! From lookups to items: all keys of a block in one read, then all items in another.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use quire_model::TargetKey;
-use quire_sql::Item;
-use quire_value::Value;
 
 use super::ends::{End, Ends};
+use super::followed_item::FollowedItem;
 use crate::api::{EngineError, charge, corrupt};
-use crate::items::body::StampedItem;
 use crate::items::logical_partition::LogicalPartition;
 use crate::links::{Referrers, TargetHash, TargetRoute};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
@@ -53,14 +50,6 @@ pub(crate) struct LookupResult {
     pub charge: f64,
 }
 
-/// An item of another container as it is stored.
-pub(crate) struct FollowedItem {
-    pub rid: u64,
-    row: Arc<[u8]>,
-    pub json_bytes: u32,
-    value: OnceCell<Arc<Value>>,
-}
-
 /// The row by which a target is found.
 struct Name<'a> {
     key: Vec<u8>,
@@ -90,39 +79,6 @@ impl Name<'_> {
     }
 }
 
-impl FollowedItem {
-    fn new(rid: u64, row: Arc<[u8]>) -> Result<Rc<FollowedItem>, EngineError> {
-        let json_bytes = ItemRow::trusted(&row)?.json_bytes;
-        Ok(Rc::new(FollowedItem { rid, row, json_bytes, value: OnceCell::new() }))
-    }
-
-    /// Was checked when it was read.
-    pub fn row(&self) -> Result<ItemRow<'_>, EngineError> {
-        ItemRow::trusted(&self.row)
-    }
-
-    pub fn memory_bytes(&self) -> usize {
-        // Twice more once it is a value.
-        3 * self.row.len() + 256
-    }
-
-    /// The whole item, with system properties.
-    pub fn value(&self, end: &End) -> Result<Value, EngineError> {
-        let row = self.row()?;
-        let system = StampedItem { links: &end.links, child: self.rid, stamp: row.stamp };
-        Ok(Item::stored(row.node()?, &system).to_value())
-    }
-
-    /// The same, made once.
-    pub fn shared_value(&self, end: &End) -> Result<Arc<Value>, EngineError> {
-        if let Some(value) = self.value.get() {
-            return Ok(Arc::clone(value));
-        }
-        let value = Arc::new(self.value(end)?);
-        Ok(Arc::clone(self.value.get_or_init(|| value)))
-    }
-}
-
 impl LinkReader {
     /// The container at the other end of a lookup.
     pub fn end_of(&self, lookup: &Lookup) -> Result<&End, EngineError> {
@@ -131,12 +87,6 @@ impl LinkReader {
             LookupKind::Target => self.ends.get(&link.to.container),
             LookupKind::Referrers { .. } => self.ends.get(&link.from.container),
         }
-    }
-
-    /// Whether a lookup is one of several of its item.
-    pub fn is_array(&self, lookup: &Lookup) -> bool {
-        let link = &self.model.rules.links[lookup.link].link;
-        lookup.kind != LookupKind::Target || link.from.path.each_count() > 0
     }
 
     /// What each lookup finds, in their order.
@@ -171,7 +121,7 @@ impl LinkReader {
             let (Some(row), Some(name)) = (row, &names[*at]) else { continue };
             is_guessed[*at] = name.is_of(lookups[*at], &row)?;
             if is_guessed[*at] {
-                found[*at] = self.visible_target(lookups[*at], name, *rid, row)?;
+                found[*at] = self.visible_target(lookups[*at], *rid, row)?;
             }
         }
         let rest = names.iter().enumerate().filter(|(at, _)| !is_guessed[*at]);
@@ -189,8 +139,9 @@ impl LinkReader {
         }
         for ((at, rid), row) in places.iter().zip(self.rows(shared, lookups, &places)?) {
             let row = row.ok_or_else(|| corrupt("id row without an item"))?;
-            if let Some(name) = &names[*at] {
-                found[*at] = self.visible_target(lookups[*at], name, *rid, row)?;
+            let Some(name) = &names[*at] else { continue };
+            if self.is_named(lookups[*at], name, &row)? {
+                found[*at] = self.visible_target(lookups[*at], *rid, row)?;
             }
         }
         Ok(found)
@@ -263,27 +214,30 @@ impl LinkReader {
         Ok(route.place_of(&lookup.target).map(|(home, key)| Name { key, home: Some(home) }))
     }
 
-    /// Hashes collide, and items expire.
+    /// Whether a row that was found by its name is what a lookup asks for: hashes collide.
+    fn is_named(&self, lookup: &Lookup, name: &Name<'_>, row: &[u8]) -> Result<bool, EngineError> {
+        let row = ItemRow::trusted(row)?;
+        match &name.home {
+            Some(home) => home.has(&row),
+            None => {
+                let key = self.route(lookup)?.link.target_key(row.node()?, &row.partition_key()?);
+                Ok(key.as_ref() == Some(&lookup.target))
+            }
+        }
+    }
+
+    /// `None`: it has expired, or its partition key was deleted.
     fn visible_target(
         &self,
         lookup: &Lookup,
-        name: &Name<'_>,
         rid: u64,
-        bytes: Arc<[u8]>,
+        row: Arc<[u8]>,
     ) -> Result<Option<Rc<FollowedItem>>, EngineError> {
         let end = self.end_of(lookup)?;
-        let row = ItemRow::trusted(&bytes)?;
-        let is_named = match &name.home {
-            Some(home) => home.has(&row)?,
-            None => {
-                let key = self.route(lookup)?.link.target_key(row.node()?, &row.partition_key()?);
-                key.as_ref() == Some(&lookup.target)
-            }
-        };
-        if !is_named || end.container.is_gone(&row, &end.moment) {
-            return Ok(None);
+        match end.container.is_gone(&ItemRow::trusted(&row)?, &end.moment) {
+            true => Ok(None),
+            false => FollowedItem::new(end, rid, row).map(Some),
         }
-        FollowedItem::new(rid, bytes).map(Some)
     }
 
     fn referrers(&self, lookup: &Lookup, count_max: usize) -> Result<LookupResult, EngineError> {
@@ -301,7 +255,7 @@ impl LinkReader {
             let wanted = count_max - found.items.len();
             let page = referrers.page(&*self.view.snapshot, after.as_deref(), wanted, &end.moment)?;
             for referrer in page.referrers.into_iter().filter(|referrer| !referrer.is_gone) {
-                let item = FollowedItem::new(referrer.stored.rid, Arc::from(referrer.stored.bytes))?;
+                let item = FollowedItem::new(end, referrer.stored.rid, Arc::from(referrer.stored.bytes))?;
                 found.charge += charge::read(item.json_bytes as usize);
                 found.items.push(item);
             }

@@ -4,6 +4,7 @@ use quire_resource::{Component, PartitionKey};
 use quire_value::Value;
 
 use super::bench::{Bench, json, library};
+use crate::api::PageRequest;
 
 fn key(text: &str) -> PartitionKey {
     PartitionKey(vec![Component::String(text.to_owned())])
@@ -125,4 +126,78 @@ fn expired_and_key_deleted_items_are_not_there() {
         );
         assert_eq!(gone, []);
     }
+}
+
+/// Also where several rows have it, and where it is too large for its JSON to be kept.
+#[test]
+fn followed_items_are_written_as_point_reads_show_them() {
+    for partitions in [1, 5] {
+        let bench = library(partitions, 30);
+        for (author, length) in [("a1", 40_000), ("a2", 16_300)] {
+            let text = "long \\\"text\\\" ".repeat(length / 14);
+            bench.upsert("authors", &format!(r#"{{"id":"{author}","text":"{text}","n":[1.50,-0.0,null]}}"#));
+        }
+        let row = |follows: Option<String>| format!("[{}]", follows.into_iter().collect::<String>());
+        let expected = |book: &Value| row(Some(authors_of(&bench, book).join(",")));
+        check_text(&bench, "SELECT VALUE FOLLOW(b, 'book-authors') FROM b", expected);
+        let expected = |book: &Value| row(publisher_of(&bench, book));
+        check_text(&bench, "SELECT VALUE [FOLLOW(b, 'book-publisher')] FROM b", expected);
+        let author = |book: &Value, at: usize| authors_of(&bench, book).get(at).cloned();
+        let expected = |book: &Value| row(author(book, 1));
+        check_text(&bench, "SELECT VALUE [FOLLOW(b, 'book-authors')[1]] FROM b", expected);
+        let member = |name: &str, book: &Value| json(&author(book, 0)?).get(name).map(Value::to_json);
+        for name in ["n", "text", "_etag", "_self", "none"] {
+            let query = format!("SELECT VALUE [FOLLOW(b, 'book-authors')[0].{name}] FROM b");
+            check_text(&bench, &query, |book| row(member(name, book)));
+        }
+    }
+}
+
+/// The texts of the rows of all pages, one for each book.
+fn check_text(bench: &Bench, query: &str, expected: impl Fn(&Value) -> String) {
+    let mut request = PageRequest { item_count_max: Some(-1), ..PageRequest::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = bench.page("books", query, &request).result.unwrap();
+        let text = String::from_utf8(page.rows.to_vec()).unwrap();
+        found.extend(Some(text[1..text.len() - 1].to_owned()).filter(|rows| !rows.is_empty()));
+        request.continuation = page.continuation;
+        if request.continuation.is_none() {
+            break;
+        }
+    }
+    let expected: Vec<String> = all_books(bench).iter().map(expected).collect();
+    assert_eq!(found.join(","), expected.join(","), "{query}");
+}
+
+/// Where an expression needs its value, it is the one of the item.
+#[test]
+fn expressions_look_into_followed_items() {
+    let bench = library(1, 30);
+    let one = "FOLLOW(b, 'book-publisher')";
+    let all = "FOLLOW(b, 'book-authors')";
+    for book in all_books(&bench) {
+        let id = book.get("id").unwrap().to_json();
+        let only = |expression: &str| {
+            let query = format!("SELECT VALUE [{expression}] FROM b WHERE b.id = {id}");
+            let rows = bench.rows("books", &query, -1);
+            rows[0].as_array().unwrap().first().cloned()
+        };
+        let authors = authors_of(&bench, &book);
+        let publisher = publisher_of(&bench, &book).map(|text| json(&text));
+        assert_eq!(only(one), publisher);
+        assert_eq!(only(&format!("ARRAY_LENGTH({all})")), Some(Value::from(authors.len() as i64)));
+        assert_eq!(only(&format!("IS_OBJECT({one})")), Some(Value::Bool(publisher.is_some())));
+        assert_eq!(only(&format!("{{p: {one}}}.p")), publisher);
+        assert_eq!(only(&format!("ARRAY_SLICE({all}, 0, 1)[0]")), authors.first().map(|text| json(text)));
+        let name = publisher.as_ref().and_then(|publisher| publisher.get("name").cloned());
+        assert_eq!(only(&format!("{one}['name']")), name);
+        assert_eq!(only(&format!("{one} = {one}")), publisher.map(|_| Value::Bool(true)));
+    }
+    let mut publishers: Vec<String> =
+        all_books(&bench).iter().filter_map(|book| publisher_of(&bench, book)).collect();
+    publishers.sort();
+    publishers.dedup();
+    let distinct = bench.rows("books", &format!("SELECT DISTINCT VALUE {one} FROM b"), -1);
+    assert_eq!(sorted(distinct.iter().map(Value::to_json).collect()), publishers);
 }
