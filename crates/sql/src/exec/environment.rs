@@ -16,13 +16,20 @@ pub struct Environment {
     pub allowance: Allowance,
 }
 
-impl Default for Environment {
-    fn default() -> Environment {
+impl Environment {
+    /// The default, but for the allowance.
+    pub fn within(allowance: Allowance) -> Environment {
         Environment {
             now_ticks: None,
             random_seed: 0x9E37_79B9_7F4A_7C15,
             geospatial: GeospatialType::default(),
-            allowance: Allowance::default(),
+            allowance,
         }
+    }
+}
+
+impl Default for Environment {
+    fn default() -> Environment {
+        Environment::within(Allowance::default())
     }
 }
