@@ -1,9 +1,9 @@
 //! Measurements against floors and peers that are taken in the same run: see `benches/`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::command::{build_server, cargo, check, target_dir};
 use crate::tools;
@@ -59,6 +59,30 @@ pub fn model(parts: &[&str]) -> Result<()> {
         command.args(parts);
         tools::postgres()
     })
+}
+
+/// Instructions of the engine per operation, by callgrind: what a run of many takes more than a run of none.
+pub fn instructions() -> Result<()> {
+    const COUNT: u64 = 1_000;
+    tools::need("valgrind", "valgrind")?;
+    check(cargo().args(["build", "--release", "--package", "quire-engine", "--example", "instructions"]))?;
+    let program = target_dir().join("release").join("examples").join("instructions");
+    for operation in ["point-read", "equality", "create"] {
+        let many = counted_instructions(&program, operation, COUNT)?;
+        let none = counted_instructions(&program, operation, 0)?;
+        println!("{operation}: {} instructions", many.saturating_sub(none) / COUNT);
+    }
+    Ok(())
+}
+
+fn counted_instructions(program: &Path, operation: &str, count: u64) -> Result<u64> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    let output = command.arg(program).args([operation, &count.to_string()]).output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().find_map(|line| line.split_once("Collected : "));
+    let (_, figure) = line.with_context(|| format!("callgrind says no figure: {text}"))?;
+    Ok(figure.trim().parse()?)
 }
 
 /// Recall and CPU of vector search; takes how many vectors and which data.

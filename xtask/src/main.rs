@@ -50,6 +50,7 @@ fn main() -> Result<()> {
         ["bench", "base"] => bench::base(),
         ["bench", "compare", arguments @ ..] => bench::compare(arguments),
         ["bench", "profile", workload, arguments @ ..] => bench::profile(workload, arguments),
+        ["bench", "instructions"] => bench::instructions(),
         ["bench", "growth"] => bench::growth(),
         ["bench", "space"] => bench::space(),
         ["bench", "scripts"] => bench::scripts(),
@@ -60,7 +61,7 @@ fn main() -> Result<()> {
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | schedules [--schedules N [NAME]] | fuzz [TARGET] [--seconds N] | crash KILLS | \
-                 isolation --minutes MINUTES | storm [--model|--refactorings] --minutes MINUTES | bench base|compare [WORKLOAD...]|profile WORKLOAD|growth|space|scripts|feed|model|start|vectors"
+                 isolation --minutes MINUTES | storm [--model|--refactorings] --minutes MINUTES | bench base|compare [WORKLOAD...]|profile WORKLOAD|instructions|growth|space|scripts|feed|model|start|vectors"
             )
         }
     }

@@ -18,6 +18,8 @@ use self::folded::Stacks;
 use crate::compare;
 use crate::process::{cpu_with_children, descendants, settle};
 
+const SAMPLES_A_SECOND: u64 = 397;
+
 struct Options {
     connections: usize,
     seconds: u64,
@@ -72,12 +74,13 @@ pub fn run(binary: &Path, workload: &str, arguments: &[&str]) -> Result<()> {
     let path = options.out.join(format!("{}.folded", workload.name));
     std::fs::write(&path, stacks.folded())?;
     println!(
-        "{}: {} connection(s), {:.0}/s, {:.1} us of CPU per operation, {} samples; stacks in {}\n",
+        "{}: {} connection(s), {:.0}/s, {:.1} us of CPU per operation, {} samples of {:.0}; stacks in {}\n",
         workload.title,
         options.connections,
         load.rate(),
         used.as_secs_f64() * 1e6 / load.requests as f64,
         stacks.samples(),
+        used.as_secs_f64() * SAMPLES_A_SECOND as f64,
         path.display()
     );
     print!("{}", stacks.shares());
@@ -95,7 +98,16 @@ fn record(quire: &LiveServer, options: &Options, data: &Path) -> Result<std::pro
     processes.extend(descendants(quire.child.id())?);
     let processes: Vec<String> = processes.iter().map(u32::to_string).collect();
     let mut command = Command::new("perf");
-    command.args(["record", "-q", "-e", "cpu-clock", "-F", "397", "--call-graph", &graph]);
-    command.args(["-p", &processes.join(","), "-o"]).arg(data);
-    command.stdout(Stdio::null()).spawn().context("perf is needed (Debian: linux-perf)")
+    command.args(["record", "-q", "-e", "cpu-clock", "-F", &SAMPLES_A_SECOND.to_string()]);
+    command.args(["--call-graph", &graph, "-p", &processes.join(","), "-o"]).arg(data);
+    let perf = command.stdout(Stdio::null()).spawn().context("perf is needed (Debian: linux-perf)")?;
+    // It makes its file first and then looks at each thread; on a busy machine that takes a while.
+    for _ in 0..100 {
+        if data.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    Ok(perf)
 }

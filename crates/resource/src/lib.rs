@@ -24,7 +24,7 @@ pub use partition_key::{
     Component, EffectivePartitionKey, EpkRange, PartitionKey, PartitionKeyDefinition, PartitionKeyError,
     PartitionKeyKind, SYSTEM_KEY_PATH,
 };
-pub use rid::{ChildKind, ResourceId, RidError};
+pub use rid::{ChildKind, ResourceId, RidError, RidText};
 pub use session::{SessionToken, SessionTokenError};
 pub use throughput::{Throughput, ThroughputError};
 pub use ttl::{ItemTtl, TtlError, expires_at};

@@ -46,6 +46,22 @@ pub struct RidError {
     pub text: String,
 }
 
+/// The text of a resource id.
+#[derive(Clone, Copy, Debug)]
+pub struct RidText {
+    letters: [u8; TEXT_BYTES_MAX],
+    length: usize,
+}
+
+impl RidText {
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.letters[..self.length]).expect("base64 is ASCII")
+    }
+}
+
+const BYTES_MAX: usize = 16;
+/// Of sixteen bytes.
+const TEXT_BYTES_MAX: usize = 24;
 const CONTAINER_BIT: u32 = 1 << 31;
 const CHILD_BITS: u32 = 60;
 const CLIENT_ENCRYPTION_KEY: u32 = 2;
@@ -53,12 +69,34 @@ const CLIENT_ENCRYPTION_KEY: u32 = 2;
 impl ResourceId {
     /// The exact inverse of the text form: refuses everything else.
     pub fn parse(text: &str) -> Result<ResourceId, RidError> {
-        let error = || RidError { text: text.to_owned() };
-        if text.contains('/') {
-            return Err(error());
+        ResourceId::of_text(text).ok_or_else(|| RidError { text: text.to_owned() })
+    }
+
+    /// The same where a text that is none is nothing special.
+    pub fn of_text(text: &str) -> Option<ResourceId> {
+        let mut letters = [0; TEXT_BYTES_MAX];
+        let letters = letters.get_mut(..text.len())?;
+        for (letter, byte) in letters.iter_mut().zip(text.bytes()) {
+            *letter = match byte {
+                b'/' => return None,
+                b'-' => b'/',
+                other => other,
+            };
         }
-        let bytes = STANDARD.decode(text.replace('-', "/")).map_err(|_| error())?;
-        ResourceId::from_bytes(&bytes).ok_or_else(error)
+        let mut bytes = [0; TEXT_BYTES_MAX];
+        let length = STANDARD.decode_slice(letters, &mut bytes).ok()?;
+        ResourceId::from_bytes(&bytes[..length])
+    }
+
+    /// The `_rid` text without an allocation: padded base64 with `/` written as `-`.
+    pub fn text(&self) -> RidText {
+        let (bytes, length) = self.raw();
+        let mut text = RidText { letters: [0; TEXT_BYTES_MAX], length: 0 };
+        text.length = STANDARD
+            .encode_slice(&bytes[..length], &mut text.letters)
+            .expect("sixteen bytes are at most 24 letters");
+        text.letters.iter_mut().filter(|letter| **letter == b'/').for_each(|letter| *letter = b'-');
+        text
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Option<ResourceId> {
@@ -77,36 +115,66 @@ impl ResourceId {
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
+        let (bytes, length) = self.raw();
+        bytes[..length].to_vec()
+    }
+
+    /// The bytes, and how many there are.
+    fn raw(&self) -> ([u8; BYTES_MAX], usize) {
+        let mut bytes = [0; BYTES_MAX];
+        let mut length = 0;
+        let mut add = |part: &[u8]| {
+            bytes[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        };
         match *self {
-            ResourceId::Offer(number) => number.to_be_bytes()[1..].to_vec(),
-            ResourceId::Database(database) => database.to_be_bytes().to_vec(),
-            ResourceId::Container { database, container } => pair(database, container | CONTAINER_BIT),
-            ResourceId::User { database, user } => pair(database, user & !CONTAINER_BIT),
+            ResourceId::Offer(number) => add(&number.to_be_bytes()[1..]),
+            ResourceId::Database(database) => add(&database.to_be_bytes()),
+            ResourceId::Container { database, container } => {
+                add(&database.to_be_bytes());
+                add(&(container | CONTAINER_BIT).to_be_bytes());
+            }
+            ResourceId::User { database, user } => {
+                add(&database.to_be_bytes());
+                add(&(user & !CONTAINER_BIT).to_be_bytes());
+            }
             ResourceId::Permission { database, user, permission } => {
-                let mut bytes = pair(database, user & !CONTAINER_BIT);
-                bytes.extend(permission.to_le_bytes());
-                bytes
+                add(&database.to_be_bytes());
+                add(&(user & !CONTAINER_BIT).to_be_bytes());
+                add(&permission.to_le_bytes());
             }
             ResourceId::ClientEncryptionKey { database, key } => {
-                let mut bytes = pair(database, 0);
-                bytes.extend(key.to_be_bytes());
-                bytes.extend(CLIENT_ENCRYPTION_KEY.to_le_bytes());
-                bytes
+                add(&database.to_be_bytes());
+                add(&[0; 4]);
+                add(&key.to_be_bytes());
+                add(&CLIENT_ENCRYPTION_KEY.to_le_bytes());
             }
             ResourceId::Child { database, container, kind, child } => {
                 debug_assert!(child >> CHILD_BITS == 0, "the top nibble of a child id is its kind");
                 let child = child & ((1 << CHILD_BITS) - 1) | u64::from(kind.nibble()) << CHILD_BITS;
-                let mut bytes = pair(database, container | CONTAINER_BIT);
-                bytes.extend(child.to_le_bytes());
-                bytes
+                add(&database.to_be_bytes());
+                add(&(container | CONTAINER_BIT).to_be_bytes());
+                add(&child.to_le_bytes());
             }
         }
+        (bytes, length)
     }
 
     /// `_self`: `dbs/{rid}/colls/{rid}/docs/{rid}/`
     pub fn self_link(&self) -> String {
-        let owner = self.owner().map(|owner| owner.self_link()).unwrap_or_default();
-        format!("{owner}{}/{self}/", self.segment())
+        let mut link = String::with_capacity(96);
+        self.write_self_link(&mut link);
+        link
+    }
+
+    fn write_self_link(&self, link: &mut String) {
+        if let Some(owner) = self.owner() {
+            owner.write_self_link(link);
+        }
+        link.push_str(self.segment());
+        link.push('/');
+        link.push_str(self.text().as_str());
+        link.push('/');
     }
 
     /// The rid of the resource that owns this one (a feed's `_rid`); `None` for databases and offers.
@@ -164,7 +232,7 @@ impl ChildKind {
 /// The `_rid` text: padded base64 with `/` written as `-`.
 impl std::fmt::Display for ResourceId {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&STANDARD.encode(self.to_bytes()).replace('/', "-"))
+        formatter.write_str(self.text().as_str())
     }
 }
 
@@ -174,10 +242,6 @@ fn nonzero(number: u32) -> Option<u32> {
 
 fn database_of(bytes: &[u8]) -> Option<u32> {
     nonzero(u32::from_be_bytes(bytes[..4].try_into().ok()?))
-}
-
-fn pair(first: u32, second: u32) -> Vec<u8> {
-    [first.to_be_bytes(), second.to_be_bytes()].concat()
 }
 
 fn owner_of_children(database: u32, second: u32) -> Option<ResourceId> {

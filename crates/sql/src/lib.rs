@@ -55,7 +55,9 @@ pub use self::limits::{
     TempFile, TempSpace, TempUse,
 };
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
-pub use self::query::{Evaluator, Expression, ExpressionError, ItemSink, Query, QueryShape, ReadStep};
+pub use self::query::{
+    Evaluator, Expression, ExpressionError, ItemSink, Query, QueryShape, ReadStep, Syntax,
+};
 pub use self::syntax::ast;
 pub use self::syntax::diagnostic::Diagnostic;
 pub use self::syntax::lexer::Span;

@@ -1,5 +1,6 @@
 //! An open container: its catalog entry and its partitions.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
@@ -34,9 +35,20 @@ pub struct Container {
     pub(crate) catalog: Weak<ArcSwap<CatalogState>>,
     /// How records of requests name it, once one was recorded.
     pub(crate) recorded: OnceLock<RecordedContainer>,
+    pub(crate) attachment: Attachment,
 }
 
+/// What a caller keeps with a container: see [`Container::attachment`].
+#[derive(Default)]
+pub(crate) struct Attachment(OnceLock<Box<dyn Any + Send + Sync>>);
+
 impl Container {
+    /// What the caller makes of a container once, such as texts of headers. There is one for each container, so one caller.
+    pub fn attachment<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> &T {
+        let made = self.attachment.0.get_or_init(|| Box::new(make()));
+        made.downcast_ref().expect("only one caller keeps something with a container")
+    }
+
     pub fn partitions(&self) -> Vec<PartitionInfo> {
         self.partitions.infos()
     }

@@ -14,8 +14,8 @@ use super::row::ResourceRow;
 use super::state::{DatabaseEntry, DropJob, OfferOwner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::{Precondition, corrupt};
-use crate::catalog::Container;
 use crate::catalog::views::{VIEWS_MAX, follows, views_of};
+use crate::catalog::{Attachment, Container};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::vectors::VectorIndexIdentity;
 use crate::indexes::{self, CountedIndexes, IndexEpochs, Indexes};
@@ -94,9 +94,18 @@ impl Catalog {
         let database = database.resource.clone();
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
         let catalog = Arc::downgrade(&self.state);
-        let recorded = OnceLock::new();
-        let container =
-            Container { resource, definition, database, number, partitions, scripts, catalog, recorded };
+        let (recorded, attachment) = (OnceLock::new(), Attachment::default());
+        let container = Container {
+            resource,
+            definition,
+            database,
+            number,
+            partitions,
+            scripts,
+            catalog,
+            recorded,
+            attachment,
+        };
         change.publish_container(container)
     }
 
@@ -200,6 +209,7 @@ impl Catalog {
             scripts: existing.scripts.clone(),
             catalog: existing.catalog.clone(),
             recorded: OnceLock::new(),
+            attachment: Attachment::default(),
         })?;
         if begins {
             settle_versions(&self.shared, &container)?;
@@ -242,6 +252,7 @@ impl Catalog {
             scripts: existing.scripts.clone(),
             catalog: existing.catalog.clone(),
             recorded: OnceLock::new(),
+            attachment: Attachment::default(),
         });
         match published {
             #[cfg(feature = "schedules")]

@@ -17,7 +17,7 @@ use super::scripts::ContainerScripts;
 use super::state::{CatalogState, DatabaseEntry, DropJob, OfferEntry, UserEntry};
 use super::{Catalog, EngineError};
 use crate::api::corrupt;
-use crate::catalog::Container;
+use crate::catalog::{Attachment, Container};
 use crate::indexes::vectors::{indexes_in, progress};
 use crate::indexes::{IndexEpochs, Indexes};
 use crate::partition::PartitionSet;
@@ -208,8 +208,18 @@ impl CatalogLoader<'_> {
         }
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
         let catalog = Arc::downgrade(self.catalog);
-        let recorded = OnceLock::new();
-        Ok(Container { resource, definition, database, number, partitions, scripts, catalog, recorded })
+        let (recorded, attachment) = (OnceLock::new(), Attachment::default());
+        Ok(Container {
+            resource,
+            definition,
+            database,
+            number,
+            partitions,
+            scripts,
+            catalog,
+            recorded,
+            attachment,
+        })
     }
 }
 

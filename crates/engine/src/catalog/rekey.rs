@@ -18,7 +18,7 @@ use super::offers::throughput_of;
 use super::permissions::container_in_link;
 use super::row::ResourceRow;
 use super::state::{DatabaseEntry, OfferOwner, UserEntry};
-use super::{Catalog, Container, ContainerScripts, EngineError, already_exists, not_found};
+use super::{Attachment, Catalog, Container, ContainerScripts, EngineError, already_exists, not_found};
 use crate::api::{Resource, ScriptKind, corrupt};
 use crate::indexes::IndexEpochs;
 use crate::partition::PartitionSet;
@@ -102,6 +102,7 @@ impl Catalog {
             scripts,
             catalog,
             recorded,
+            attachment: Attachment::default(),
         })
     }
 
@@ -209,6 +210,7 @@ impl CatalogChange<'_> {
             scripts: container.scripts.clone(),
             catalog: container.catalog.clone(),
             recorded: OnceLock::new(),
+            attachment: Attachment::default(),
         });
         if let Some(database) = self.state.databases.edit(&container.database.rid) {
             database.containers.insert(renamed.clone());

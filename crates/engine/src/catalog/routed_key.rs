@@ -1,5 +1,7 @@
 //! Routing: the partition key of an item, its hash, and the partition of the hash.
 
+use std::borrow::Cow;
+
 use quire_resource::{Component, EffectivePartitionKey, PartitionKey, PartitionKeyDefinition};
 
 use crate::api::EngineError;
@@ -38,6 +40,27 @@ impl<'a> RoutedKey<'a> {
         let prefix = self.epk.rid_prefix(definition.kind, definition.version);
         Ok(keys::rid(prefix, container.partitions.allocate_counter()?))
     }
+}
+
+/// The partition of a complete canonical key, and the name of an item in the cache: see [`RoutedKey::id_key`].
+pub(crate) fn id_key_of<'a>(
+    container: &'a Container,
+    key: &PartitionKey,
+    id: &str,
+) -> (&'a Partition, Vec<u8>) {
+    let definition = &container.definition.partition_key;
+    let epk = definition.effective(key);
+    let identity = definition.identity(key);
+    let partition = container.partitions.route(&epk);
+    (partition, keys::id(container.number, identity.as_ref().unwrap_or(&epk), id))
+}
+
+/// [`canonical`] of a key that another one has.
+pub(crate) fn canonical_of<'k>(
+    definition: &PartitionKeyDefinition,
+    key: &'k PartitionKey,
+) -> Cow<'k, PartitionKey> {
+    if definition.system_key { Cow::Owned(canonical(definition, key.clone())) } else { Cow::Borrowed(key) }
 }
 
 /// In containers from before partition keys, an absent value and the empty key are one.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quire_sql::{Parameters, Query, Schema};
+use quire_sql::{Environment, Parameters, Query, Schema};
 use quire_value::Object;
 
 use super::Engine;
@@ -55,7 +55,9 @@ impl Engine {
         let functions = PageFunctions::of(&self.shared, container, &allowance);
         let links = PageLinks::new(&self.shared, Some(&self.catalog), container, &allowance);
         let schema = Schema::of(&container.definition).with_functions(&functions).with_links(&links);
-        let query = Query::compile_within(text, parameters, schema, &allowance)?;
+        let syntax = query::syntax_of(&self.shared, text, &allowance)?;
+        let environment = Environment::within(allowance.clone());
+        let query = Query::compile_parsed(&syntax, text, parameters, schema, environment)?;
         planned(container, &query, scope)
     }
 }

@@ -4,6 +4,7 @@
 //! nothing and looks up every name once. The tree grows with the paths that items have; where it is full, ids are
 //! computed instead.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -35,8 +36,24 @@ pub(crate) struct IndexSet {
     indexed: Option<PolicyIndexes>,
 }
 
+/// What queries have asked for, so that none of them computes it again.
+type AskedPaths = RwLock<HashMap<Path, Option<IndexId>>>;
+
+/// Beyond these, the index of a path is computed whenever a query asks for it.
+const ASKED_PATHS_MAX: usize = 64;
+const ASKED_SEGMENTS_MAX: usize = 8;
+const ASKED_NAME_BYTES_MAX: usize = 64;
+
+fn is_short(path: &Path) -> bool {
+    let short =
+        |segment: &Segment| !matches!(segment, Segment::Name(name) if name.len() > ASKED_NAME_BYTES_MAX);
+    path.0.len() <= ASKED_SEGMENTS_MAX && path.0.iter().all(short)
+}
+
 struct PolicyIndexes {
     policy: IndexingPolicy,
+    asked_by_value: AskedPaths,
+    asked_by_partition: AskedPaths,
     tree: RwLock<PathTree>,
     ts: RangeIndexes,
     composites: Vec<CompositeIndexer>,
@@ -126,17 +143,19 @@ impl IndexSet {
     /// The range index of a path made of names and `[]`.
     pub fn range(&self, path: &Path, order: IndexOrder) -> Option<IndexId> {
         let indexed = self.indexed.as_ref()?;
-        if indexed.is_elsewhere(path) || !indexed.names_computed(path) {
-            return None;
-        }
-        let kind = match (indexed.policy.order_of(path)?, order) {
-            (PathOrder::Value | PathOrder::Both, IndexOrder::ValueFirst) => IndexKind::Range,
-            (PathOrder::Partition | PathOrder::Both, IndexOrder::PartitionFirst) => {
-                IndexKind::RangeInPartition
-            }
-            _ => return None,
+        let asked = match order {
+            IndexOrder::ValueFirst => &indexed.asked_by_value,
+            IndexOrder::PartitionFirst => &indexed.asked_by_partition,
         };
-        Some(IndexName::of_path(kind, &path.to_string()).id)
+        if let Some(known) = asked.read().get(path) {
+            return *known;
+        }
+        let found = indexed.range(path, order);
+        let is_full = asked.read().len() >= ASKED_PATHS_MAX;
+        if !is_full && is_short(path) {
+            asked.write().insert(path.clone(), found);
+        }
+        found
     }
 
     /// The range index of a computed property, and the property's query.
@@ -179,6 +198,20 @@ impl IndexSet {
 }
 
 impl PolicyIndexes {
+    fn range(&self, path: &Path, order: IndexOrder) -> Option<IndexId> {
+        if self.is_elsewhere(path) || !self.names_computed(path) {
+            return None;
+        }
+        let kind = match (self.policy.order_of(path)?, order) {
+            (PathOrder::Value | PathOrder::Both, IndexOrder::ValueFirst) => IndexKind::Range,
+            (PathOrder::Partition | PathOrder::Both, IndexOrder::PartitionFirst) => {
+                IndexKind::RangeInPartition
+            }
+            _ => return None,
+        };
+        Some(IndexName::of_path(kind, &path.to_string()).id)
+    }
+
     fn new(definition: &ContainerDefinition, version: RowsVersion) -> PolicyIndexes {
         let policy = definition.indexing.clone();
         let mut tree = PathTree::default();
@@ -191,6 +224,8 @@ impl PolicyIndexes {
         let computed_names = definition.computed_properties.iter().map(|(name, _)| name.clone()).collect();
         let mut indexed = PolicyIndexes {
             policy,
+            asked_by_value: RwLock::default(),
+            asked_by_partition: RwLock::default(),
             tree: RwLock::new(tree),
             ts: RangeIndexes::new("/_ts", PathOrder::Both),
             composites: Vec::new(),

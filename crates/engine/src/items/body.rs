@@ -1,6 +1,8 @@
 //! The body of an item, as clients send and receive it.
 
-use quire_resource::{ChildKind, ItemTtl, ResourceId, check_item_id};
+use std::io::Write;
+
+use quire_resource::{ChildKind, ItemTtl, ResourceId, RidText, check_item_id};
 use quire_sql::SystemProperties;
 use quire_value::{Item, Kind, Limits, Node, Object, Value};
 
@@ -94,12 +96,18 @@ impl SelfLinks {
             ResourceId::Container { database, container } => (database, container),
             _ => (0, 0),
         };
-        SelfLinks { database, container: number, docs: format!("{}docs/", rid.self_link()) }
+        let mut docs = rid.self_link();
+        docs.push_str("docs/");
+        SelfLinks { database, container: number, docs }
     }
 
     pub fn rid(&self, child: u64) -> String {
+        self.rid_text(child).as_str().to_owned()
+    }
+
+    fn rid_text(&self, child: u64) -> RidText {
         let kind = ChildKind::Item;
-        ResourceId::Child { database: self.database, container: self.container, kind, child }.to_string()
+        ResourceId::Child { database: self.database, container: self.container, kind, child }.text()
     }
 
     /// Turns the JSON of the user properties into the whole item.
@@ -111,26 +119,27 @@ impl SelfLinks {
     }
 
     fn write_members(&self, json: &mut Vec<u8>, child: u64, stamp: &Stamp, etag: &str) {
-        let rid = self.rid(child);
+        let rid = self.rid_text(child);
+        let rid = rid.as_str();
         let etag = etag.trim_matches('"');
         // None of these texts has a character that JSON escapes, but for the quotes of the ETag.
         let parts = [
             ",\"_rid\":\"",
-            &rid,
+            rid,
             "\",\"_self\":\"",
             &self.docs,
-            &rid,
+            rid,
             "/\",\"_etag\":\"\\\"",
             etag,
             "\\\"\",\"_attachments\":\"attachments/\",\"_ts\":",
-            &stamp.ts.to_string(),
         ];
         parts.iter().for_each(|part| json.extend_from_slice(part.as_bytes()));
+        write!(json, "{}", stamp.ts).expect("a vector takes more");
     }
 
     pub fn write_json(&self, node: Node<'_>, child: u64, stamp: &Stamp, out: &mut Vec<u8>) {
         node.write_json(out);
-        self.complete(out, child, stamp, &stamp.etag());
+        self.complete(out, child, stamp, stamp.etag_text().as_str());
     }
 }
 
@@ -160,7 +169,7 @@ impl SystemProperties for StampedItem<'_> {
     }
 
     fn write_members(&self, out: &mut Vec<u8>) {
-        self.links.write_members(out, self.child, &self.stamp, &self.stamp.etag());
+        self.links.write_members(out, self.child, &self.stamp, self.stamp.etag_text().as_str());
     }
 
     fn set_members(&self, object: &mut Object) {

@@ -8,7 +8,7 @@ use quire_resource::PartitionKey;
 use super::body::SelfLinks;
 use super::etag_matches;
 use crate::api::{Answer, EngineError, ItemRead, ReadItem, SessionPosition, charge, corrupt};
-use crate::catalog::{Container, RoutedKey};
+use crate::catalog::{Container, RoutedKey, canonical_of, id_key_of};
 use crate::memory::item_cache::CachedItem;
 use crate::recording::note_read;
 use crate::runtime::Shared;
@@ -29,16 +29,19 @@ pub(crate) fn read_item_cached(
     read: &ReadItem<'_>,
 ) -> Option<Answer<ItemRead>> {
     container.check_open().ok()?;
-    let place = RoutedKey::of(container, read.partition_key.clone()).ok()?;
+    let definition = &container.definition.partition_key;
+    definition.check_complete(read.partition_key).ok()?;
+    let key = canonical_of(definition, read.partition_key);
+    let (partition, id_key) = id_key_of(container, &key, read.id);
     // Before the entry is looked up: what it shows is at least this new.
-    let position = place.partition.position_known()?;
-    if !place.partition.satisfies(read.session, &position) {
+    let position = partition.position_known()?;
+    if !partition.satisfies(read.session, &position) {
         return None;
     }
     let moment = container.visibility_point(shared);
-    let item = shared.item_cache.get(&place.id_key(container, read.id))?;
+    let item = shared.item_cache.get(&id_key)?;
     let is_gone = container.is_gone_by((item.ttl, item.written), &item.partition_key, item.lsn, &moment);
-    let visible = item.partition_key == place.key && !is_gone;
+    let visible = item.partition_key == *key && !is_gone;
     visible.then(|| answer(read, Ok(item), Some(position)))
 }
 

@@ -5,4 +5,5 @@ pub(crate) mod item_cache; // items as point reads return them
 pub(crate) mod item_ids; // child ids of items that were followed to
 pub(crate) mod result_cache; // results of queries between their pages
 pub(crate) mod row_spans; // neighbouring item rows for scans
+pub(crate) mod syntax_cache; // parsed texts of queries
 pub(crate) mod write_clock; // when items were last written

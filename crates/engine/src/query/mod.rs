@@ -29,7 +29,7 @@ pub(crate) mod resources; // queries over resources in memory
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, QueryShape, Schema};
+use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, QueryShape, Schema, Syntax};
 use quire_value::Value;
 
 use self::plan::{IndexChooser, PageNeed, SortMethod};
@@ -136,8 +136,8 @@ fn query_in(
         let links = links.with_page(request)?;
         let schema = Schema::of(&container.definition).with_functions(&functions).with_links(&links);
         let schema = Schema { adds_followed: request.follow.is_some(), ..schema };
-        let query =
-            Query::compile_within(text, parameters, schema, &allowance)?.with_environment(environment);
+        let syntax = syntax_of(shared, text, &allowance)?;
+        let query = Query::compile_parsed(&syntax, text, parameters, schema, environment)?;
         links.check()?;
         if links.are_used() {
             functions.stop_prefetch();
@@ -167,6 +167,12 @@ fn query_in(
         };
         run.fill(resume, compile).map_err(|error| links.explain(functions.explain(error)))
     })
+}
+
+/// The syntax of a text, within the memory of its query.
+pub(crate) fn syntax_of(shared: &Shared, text: &str, allowance: &Allowance) -> Result<Syntax, EngineError> {
+    allowance.memory().take(Syntax::bytes_max(text))?;
+    Ok(shared.syntax_cache.get(text)?)
 }
 
 /// How a page is executed.
@@ -263,6 +269,7 @@ impl PageExecution<'_> {
             evaluator: &evaluator,
             from,
             need,
+            is_explained: self.request.explain,
             lacks_missing_rows: false,
         };
         let is_resumed = resume.is_some();

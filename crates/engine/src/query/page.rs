@@ -19,6 +19,8 @@ use crate::runtime::{Shared, allowance};
 /// The page size of the service when a client names none.
 pub(crate) const ROWS_DEFAULT: usize = 1000;
 const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Room for a few items, so that small pages need not grow.
+const TEXT_BYTES_FIRST: usize = 8 << 10;
 /// Memory for the text of a page is reserved in blocks of this size.
 const TEXT_PIECE_BYTES: usize = 64 << 10;
 
@@ -68,7 +70,9 @@ impl PageRows {
             })?,
         };
         let memory = allowance.map(|allowance| allowance.memory().reserve(0)).transpose()?;
-        Ok(PageRows { text: vec![b'['], count: 0, count_max, served_by: None, memory, failure: None })
+        let mut text = Vec::with_capacity(TEXT_BYTES_FIRST);
+        text.push(b'[');
+        Ok(PageRows { text, count: 0, count_max, served_by: None, memory, failure: None })
     }
 
     /// Writes a row of a query.

@@ -1,6 +1,7 @@
 //! The limits of a page: its share of the memory for queries, its time, and its client's connection.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use quire_resource::GeospatialType;
@@ -57,13 +58,32 @@ pub(crate) fn environment(
     allowance: Allowance,
 ) -> Result<Environment, EngineError> {
     const TICKS_PER_MS: i64 = 10_000;
-    let Token(random) = random_token()?;
     Ok(Environment {
         now_ticks: Some(shared.clock.now_ms().saturating_mul(TICKS_PER_MS)),
-        random_seed: random as u64,
+        random_seed: next_seed()?,
         geospatial,
         allowance,
     })
+}
+
+/// Another one for every query. The system is asked once for random bytes, since asking takes longer than a short query's plan.
+fn next_seed() -> Result<u64, EngineError> {
+    static START: OnceLock<u64> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let start = match START.get() {
+        Some(start) => *start,
+        None => {
+            let Token(random) = random_token()?;
+            *START.get_or_init(|| random as u64)
+        }
+    };
+    // An odd factor maps different counts to different numbers; the rounds spread their bits.
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut seed = start.wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    for (shift, factor) in [(30, 0xBF58_476D_1CE4_E5B9), (27, 0x94D0_49BB_1331_11EB)] {
+        seed = (seed ^ (seed >> shift)).wrapping_mul(factor);
+    }
+    Ok(seed ^ (seed >> 31))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::memory::item_cache::ItemCache;
 use crate::memory::item_ids::ItemIds;
 use crate::memory::result_cache::ResultCache;
 use crate::memory::row_spans::RowSpans;
+use crate::memory::syntax_cache::SyntaxCache;
 use crate::memory::write_clock::WriteClock;
 use crate::recording::Recorder;
 use crate::runtime::locks::LockTable;
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub item_cache: ItemCache,
     pub row_spans: RowSpans,
     pub item_ids: ItemIds,
+    pub syntax_cache: SyntaxCache,
     /// The clock of `item_cache` and `row_spans`.
     pub write_clock: Arc<WriteClock>,
     pub locks: LockTable,
@@ -97,6 +99,7 @@ impl Shared {
             item_cache: ItemCache::new(budget.items, Arc::clone(&write_clock)),
             row_spans: RowSpans::new(budget.scans, Arc::clone(&write_clock)),
             item_ids: ItemIds::new(budget.ids),
+            syntax_cache: SyntaxCache::new(budget.queries),
             write_clock,
             locks: LockTable::new(),
             jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
@@ -158,6 +161,7 @@ impl Shared {
             + self.item_ids.bytes()
             + self.changes_kept.bytes()
             + self.path_memory.bytes()
+            + self.syntax_cache.bytes()
     }
 
     /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
@@ -181,6 +185,7 @@ impl Shared {
             ("item_id_cache_bytes", self.item_ids.bytes() as u64),
             ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
             ("path_cache_bytes", self.path_memory.bytes() as u64),
+            ("query_text_cache_bytes", self.syntax_cache.bytes() as u64),
             ("caches_bytes", self.cache_bytes() as u64),
             ("caches_max_bytes", self.budget.total() as u64),
             ("query_memory_bytes", memory.used_bytes as u64),

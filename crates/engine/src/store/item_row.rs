@@ -30,6 +30,7 @@ use quire_storage::Token;
 use quire_value::Node;
 use ring::digest;
 
+use super::etag::EtagText;
 use super::keys::Counts;
 use crate::api::{EngineError, IndexingDirective, corrupt};
 use crate::store::random_token;
@@ -326,13 +327,22 @@ impl<'a> ItemRow<'a> {
 impl Stamp {
     /// The ETag's text, with its quotes.
     pub fn etag(&self) -> String {
-        if let Some(etag) = self.own_etag {
-            return own_etag_text(etag);
-        }
-        let (low, high) = (self.lsn as u32, (self.lsn >> 32) as u16);
-        let (partition, incarnation) = (self.partition as u16, self.incarnation as u16);
-        let (ordinal, ts) = (self.ordinal, self.ts as u32);
-        format!("\"{low:08x}-{partition:04x}-{incarnation:04x}-{ordinal:04x}-{ts:08x}{high:04x}\"")
+        self.etag_text().as_str().to_owned()
+    }
+
+    /// The same without an allocation.
+    pub fn etag_text(&self) -> EtagText {
+        let part = |value: u128, shift: u32| value << shift;
+        EtagText::of(self.own_etag.unwrap_or_else(|| {
+            let (low, high) = (self.lsn as u32, (self.lsn >> 32) as u16);
+            let (partition, incarnation) = (self.partition as u16, self.incarnation as u16);
+            part(low.into(), 96)
+                | part(partition.into(), 80)
+                | part(incarnation.into(), 64)
+                | part(self.ordinal.into(), 48)
+                | part((self.ts as u32).into(), 16)
+                | u128::from(high)
+        }))
     }
 }
 
@@ -344,9 +354,7 @@ pub(crate) fn random_etag() -> Result<u128, EngineError> {
 
 /// With its quotes.
 pub(crate) fn own_etag_text(etag: u128) -> String {
-    let group = |shift: u32, digits: u32| (etag >> shift) & ((1 << (4 * digits)) - 1);
-    let groups = (group(96, 8), group(80, 4), group(64, 4), group(48, 4), group(0, 12));
-    format!("\"{:08x}-{:04x}-{:04x}-{:04x}-{:012x}\"", groups.0, groups.1, groups.2, groups.3, groups.4)
+    EtagText::of(etag).as_str().to_owned()
 }
 
 /// The number that the text of an ETag shows, with or without quotes.
@@ -552,5 +560,14 @@ mod tests {
             Stamp { ordinal: 1, ..base },
         ];
         assert!(others.iter().all(|other| other.etag() != base.etag()));
+    }
+
+    #[test]
+    fn etags_have_the_digits_of_their_parts() {
+        let (incarnation, partition, ordinal, ts) = (0xA1B2, 0xC3D4, 0xE5F6, 0x0718_293A);
+        let stamp = Stamp { incarnation, partition, lsn: 0x4B5C_6D7E_8F90, ordinal, ts, own_etag: None };
+        assert_eq!(stamp.etag(), "\"6d7e8f90-c3d4-a1b2-e5f6-0718293a4b5c\"");
+        let own_etag = Some(0x0001_0203_0405_0607_0809_0A0B_0C0D_0E0F);
+        assert_eq!(Stamp { own_etag, ..stamp }.etag(), "\"00010203-0405-0607-0809-0a0b0c0d0e0f\"");
     }
 }

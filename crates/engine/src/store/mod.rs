@@ -2,6 +2,7 @@
 
 mod commit; // guarded commits outside of a partition's sequence
 mod definition; // definitions of containers
+mod etag; // the text of ETags
 pub(crate) mod item_row; // the value of an item's row
 pub(crate) mod journal; // what items had before a refactoring
 pub(crate) mod keys; // every key and value form in the storage

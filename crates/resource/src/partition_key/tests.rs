@@ -271,3 +271,18 @@ proptest! {
         prop_assert_eq!(PartitionKey::from_header(&key.to_header()).unwrap(), key);
     }
 }
+
+/// A plain text takes a shorter way than the JSON reader; both must come to the same.
+#[test]
+fn plain_texts_are_read_as_json_is() {
+    for text in ["", "a", "tenant-7", "ü", "a b", "a,b", "]", "[", "{}", "a/b", "\u{7f}", "null"] {
+        let (plain, spaced) = (format!("[\"{text}\"]"), format!("[ \"{text}\" ]"));
+        let key = PartitionKey::from_header(&plain).unwrap();
+        assert_eq!(key, PartitionKey(vec![Component::String(text.to_owned())]), "{plain}");
+        assert_eq!(key, PartitionKey::from_header(&spaced).unwrap(), "{plain}");
+    }
+    for (header, count) in [(r#"["a","b"]"#, 2), (r#"["a\"b"]"#, 1), (r#"["a\u0041"]"#, 1)] {
+        assert_eq!(PartitionKey::from_header(header).unwrap().0.len(), count, "{header}");
+    }
+    assert!(PartitionKey::from_header("[\"a\\\"]").is_err());
+}

@@ -34,7 +34,7 @@ pub(crate) fn is_wanted(request: &Request) -> bool {
         let accepted = request.headers.get(ACCEPT).and_then(|accepted| accepted.to_str().ok());
         accepted.is_some_and(|accepted| accepted.contains("text/html"))
     };
-    request.path == "/"
+    *request.path == *"/"
         && matches!(request.method, Method::GET | Method::HEAD)
         && !request.headers.contains_key(AUTHORIZATION)
         && accepts_html()

@@ -8,25 +8,42 @@ pub(crate) enum HeaderError {
     UnknownType { kind: String },
 }
 
-/// On every request, so in one pass over one allocation. What is not an escape stays as it is.
+/// In one pass over one allocation. What is not an escape stays as it is.
 pub(crate) fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
     let mut decoded = Vec::with_capacity(text.len());
+    decode(text, |byte| decoded.push(byte));
+    decoded
+}
+
+/// The same without an allocation, for a text that is no longer than the buffer.
+pub(crate) fn percent_decoded_into<'b>(text: &[u8], buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    let mut length = 0;
+    if text.len() > buffer.len() {
+        return None;
+    }
+    decode(text, |byte| {
+        buffer[length] = byte;
+        length += 1;
+    });
+    Some(&buffer[..length])
+}
+
+fn decode(text: &[u8], mut push: impl FnMut(u8)) {
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
         let escaped = if byte == b'%' { digit(after.first()).zip(digit(after.get(1))) } else { None };
         match escaped {
             Some((high, low)) => {
-                decoded.push((high * 16 + low) as u8);
+                push((high * 16 + low) as u8);
                 rest = &after[2..];
             }
             None => {
-                decoded.push(byte);
+                push(byte);
                 rest = after;
             }
         }
     }
-    decoded
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +96,20 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_is_longer_than_the_buffer_is_left_to_others() {
+        assert_eq!(percent_decoded_into(b"%41%42", &mut [0; 5]), None);
+        assert_eq!(percent_decoded_into(b"%41%42", &mut [0; 6]), Some(&b"AB"[..]));
+    }
+
+    #[test]
     fn escapes_are_decoded_as_the_library_does() {
         for text in
             ["", "abc", "a%3Db%3d", "%", "%4", "%zz", "%%41", "a+b", "%ff%00", "type%3Dmaster%26sig%3D%2B%2F"]
         {
             let library: Vec<u8> = percent_encoding::percent_decode(text.as_bytes()).collect();
             assert_eq!(percent_decoded(text.as_bytes()), library, "{text}");
+            let mut buffer = [0; 64];
+            assert_eq!(percent_decoded_into(text.as_bytes(), &mut buffer), Some(&library[..]), "{text}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Signatures with an account key: the text that is signed, and its date.
 
+use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -7,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{DATE, HeaderName};
 use hyper::{HeaderMap, Method};
 
+use super::header::{self, Kind};
 use super::{AuthError, KeyKind, Principal};
 use crate::state::State;
 
@@ -25,6 +27,21 @@ pub(crate) struct Signed<'a> {
     pub resource_type: &'a str,
     pub link: &'a str,
     pub link_rid: Option<&'a str>,
+}
+
+/// The header of a key is short, so it is decoded without an allocation; `None` for all other headers.
+pub(super) fn authenticate_short(
+    state: &State,
+    headers: &HeaderMap,
+    signed: &Signed<'_>,
+    sent: &[u8],
+) -> Option<Result<Principal, AuthError>> {
+    let mut buffer = [0; 192];
+    let decoded = header::percent_decoded_into(sent, &mut buffer)?;
+    match header::split(decoded) {
+        Ok((Kind::Master, signature)) => Some(authenticate(state, headers, signed, signature)),
+        _ => None,
+    }
 }
 
 /// `signature` is the base64 text of the header.
@@ -50,16 +67,20 @@ fn verify(
     dates: &Dates<'_>,
     signature: &[u8],
 ) -> Result<KeyKind, AuthError> {
-    let keys = state.keys.load();
-    let mut text = Vec::with_capacity(256);
-    for link in signed.link_rid.into_iter().chain([signed.link]) {
-        text.clear();
-        write_text(signed, link, dates, &mut text);
-        if let Some(kind) = keys.verify(&text, signature) {
-            return Ok(kind);
-        }
+    thread_local! {
+        static TEXT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    Err(AuthError::WrongSignature { payload: String::from_utf8_lossy(&text).into_owned() })
+    let keys = state.keys.load();
+    TEXT.with_borrow_mut(|text| {
+        for link in signed.link_rid.into_iter().chain([signed.link]) {
+            text.clear();
+            write_text(signed, link, dates, text);
+            if let Some(kind) = keys.verify(text, signature) {
+                return Ok(kind);
+            }
+        }
+        Err(AuthError::WrongSignature { payload: String::from_utf8_lossy(text).into_owned() })
+    })
 }
 
 /// Five lines: verb, type, link, `x-ms-date`, `date`. All but the link in lower case.

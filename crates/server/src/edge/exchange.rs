@@ -23,7 +23,7 @@ use crate::edge::faults::{Fault, FaultEffect};
 use crate::edge::guard::{self, Cors, Guard};
 use crate::edge::log;
 use crate::edge::metrics::Operation;
-use crate::edge::request::{Client, Request, Response, check_head};
+use crate::edge::request::{Client, Request, RequestPath, Response, check_head};
 use crate::net::connection_state::ConnectionState;
 use crate::net::panics::catch_panic;
 use crate::operations::{self, Flags};
@@ -56,7 +56,7 @@ pub(crate) async fn answer(
         cors: None,
     };
     let (mut response, path) = match exchange.enter(guard, head, activity_id.clone()) {
-        Err(error) => (refuse(activity_id, &error.into()), String::new()),
+        Err(error) => (refuse(activity_id, &error.into()), RequestPath::Absent("")),
         Ok(request) => {
             let path = request.path.clone();
             let served = pin!(async move {
@@ -149,10 +149,9 @@ impl Exchange {
         guard.check_host(&host)?;
         self.cors = guard.check_origin(&head.headers, &host, self.connection.is_https())?;
         check_head(&head.headers, &self.state.config.limits)?;
-        let path = head.uri.path_and_query().map_or("*", |path| path.as_str()).to_owned();
         Ok(Request {
             method: head.method,
-            path,
+            path: RequestPath::of(&head.uri),
             headers: head.headers,
             body: Bytes::new(),
             scheme_https: self.connection.is_https(),

@@ -1,13 +1,15 @@
 //! One request, read completely, and its answer.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
-use hyper::{HeaderMap, Method};
+use hyper::http::uri::PathAndQuery;
+use hyper::{HeaderMap, Method, Uri};
 use quire_engine::{Cancel, Precondition};
 
 use crate::config::{Limits, ServerConfig};
@@ -18,7 +20,7 @@ use crate::wire::status::{HandlerError, RequestError};
 pub(crate) struct Request {
     pub method: Method,
     /// As received: still percent-encoded, with a query string if there was one.
-    pub path: String,
+    pub path: RequestPath,
     pub headers: HeaderMap,
     pub body: Bytes,
     pub scheme_https: bool,
@@ -33,6 +35,31 @@ pub(crate) struct Request {
     pub sees_item: bool,
     /// The sender has a resource token.
     pub has_token: bool,
+}
+
+/// The path of a request. It shares the bytes of the request's head.
+#[derive(Clone)]
+pub(crate) enum RequestPath {
+    Sent(PathAndQuery),
+    /// There is none, such as in `OPTIONS *`.
+    Absent(&'static str),
+}
+
+impl RequestPath {
+    pub fn of(uri: &Uri) -> RequestPath {
+        uri.path_and_query().map_or(RequestPath::Absent("*"), |path| RequestPath::Sent(path.clone()))
+    }
+}
+
+impl Deref for RequestPath {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            RequestPath::Sent(path) => path.as_str(),
+            RequestPath::Absent(text) => text,
+        }
+    }
 }
 
 /// The client that waits for the answer.

@@ -209,7 +209,7 @@ impl<'a> Call<'a> {
     fn find_container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
         let found = self.state.engine.catalog().container(database, container)?;
         if let Some(intended) = self.text(&INTENDED_RID)?
-            && ResourceId::parse(intended).ok() != Some(found.resource.rid)
+            && ResourceId::of_text(intended) != Some(found.resource.rid)
         {
             return Err(EngineError::ContainerRidMismatch.into());
         }
@@ -232,7 +232,7 @@ impl<'a> Call<'a> {
 
     /// The container of items. By name it is looked up by the gateway of the service, whose answer names no owner.
     pub fn item_container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
-        let is_by_rid = matches!(ResourceId::parse(database), Ok(ResourceId::Database(_)));
+        let is_by_rid = matches!(ResourceId::of_text(database), Some(ResourceId::Database(_)));
         if is_by_rid {
             return self.owner_container(database, container);
         }

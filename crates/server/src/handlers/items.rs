@@ -15,7 +15,7 @@ use quire_value::Value;
 
 use crate::handlers::{Call, HandlerResult, feeds, procedures};
 use crate::wire::Feed;
-use crate::wire::headers::{Reply, container_names};
+use crate::wire::headers::Reply;
 use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const PRE_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-pre-trigger-include");
@@ -268,7 +268,7 @@ pub(super) fn with_position(
 ) -> Reply {
     // An answer of 404 names no owner.
     let reply = match reply.status() {
-        StatusCode::NOT_FOUND => reply.owner_names(container_names(container)),
+        StatusCode::NOT_FOUND => reply.in_container_names(container),
         _ => reply.in_container(container),
     };
     let reply = reply.charge(charge);

@@ -1,5 +1,7 @@
 //! Response headers: every answer is a [`Reply`], and only this file writes its headers.
 
+use std::io::Write;
+use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -63,12 +65,11 @@ static TEMPLATE: LazyLock<HeaderMap> = LazyLock::new(|| {
 });
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const ONE: HeaderValue = HeaderValue::from_static("1");
 const ITEM_QUOTA: HeaderValue = HeaderValue::from_static(
     "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;",
 );
 
-const HEADER_COUNT: usize = 48;
+const HEADER_COUNT: usize = 40;
 
 /// Names inside paths, as in `x-ms-alt-content-path`, are percent-encoded.
 pub(crate) const PATH_SEGMENT: &AsciiSet =
@@ -79,6 +80,74 @@ pub(crate) struct Reply {
     status: StatusCode,
     body: Body,
     headers: HeaderMap,
+    /// They come after `headers`.
+    made: MadeValues,
+    charge: f64,
+}
+
+/// Values that are made for one answer. They lie one behind the other in one text, which all of them share: a value of its own
+/// for each would be an allocation or two.
+struct MadeValues {
+    text: Vec<u8>,
+    values: Vec<(HeaderName, Range<usize>)>,
+}
+
+impl MadeValues {
+    const TEXT_BYTES: usize = 512;
+    const VALUES: usize = 20;
+
+    fn new() -> MadeValues {
+        MadeValues {
+            text: Vec::with_capacity(MadeValues::TEXT_BYTES),
+            values: Vec::with_capacity(MadeValues::VALUES),
+        }
+    }
+
+    /// The last value of a name counts.
+    fn add(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.text.len();
+        write(&mut self.text);
+        self.values.push((name, start..self.text.len()));
+    }
+
+    fn add_number(&mut self, names: &[HeaderName], number: u64) {
+        let start = self.text.len();
+        self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        let range = start..self.text.len();
+        self.values.extend(names.iter().map(|name| (name.clone(), range.clone())));
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.values.retain(|(made, _)| made != name);
+    }
+
+    /// Text that is not valid in a header is left out.
+    fn insert_into(self, headers: &mut HeaderMap) {
+        let text = Bytes::from(self.text);
+        for (name, range) in self.values {
+            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(range)) {
+                headers.insert(name, value);
+            }
+        }
+    }
+}
+
+/// What the headers of a container's answers have in common.
+struct ContainerHeaders {
+    names: HeaderValue,
+    rid: HeaderValue,
+}
+
+impl ContainerHeaders {
+    fn of(container: &Container) -> &ContainerHeaders {
+        container.attachment(|| {
+            let value = |text: &str| HeaderValue::from_str(text).expect("encoded names and rids are ASCII");
+            ContainerHeaders {
+                names: value(&container_names(container)),
+                rid: value(container.resource.rid.text().as_str()),
+            }
+        })
+    }
 }
 
 enum Body {
@@ -117,7 +186,9 @@ impl Reply {
     }
 
     fn of(status: StatusCode, body: Body) -> Reply {
-        Reply { status, body, headers: TEMPLATE.clone() }
+        let mut headers = TEMPLATE.clone();
+        headers.reserve(HEADER_COUNT - CONSTANT.len());
+        Reply { status, body, headers, made: MadeValues::new(), charge: 0.0 }
     }
 
     /// The body of an answer that is JSON text.
@@ -175,22 +246,26 @@ impl Reply {
         self
     }
 
-    pub fn charge(self, charge: f64) -> Reply {
-        self.with(CHARGE, charge_value(charge))
+    pub fn charge(mut self, charge: f64) -> Reply {
+        let hundredths = hundredths(charge);
+        self.charge = hundredths as f64 / 100.0;
+        self.made.add(CHARGE, |text| write_decimal(hundredths, 2, text));
+        self
     }
 
     /// The charge that [`Reply::charge`] set.
     pub fn charged(&self) -> f64 {
-        let charge = self.headers.get(CHARGE).and_then(|value| value.to_str().ok());
-        charge.and_then(|text| text.parse().ok()).unwrap_or(0.0)
+        self.charge
     }
 
-    pub fn etag(self, etag: &str) -> Reply {
-        self.with_text(ETAG, Bytes::copy_from_slice(etag.as_bytes()))
+    pub fn etag(mut self, etag: &str) -> Reply {
+        self.made.add(ETAG, |text| text.extend_from_slice(etag.as_bytes()));
+        self
     }
 
-    pub fn count(self, count: usize) -> Reply {
-        self.with(ITEM_COUNT, if count == 1 { ONE } else { HeaderValue::from(count) })
+    pub fn count(mut self, count: usize) -> Reply {
+        self.made.add_number(&[ITEM_COUNT], count as u64);
+        self
     }
 
     /// Only when there is a next page: an empty header would mean one.
@@ -202,8 +277,9 @@ impl Reply {
     }
 
     /// The names and rid of the owner: clients store session tokens by them.
-    pub fn owner(self, names: impl Into<Bytes>, rid: &ResourceId) -> Reply {
-        self.owner_names(names).with_text(CONTENT_PATH, rid.to_string())
+    pub fn owner(mut self, names: impl Into<Bytes>, rid: &ResourceId) -> Reply {
+        self.made.add(CONTENT_PATH, |text| text.extend_from_slice(rid.text().as_str().as_bytes()));
+        self.owner_names(names)
     }
 
     pub fn owner_names(self, names: impl Into<Bytes>) -> Reply {
@@ -211,67 +287,73 @@ impl Reply {
     }
 
     pub fn in_container(self, container: &Container) -> Reply {
-        self.owner(container_names(container), &container.resource.rid)
+        let rid = ContainerHeaders::of(container).rid.clone();
+        self.in_container_names(container).with(CONTENT_PATH, rid)
+    }
+
+    /// The names alone.
+    pub fn in_container_names(self, container: &Container) -> Reply {
+        self.with(ALT_CONTENT_PATH, ContainerHeaders::of(container).names.clone())
     }
 
     /// The position of the serving partition.
     pub fn position(mut self, container: &Container, position: &SessionPosition) -> Reply {
-        let mut token = Vec::with_capacity(32);
-        write_token(position, &mut token);
-        self = self.with_text(SESSION_TOKEN, token).lsn(position.lsn);
-        self = self.with_text(INTERNAL_PARTITION_ID, partition_guid(container, &position.partition_id));
-        self.with_text(PARTITION_ID, Bytes::copy_from_slice(position.partition_id.as_bytes()))
+        const LSNS: [HeaderName; 5] = [LSN, LOCAL_LSN, QUORUM_LSN, QUORUM_LOCAL_LSN, GLOBAL_LSN];
+        let id = &position.partition_id;
+        self.made.add(SESSION_TOKEN, |text| write_token(position, text));
+        self.made.add_number(&LSNS, position.lsn);
+        self.made.add(INTERNAL_PARTITION_ID, |text| write_partition_guid(container, id, text));
+        self.made.add(PARTITION_ID, |text| text.extend_from_slice(id.as_bytes()));
+        self
     }
 
     /// The token of an answer of no single partition: clients accept one that names exactly one range.
-    pub fn first_session(self, container: &Container) -> Reply {
-        let Some(first) = container.first_position() else { return self };
-        let mut token = Vec::with_capacity(32);
-        write_token(&first, &mut token);
-        self.with_text(SESSION_TOKEN, token)
+    pub fn first_session(mut self, container: &Container) -> Reply {
+        if let Some(first) = container.first_position() {
+            self.made.add(SESSION_TOKEN, |text| write_token(&first, text));
+        }
+        self
     }
 
     /// The range of an answer of no single partition: the Python client drops its routing map when an answer names no range
     /// of it.
-    pub fn first_partition(self, container: &Container) -> Reply {
-        match container.first_position() {
-            Some(first) => self.with_text(PARTITION_ID, first.partition_id),
-            None => self,
+    pub fn first_partition(mut self, container: &Container) -> Reply {
+        if let Some(first) = container.first_position() {
+            self.made.add(PARTITION_ID, |text| text.extend_from_slice(first.partition_id.as_bytes()));
         }
+        self
     }
 
-    fn lsn(mut self, lsn: u64) -> Reply {
-        let value = HeaderValue::from(lsn);
-        for name in [LSN, LOCAL_LSN, QUORUM_LSN, QUORUM_LOCAL_LSN] {
-            self.headers.insert(name, value.clone());
-        }
-        self.with(GLOBAL_LSN, value)
-    }
-
-    pub fn item_lsn(self, lsn: u64) -> Reply {
-        let value = HeaderValue::from(lsn);
-        self.with(ITEM_LSN, value.clone()).with(ITEM_LOCAL_LSN, value)
+    pub fn item_lsn(mut self, lsn: u64) -> Reply {
+        self.made.add_number(&[ITEM_LSN, ITEM_LOCAL_LSN], lsn);
+        self
     }
 
     /// What the container holds, as item writes and container reads report it (sizes in KB).
-    pub fn usage(self, item_count: u64, size_bytes: u64) -> Reply {
+    pub fn usage(mut self, item_count: u64, size_bytes: u64) -> Reply {
         let size_kb = size_bytes.div_ceil(1024);
-        let usage = format!(
-            "documentSize=0;documentsSize={size_kb};documentsCount={item_count};collectionSize={size_kb};"
-        );
-        self.with(QUOTA, ITEM_QUOTA).with_text(USAGE, usage)
+        self.made.add(USAGE, |text| {
+            let written = write!(
+                text,
+                "documentSize=0;documentsSize={size_kb};documentsCount={item_count};collectionSize={size_kb};"
+            );
+            written.expect("a vector takes more");
+        });
+        self.with(QUOTA, ITEM_QUOTA)
     }
 
     /// For a sender that may read only a part of the container.
     pub fn without_usage(mut self) -> Reply {
-        self.headers.remove(USAGE);
+        self.made.remove(&USAGE);
         self.headers.remove(QUOTA);
         self
     }
 
     pub fn database_usage(self, database_count: usize) -> Reply {
-        self.with(QUOTA, HeaderValue::from_static("databases=1000;"))
-            .with_text(USAGE, format!("databases={database_count};"))
+        let mut reply = self.with(QUOTA, HeaderValue::from_static("databases=1000;"));
+        let usage = format!("databases={database_count};");
+        reply.made.add(USAGE, |text| text.extend_from_slice(usage.as_bytes()));
+        reply
     }
 
     /// The response, with the headers that all have.
@@ -280,9 +362,11 @@ impl Reply {
     }
 
     fn render(mut self, activity_id: &HeaderValue, started: Instant) -> Response {
+        let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.made.add_number(&[TRANSPORT_REQUEST_ID], transport_request_id());
+        self.made.add(DURATION, |text| write_decimal(micros, 3, text));
         self.headers.insert(ACTIVITY_ID, activity_id.clone());
-        self.headers.insert(TRANSPORT_REQUEST_ID, transport_request_id());
-        self.headers.insert(DURATION, duration_value(started));
+        self.made.insert_into(&mut self.headers);
         let body = match self.body {
             Body::Ready(body) => body,
             Body::Failure(failure) => failure.body(activity_id.to_str().unwrap_or_default()),
@@ -344,44 +428,36 @@ pub(crate) fn write_token(position: &SessionPosition, out: &mut Vec<u8>) {
 }
 
 /// A guid for the partition that never changes: database, container, partition.
-fn partition_guid(container: &Container, partition_id: &str) -> Bytes {
+fn write_partition_guid(container: &Container, partition_id: &str, text: &mut Vec<u8>) {
     let (database, number) = match container.resource.rid {
         ResourceId::Container { database, container } => (database, container),
         _ => (0, 0),
     };
     let partition: u64 = partition_id.parse().unwrap_or(0);
     let number = u128::from(database) << 96 | u128::from(number) << 64 | u128::from(partition);
-    let mut text = Vec::with_capacity(36);
     for (position, byte) in number.to_be_bytes().into_iter().enumerate() {
         if matches!(position, 4 | 6 | 8 | 10) {
             text.push(b'-');
         }
         text.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
     }
-    Bytes::from(text)
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Hundredths, without trailing zeros: `1`, `5.71`, `10.3`.
-fn charge_value(charge: f64) -> HeaderValue {
-    let hundredths = (charge * 100.0).round().max(0.0) as u64;
-    if hundredths == 100 { ONE } else { decimal(hundredths, 2) }
+/// Charges have two places.
+fn hundredths(charge: f64) -> u64 {
+    (charge * 100.0).round().max(0.0) as u64
 }
 
-fn duration_value(started: Instant) -> HeaderValue {
-    decimal(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX), 3)
-}
-
-/// `value / 10^places` as a decimal without trailing zeros.
-fn decimal(value: u64, places: u32) -> HeaderValue {
+/// `value / 10^places` as a decimal without trailing zeros: `1`, `5.71`, `10.3`.
+fn write_decimal(value: u64, places: u32, text: &mut Vec<u8>) {
     let unit = 10u64.pow(places);
     let (whole, mut rest) = (value / unit, value % unit);
-    if rest == 0 {
-        return HeaderValue::from(whole);
-    }
-    let mut text = Vec::with_capacity(24);
     text.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
+    if rest == 0 {
+        return;
+    }
     text.push(b'.');
     let mut digit = unit / 10;
     while rest > 0 {
@@ -389,13 +465,12 @@ fn decimal(value: u64, places: u32) -> HeaderValue {
         rest %= digit;
         digit /= 10;
     }
-    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("digits and a point are a header value")
 }
 
 /// Counts the answers of this process.
-fn transport_request_id() -> HeaderValue {
+fn transport_request_id() -> u64 {
     static ANSWERS: AtomicU64 = AtomicU64::new(0);
-    HeaderValue::from(ANSWERS.fetch_add(1, Ordering::Relaxed) + 1)
+    ANSWERS.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 #[cfg(test)]
@@ -405,7 +480,9 @@ mod tests {
     #[test]
     fn charges_have_at_most_two_places() {
         for (charge, text) in [(1.0, "1"), (5.714, "5.71"), (10.3, "10.3"), (0.0, "0"), (0.06, "0.06")] {
-            assert_eq!(charge_value(charge), text, "{charge}");
+            let mut written = Vec::new();
+            write_decimal(hundredths(charge), 2, &mut written);
+            assert_eq!(String::from_utf8(written).unwrap(), text, "{charge}");
         }
     }
 }

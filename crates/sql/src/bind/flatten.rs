@@ -4,6 +4,8 @@
 //! c WHERE c.n > 1 ORDER BY c.n`. So it sorts by a path of the item, which an index and several partitions support.
 //! Only queries with ORDER BY are rewritten, and only where no name changes its meaning.
 
+use std::sync::Arc;
+
 use crate::functions::{self, Volatility};
 use crate::syntax::ast::{
     Collection, Expr, ExprKind, From, Identifier, OrderBy, Query, SelectItem, Selection, Source, Step,
@@ -13,13 +15,13 @@ use super::{aggregate_of, select_names};
 
 /// The query, without its subquery in FROM if that is possible. `computed` are names of computed properties: items have
 /// them, rows of a subquery that hands the item on do not.
-pub(crate) fn flatten(query: Query, computed: &[&str]) -> Query {
+pub(crate) fn flatten(query: Arc<Query>, computed: &[&str]) -> Arc<Query> {
     let is_sorted = query.order_by.as_ref().is_some_and(|order_by| !order_by.rank);
     if !is_sorted {
         return query;
     }
     match flat(&query, computed) {
-        Some(flat) => flatten(flat, computed),
+        Some(flat) => flatten(Arc::new(flat), computed),
         None => query,
     }
 }

@@ -17,19 +17,19 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// For evaluations that are no queries.
-    pub(crate) fn alone(allowance: Allowance) -> Environment {
-        Environment { now_ticks: None, random_seed: 0, geospatial: GeospatialType::default(), allowance }
+    /// The default, but for the allowance.
+    pub fn within(allowance: Allowance) -> Environment {
+        Environment {
+            now_ticks: None,
+            random_seed: 0x9E37_79B9_7F4A_7C15,
+            geospatial: GeospatialType::default(),
+            allowance,
+        }
     }
 }
 
 impl Default for Environment {
     fn default() -> Environment {
-        Environment {
-            now_ticks: None,
-            random_seed: 0x9E37_79B9_7F4A_7C15,
-            geospatial: GeospatialType::default(),
-            allowance: Allowance::default(),
-        }
+        Environment::within(Allowance::default())
     }
 }

@@ -4,6 +4,8 @@ mod evaluator; // evaluates item by item
 mod expression; // one expression over named values
 mod run; // runs over all items of a scan
 
+use std::sync::Arc;
+
 use crate::bind::bound::{self, Expr};
 use crate::bind::{self, Bound, Parameters, Schema, computed, flatten, follow_plan};
 use crate::error::SqlError;
@@ -30,9 +32,27 @@ pub enum QueryShape {
     Constant,
 }
 
+/// A text that is parsed, before it is bound to parameters and to a container. It can be kept and compiled again.
+#[derive(Clone)]
+pub struct Syntax {
+    query: Arc<ast::Query>,
+}
+
+impl Syntax {
+    pub fn parse(text: &str) -> Result<Syntax, SqlError> {
+        let query = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
+        Ok(Syntax { query: Arc::new(query) })
+    }
+
+    /// The most memory that the syntax of a text takes.
+    pub fn bytes_max(text: &str) -> usize {
+        text.len().saturating_mul(TEXT_COPIES)
+    }
+}
+
 /// A compiled query.
 pub struct Query {
-    syntax: ast::Query,
+    syntax: Arc<ast::Query>,
     /// What runs. With `ranked` it differs from the written query.
     pub(crate) bound: bound::Query,
     ranked: Option<Ranked>,
@@ -71,11 +91,34 @@ impl Query {
         schema: Schema<'_>,
         allowance: &Allowance,
     ) -> Result<Query, SqlError> {
-        allowance.memory().take(text.len().saturating_mul(TEXT_COPIES))?;
+        allowance.memory().take(Syntax::bytes_max(text))?;
+        let syntax = Syntax::parse(text)?;
+        Query::bind(&syntax, (text, parameters), schema, allowance, Environment::default())
+    }
+
+    /// Compiles a text that is parsed already, for runs in an environment and within its allowance. The caller has reserved the
+    /// memory of the syntax ([`Syntax::bytes_max`]).
+    pub fn compile_parsed(
+        syntax: &Syntax,
+        text: &str,
+        parameters: &Parameters,
+        schema: Schema<'_>,
+        environment: Environment,
+    ) -> Result<Query, SqlError> {
+        let allowance = environment.allowance.clone();
+        Query::bind(syntax, (text, parameters), schema, &allowance, environment)
+    }
+
+    fn bind(
+        syntax: &Syntax,
+        (text, parameters): (&str, &Parameters),
+        schema: Schema<'_>,
+        allowance: &Allowance,
+        environment: Environment,
+    ) -> Result<Query, SqlError> {
         let meter = allowance.meter();
-        let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
         let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
-        let syntax = flatten::flatten(syntax, &names);
+        let syntax = flatten::flatten(Arc::clone(&syntax.query), &names);
         let Bound { query: mut bound, ranking, uses_clock, is_deterministic } =
             bind::bind(&syntax, text, parameters, &names, schema, &meter)?;
         if schema.adds_followed {
@@ -94,7 +137,7 @@ impl Query {
         let mut computed = computed.collect::<Result<Vec<Expr>, _>>()?;
         computed.iter_mut().for_each(|expr| fold::fold_expr(expr, allowance));
         let computed_names = schema.computed.iter().map(|(name, _)| name.clone()).collect();
-        let (patterns, environment) = (RegexCache::default(), Environment::default());
+        let patterns = RegexCache::default();
         Ok(Query {
             syntax,
             bound,

@@ -47,6 +47,8 @@ pub(crate) struct IndexChooser<'k, 'r, 'w> {
     /// The position at which a scan would begin.
     pub from: Option<ItemPosition>,
     pub need: PageNeed,
+    /// Somebody asks how the query is run.
+    pub is_explained: bool,
     /// Index rows for items without the sort key would have made the walk cheaper.
     pub lacks_missing_rows: bool,
 }
@@ -217,7 +219,8 @@ impl IndexChooser<'_, '_, '_> {
         for term in &text.terms {
             let Some((index, words)) = self.indexes.words(&text.path, term) else { continue };
             for word in words {
-                let mut union = ConditionUnion::new(format!("{} has a word of {:?}", text.path, term.text));
+                let label = || format!("{} has a word of {:?}", text.path, term.text);
+                let mut union = ConditionUnion::new(self.is_explained.then(label));
                 union.parts.push(word);
                 union.indexes.push(index);
                 unions.push(union);
@@ -226,7 +229,7 @@ impl IndexChooser<'_, '_, '_> {
     }
 
     fn union(&mut self, condition: &Condition) -> Option<ConditionUnion> {
-        let mut union = ConditionUnion::new(condition.to_string());
+        let mut union = ConditionUnion::new(self.is_explained.then(|| condition.to_string()));
         self.add(condition, &mut union)?;
         Some(union)
     }

@@ -14,9 +14,13 @@ use crate::query::reader::ScopeReader;
 /// Rows of an index that one call of the reader gathers.
 const READ_ROWS_MAX: usize = 64 << 10;
 
+/// `None` where nobody asks.
+pub(super) type Label = Option<String>;
+
 /// A condition that indexes can answer: the items of any of its parts.
 pub(super) struct ConditionUnion {
-    pub label: String,
+    /// What it answers, for those who ask how a query is run.
+    pub label: Label,
     pub parts: Vec<IndexPart>,
     /// The part being read, and where.
     pub at: usize,
@@ -29,7 +33,7 @@ pub(super) struct ConditionUnion {
 }
 
 impl ConditionUnion {
-    pub fn new(label: String) -> ConditionUnion {
+    pub fn new(label: Label) -> ConditionUnion {
         let (parts, rids, indexes) = (Vec::new(), Vec::new(), Vec::new());
         ConditionUnion { label, parts, at: 0, from: None, rids, held_bytes: 0, cost: 0, indexes }
     }
@@ -101,8 +105,9 @@ impl ConditionUnion {
     }
 
     pub fn node(&self, snapshot_indexes: &SnapshotIndexes<'_>) -> PlanNode {
+        let Some(label) = &self.label else { return PlanNode::new("") };
         let what = if self.is_seek() { "Seek" } else { "Range" };
         let actual = self.is_read().then_some(self.rids.len() as u64);
-        PlanNode::new(format!("{what} {}", self.label)).with_rows(self.estimate(snapshot_indexes), actual)
+        PlanNode::new(format!("{what} {label}")).with_rows(self.estimate(snapshot_indexes), actual)
     }
 }

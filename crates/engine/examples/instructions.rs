@@ -1,0 +1,109 @@
+//! One operation of the engine many times, to be counted by callgrind: `cargo xtask bench instructions`.
+//!
+//! `instructions point-read|equality|create COUNT`. Storage in memory and one thread, so that the same count takes the same
+//! instructions; what two counts differ by is the operations alone.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quire_engine::{
+    Clock, Container, Engine, IndexingDirective, Options, PageRequest, Parameters, ReadItem, WriteItem,
+    WriteKind,
+};
+use quire_resource::PartitionKey;
+use quire_storage::memory::MemoryStorage;
+use quire_value::{Limits, Value, text};
+
+const ITEMS: u64 = 500;
+/// Items with the same team.
+const TEAM: u64 = 10;
+
+struct Fixed;
+
+impl Clock for Fixed {
+    fn now_ms(&self) -> i64 {
+        1_700_000_000_000
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [operation, count] = words.as_slice() else {
+        return Err("usage: instructions OPERATION COUNT".into());
+    };
+    let count: u64 = count.parse()?;
+    let (engine, container) = open()?;
+    (0..ITEMS).for_each(|number| create(&engine, &container, number));
+    (0..ITEMS).for_each(|number| read(&engine, &container, number));
+    match operation.as_str() {
+        "point-read" => (0..count).for_each(|number| read(&engine, &container, number % ITEMS)),
+        "equality" => (0..count).for_each(|number| query(&engine, &container, number)),
+        "create" => (0..count).for_each(|number| create(&engine, &container, ITEMS + number)),
+        other => return Err(format!("there is no operation {other:?}").into()),
+    }
+    Ok(())
+}
+
+fn open() -> Result<(Engine, Arc<Container>), Box<dyn Error>> {
+    let options = Options {
+        clock: Arc::new(Fixed),
+        partitions: 1,
+        cache_bytes: 64 << 20,
+        scripts: Default::default(),
+        query_memory: Default::default(),
+        query_temp: None,
+    };
+    let engine = Engine::open(Arc::new(MemoryStorage::new()), options)?;
+    let parse = |json: &str| text::parse(json.as_bytes(), Limits::default());
+    engine.catalog().create_database(&parse(r#"{"id":"d"}"#)?, None)?;
+    let definition = r#"{"id":"c","partitionKey":{"paths":["/tenant"],"kind":"Hash","version":2}}"#;
+    let container = engine.catalog().create_container("d", &parse(definition)?, None)?;
+    Ok((engine, container))
+}
+
+fn key(number: u64) -> PartitionKey {
+    PartitionKey::from_header(&format!(r#"["tenant-{}"]"#, number % 50)).expect("a partition key")
+}
+
+fn create(engine: &Engine, container: &Arc<Container>, number: u64) {
+    let body = format!(
+        r#"{{"id":"item-{number}","tenant":"tenant-{}","name":"Ada {number}","team":"team-{}","city":"city-{}","age":{},"score":{},"active":true,"address":{{"street":"harbour street","number":{}}},"tags":["a","b","c"],"orders":[{{"sku":"s{number}","quantity":2}}],"bio":"{}"}}"#,
+        number % 50,
+        number % (ITEMS / TEAM),
+        number % 50,
+        18 + number % 70,
+        number * 7919 % 1_000_000,
+        number % 200,
+        "letters window harbour ".repeat(16),
+    );
+    let write = WriteItem {
+        kind: WriteKind::Create,
+        partition_key: Some(key(number)),
+        body: Bytes::from(body),
+        if_match: None,
+        indexing: IndexingDirective::Default,
+        want_body: true,
+        pre_trigger: None,
+        post_trigger: None,
+        trigger_headers: Vec::new(),
+        cancel: Default::default(),
+    };
+    engine.write_item(container, write).result.expect("it is created");
+}
+
+fn read(engine: &Engine, container: &Arc<Container>, number: u64) {
+    let (id, key) = (format!("item-{number}"), key(number));
+    let read = ReadItem { id: &id, partition_key: &key, if_none_match: None, session: None };
+    let answer = engine.read_item_cached(container, &read);
+    answer.unwrap_or_else(|| engine.read_item(container, &read)).result.expect("it is there");
+}
+
+fn query(engine: &Engine, container: &Arc<Container>, number: u64) {
+    let team = Value::from(format!("team-{}", number % (ITEMS / TEAM)));
+    let parameters = Parameters(vec![("@p".to_owned(), team)]);
+    let request = PageRequest { item_count_max: Some(-1), ..PageRequest::default() };
+    let text = "SELECT * FROM c WHERE c.team = @p";
+    let page = engine.query_items(container, text, &parameters, &request).result.expect("a page");
+    assert!(page.count >= TEAM as usize, "{} rows", page.count);
+}
