@@ -9,7 +9,7 @@ use quire_resource::ResourceId;
 use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Limits, Object, Value, text};
 
-use super::convert::{Change, Undone, convert, merged, place, undo_all};
+use super::convert::{PathChange, UndoOutcome, convert, merged, place, undo_all};
 use super::order::RefactoringOrder;
 use super::rows::{self, Refactoring};
 use crate::api::{
@@ -29,7 +29,7 @@ const LIMITS: Limits = Limits { depth_max: 256 };
 const NO_JOURNAL: &str = "what it has is too large for the journal";
 const CHANGED_SINCE: &str = "it was changed since";
 
-pub(super) struct Run<'a> {
+pub(super) struct RefactoringRun<'a> {
     pub shared: &'a Shared,
     pub catalog: &'a Catalog,
     pub container: &'a Container,
@@ -52,15 +52,15 @@ struct Rewrite {
     indexing: IndexingDirective,
     body: Value,
     /// What its journal was.
-    base: Vec<Change>,
+    base: Vec<PathChange>,
     /// What it is to be.
-    journal: Vec<Change>,
+    journal: Vec<PathChange>,
 }
 
 /// An item, and whether it was written.
-type Written<'r> = (&'r Rewrite, Result<(), EngineError>);
+type WriteOutcome<'r> = (&'r Rewrite, Result<(), EngineError>);
 
-impl Run<'_> {
+impl RefactoringRun<'_> {
     /// Converts what was written since the position; whether there is more right now.
     pub fn forward(&mut self) -> Result<bool, EngineError> {
         let order = self.own.order()?;
@@ -159,11 +159,12 @@ impl Run<'_> {
                 continue;
             };
             let undone = undo_all(&order.rule, &entry.changes, &mut stored.item);
-            for (change, _) in entry.changes.iter().zip(&undone).filter(|(_, own)| **own == Undone::Conflict)
+            for (change, _) in
+                entry.changes.iter().zip(&undone).filter(|(_, own)| **own == UndoOutcome::Conflict)
             {
                 self.conflict(&stored.item, &place(&order.rule, change), CHANGED_SINCE);
             }
-            if !undone.contains(&Undone::Done) {
+            if !undone.contains(&UndoOutcome::Done) {
                 ended.push(rows::journal_op(&entry.key, &[]));
                 continue;
             }
@@ -197,7 +198,7 @@ impl Run<'_> {
     }
 
     /// Writes items that are still as they were read, in few commits. An error that passes ends it: all of it is done again.
-    fn write<'r>(&self, rewrites: &'r [Rewrite]) -> Result<Vec<Written<'r>>, EngineError> {
+    fn write<'r>(&self, rewrites: &'r [Rewrite]) -> Result<Vec<WriteOutcome<'r>>, EngineError> {
         if rewrites.is_empty() {
             return Ok(Vec::new());
         }
