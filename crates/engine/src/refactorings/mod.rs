@@ -15,6 +15,7 @@ pub(crate) mod rekey; // another partition key
 mod rows; // refactorings and journals in the storage
 mod run; // some items at a time
 mod structure; // refactorings along declarations
+mod undo; // the way back
 
 use std::sync::Arc;
 
@@ -212,81 +213,10 @@ impl Refactorings {
         }
     }
 
-    /// Puts back what items had.
-    pub fn undo(&self, database: u32, id: &str) -> Result<Refactoring, EngineError> {
-        let _turn = self.turn.lock();
-        let own = self.find(database, id)?;
-        if matches!(own.state, RefactoringState::Undoing | RefactoringState::Undone) {
-            return Err(refused(&own, "undone", own.state));
-        }
-        if own.rekey.is_some() {
-            self.check_rekey_undo(&own)?;
-            return self.set_state(own, RefactoringState::Undoing);
-        }
-        let is_over = own.journal_until.is_some_and(|until| until <= self.shared.clock.now_ms());
-        let order = own.order()?;
-        if !order.has_journal || is_over {
-            let why = "it has no journal".to_owned();
-            return Err(EngineError::RefactoringRefuses { id: own.id(), verb: "undone", why });
-        }
-        let was_finished = own.state == RefactoringState::Finished;
-        if was_finished {
-            let state = self.catalog.state();
-            let container = state.container(own.container).ok_or_else(|| gone(&order.container))?;
-            self.check_alone(database, &order, container)?;
-        }
-        if own.plan.is_some() {
-            return self.undo_structure(own, was_finished);
-        }
-        self.check_container(&order, own.container)?;
-        if !was_finished {
-            return self.set_state(own, RefactoringState::Undoing);
-        }
-        // It is open again from here on: a model may have come before.
-        rows::put(
-            &self.shared,
-            &self.catalog,
-            &Refactoring { state: RefactoringState::Undoing, ..own.clone() },
-        )?;
-        if let Err(error) = self.check_settled(&order, own.container) {
-            rows::put(&self.shared, &self.catalog, &own)?;
-            return Err(error);
-        }
-        self.set_state(own, RefactoringState::Undoing)
-    }
-
     /// The refactoring that a job works on.
     pub fn of_job(&self, job: JobId) -> Result<Option<Refactoring>, EngineError> {
         let all = rows::all(&*self.shared.storage.snapshot()?, None)?;
         Ok(all.into_iter().find(|own| own.jobs.contains(&job.to_string())))
-    }
-
-    fn undo_structure(&self, mut own: Refactoring, was_finished: bool) -> Result<Refactoring, EngineError> {
-        own.position = None;
-        if was_finished {
-            self.check_free_names(&own)?;
-        }
-        if let Some(plan) = &mut own.plan {
-            (plan.phase, plan.undecided, plan.error) = (0, 0, None);
-            plan.was_finished |= was_finished;
-        }
-        self.set_state(own, RefactoringState::Undoing)
-    }
-
-    /// The link of an embed is declared again by its undo.
-    fn check_free_names(&self, own: &Refactoring) -> Result<(), EngineError> {
-        let link = own.plan.as_ref().and_then(|plan| plan.link.get("name")?.as_str());
-        let model = self.catalog.database_model(own.database);
-        let is_taken = |name: &&str| {
-            model.as_ref().is_some_and(|model| model.model().declarations().any(|own| own == *name))
-        };
-        match link.filter(is_taken) {
-            Some(name) => {
-                let why = format!("the model has another declaration '{name}'");
-                Err(EngineError::RefactoringRefuses { id: own.id(), verb: "undone", why })
-            }
-            None => Ok(()),
-        }
     }
 
     /// No other refactoring is open in one of the containers.
@@ -379,6 +309,12 @@ impl Refactorings {
         if let Rule::Structure(structure) = &order.rule {
             return self.step_structure(own, (&order, structure), container, wanted);
         }
+        let journal = container;
+        let current = match own.state {
+            RefactoringState::Undoing => self.current_container(&own)?,
+            _ => own.container,
+        };
+        let Some(container) = state.container(current) else { return Ok(JobProgress::Gone) };
         // It goes on when no model names the container any more.
         if container.partitions.is_modelled() {
             return Err(EngineError::UnderModel);
@@ -387,8 +323,13 @@ impl Refactorings {
             let error = "its journal has more than 1 GB: undo it, or start it without one".to_owned();
             return self.block(own, error);
         }
-        let mut run =
-            RefactoringRun { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
+        let mut run = RefactoringRun {
+            shared: &self.shared,
+            catalog: &self.catalog,
+            container,
+            journal,
+            own: &mut own,
+        };
         let has_more = if run.own.state == RefactoringState::Undoing { run.back()? } else { run.forward()? };
         if has_more {
             return Ok(JobProgress::More(own.converted));
@@ -529,8 +470,13 @@ impl Refactorings {
             let has_more = run.own.state == RefactoringState::Finished && is_over && run.forget()?;
             return Ok((false, has_more));
         }
-        let mut run =
-            RefactoringRun { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
+        let mut run = RefactoringRun {
+            shared: &self.shared,
+            catalog: &self.catalog,
+            container,
+            journal: container,
+            own: &mut own,
+        };
         match run.own.state {
             // It goes on when no model names the container any more.
             RefactoringState::Expanded if container.partitions.is_modelled() => Ok((true, false)),

@@ -46,6 +46,14 @@ impl RekeyedItem {
         let claims = [id].into_iter().chain(tuples).map(Claim::new).collect();
         Some(RekeyedItem { key, epk, claims })
     }
+
+    /// Of the row that says which item has the id.
+    pub fn id_key(&self) -> Option<&[u8]> {
+        self.claims.iter().find_map(|claim| match &claim.kind {
+            ClaimKind::Id(key) => Some(key.as_slice()),
+            ClaimKind::Unique(_) => None,
+        })
+    }
 }
 
 impl Claim {
