@@ -55,10 +55,24 @@ pub fn settle(process: u32) -> Result<()> {
 }
 
 pub fn resident_bytes(live: &LiveServer) -> Result<u64> {
+    status_bytes(live, "VmRSS:")
+}
+
+/// From now on the peak is that of what comes.
+pub fn forget_peak(live: &LiveServer) -> Result<()> {
+    Ok(std::fs::write(format!("/proc/{}/clear_refs", live.child.id()), "5")?)
+}
+
+/// The most that was resident.
+pub fn peak_bytes(live: &LiveServer) -> Result<u64> {
+    status_bytes(live, "VmHWM:")
+}
+
+fn status_bytes(live: &LiveServer, name: &'static str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", live.child.id()))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-    let kilobytes: u64 = line.split_whitespace().nth(1).context("no VmRSS figure")?.parse()?;
-    Ok(kilobytes * 1024)
+    let line = status.lines().find(|line| line.starts_with(name)).context(name)?;
+    let kilobytes: u64 = line.split_whitespace().nth(1).context(name)?.parse()?;
+    Ok(kilobytes << 10)
 }
 
 /// What `/proc/PID/stat` says.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{CONNECTIONS, Client, Size, book, counted, key_header, link};
 use crate::client::run_each;
-use crate::process::cpu;
+use crate::process::{cpu, forget_peak, peak_bytes, resident_bytes};
 use crate::table::Table;
 
 const BOOKS: &str = "dbs/built/colls/books";
@@ -27,7 +27,11 @@ pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     let (rewrite, rewrite_cpu) = with_cpu(quire, || fill(quire.port, size))?; // every item again
     let (scan, scan_cpu) = with_cpu(quire, || scan(quire.port, size))?;
     let mut client = Client::open(quire.port)?; // the other one was idle for too long
+    forget_peak(quire)?;
+    let resident = resident_bytes(quire)?;
     let (profile, profile_cpu) = with_cpu(quire, || profiled(&mut client))?;
+    let grown = peak_bytes(quire)?.saturating_sub(resident) as f64 / f64::from(1 << 20);
+    table.at_most("memory of a profile of all items", grown, 64.0, " MB");
     let ratio = profile.as_secs_f64() / scan.as_secs_f64();
     table.at_most("profile of all items, to a scan (time)", ratio, 3.0, "x");
     table.at_most("profile of all items, to a scan (CPU)", profile_cpu / scan_cpu, 3.0, "x");
@@ -86,7 +90,7 @@ fn spoiled() -> serde_json::Value {
 }
 
 /// What something takes, and the server's CPU meanwhile in seconds; a tick at least.
-fn with_cpu(quire: &LiveServer, work: impl FnOnce() -> Result<Duration>) -> Result<(Duration, f64)> {
+pub fn with_cpu(quire: &LiveServer, work: impl FnOnce() -> Result<Duration>) -> Result<(Duration, f64)> {
     let before = cpu(quire)?;
     let time = work()?;
     Ok((time, (cpu(quire)? - before).as_secs_f64().max(0.01)))
@@ -104,6 +108,11 @@ fn profiled(client: &mut Client) -> Result<Duration> {
 }
 
 fn fill(port: u16, size: Size) -> Result<Duration> {
+    fill_books(port, BOOKS, size)
+}
+
+/// Writes all books of a container, by several clients.
+pub fn fill_books(port: u16, container: &str, size: Size) -> Result<Duration> {
     let started = Instant::now();
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| -> Result<()> {
@@ -117,7 +126,7 @@ fn fill(port: u16, size: Size) -> Result<Duration> {
                 let numbers = first..(first + super::IN_A_BATCH).min(size.items);
                 let items: Vec<_> =
                     numbers.map(|number| book(&format!("b{number}"), number % AUTHORS)).collect();
-                client.bulk(BOOKS, "Upsert", &items)?;
+                client.bulk(container, "Upsert", &items)?;
             }
         };
         let threads: Vec<_> = (0..LOADERS).map(|_| scope.spawn(work)).collect();
@@ -152,6 +161,15 @@ fn scan(port: u16, size: Size) -> Result<Duration> {
 
 /// The rate of writers of other items of the container, for a while or until something is done.
 fn writers(quire: &LiveServer, size: Size, label: &str, until: Option<&AtomicBool>) -> Result<f64> {
+    writers_to(quire, BOOKS, size, (label, until))
+}
+
+pub fn writers_to(
+    quire: &LiveServer,
+    container: &'static str,
+    size: Size,
+    (label, until): (&str, Option<&AtomicBool>),
+) -> Result<f64> {
     let (mut requests, mut elapsed) = (0, Duration::ZERO);
     loop {
         let label = format!("{label}-{requests}");
@@ -160,11 +178,11 @@ fn writers(quire: &LiveServer, size: Size, label: &str, until: Option<&AtomicBoo
             Arc::new(move |number| {
                 let id = format!("{label}-{number}");
                 let body = book(&id, number % AUTHORS).to_string();
-                let path = format!("/{BOOKS}/docs");
+                let path = format!("/{container}/docs");
                 Signer::well_known().request(
                     "POST",
                     &path,
-                    ("docs", BOOKS),
+                    ("docs", container),
                     &key_header(&id),
                     body.as_bytes(),
                 )

@@ -8,6 +8,7 @@ mod builds; // declarations over items that are there
 mod creates; // adding books
 mod reads; // following links
 mod record; // what recording requests costs
+mod refactor; // items in another form
 mod rename; // an author with many books
 
 use std::path::Path;
@@ -48,7 +49,7 @@ const CONNECTIONS: usize = 16;
 const IN_A_BATCH: u64 = 100;
 const JOB_WAIT: Duration = Duration::from_secs(1800);
 
-const PARTS: [&str; 5] = ["creates", "reads", "rename", "builds", "record"];
+const PARTS: [&str; 6] = ["creates", "reads", "rename", "builds", "record", "refactor"];
 
 /// All parts, or those that are named.
 pub fn run(binary: &Path, size: Size, parts: &[&str]) -> Result<()> {
@@ -72,6 +73,9 @@ pub fn run(binary: &Path, size: Size, parts: &[&str]) -> Result<()> {
     }
     if is_asked("record") {
         record::run(binary, size, &mut table)?;
+    }
+    if is_asked("refactor") {
+        refactor::run(&quire, size, &mut table)?;
     }
     table.print();
     Ok(())

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quire_testkit::storm::refactorings::{RefactoringPlan, run};
+use quire_testkit::storm::refactorings::{RefactoringStormPlan, run};
 
 const SEED: u64 = 0x4EFA_0001;
 
@@ -17,18 +17,19 @@ fn from_environment(name: &str) -> Option<u64> {
 
 #[test]
 fn refactorings_lose_nothing() {
-    let plan = RefactoringPlan {
+    let plan = RefactoringStormPlan {
         program: PathBuf::from(env!("CARGO_BIN_EXE_quire")),
         seed: from_environment("QUIRE_STORM_SEED").unwrap_or(SEED),
         time: Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(12)),
         between_kills: Duration::from_millis(1_200),
-        last_wait: Duration::from_secs(600),
+        last_wait: Duration::from_secs(120),
     };
     println!("storm of refactorings: seed {}", plan.seed);
     let figures = run(&plan).expect("the run goes through");
     println!("{figures}");
     assert!(figures.problems.is_empty(), "{:?}", figures.problems.first());
     assert!(figures.kills > 2 && figures.cut > 0, "hardly anything was killed");
+    assert!(figures.failed_syncs > 0, "no sync has failed");
     assert!(figures.items > 1_000 && figures.writes > 100, "hardly anything was done");
     assert_eq!(figures.kinds_not_run(), [""; 0]);
 }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use quire_engine::{
     AdviceInput, Advisor, Engine, EngineError, JobControl, JobState, JobStatus, Precondition, WriteKind,
 };
-use quire_storage::Storage;
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Object, Value};
-use support::{database, items, json, open, open_on, wait_until, wait_until_idle, write};
+use support::{
+    START_MS, database, items, json, open, open_on, options_at, wait_until, wait_until_idle, write,
+};
 
 const BOOKS: usize = 120;
 const AUTHORS: usize = 15;
@@ -200,6 +202,60 @@ fn declarations_are_added_built_and_taken_back_with_what_items_had() {
     assert_eq!(state_of(&engine, "a-count"), "accepted");
     undo(&engine, &count);
     assert_eq!(stored(&engine, "authors"), authors);
+    engine.close().unwrap();
+    check_sound(&storage.reopen());
+}
+
+/// Rows of journals, of whatever.
+fn journal_rows(storage: &MemoryStorage) -> usize {
+    const CATALOG: Space = Space(0);
+    const JOURNALS: u8 = 0xCB;
+    let scan = Scan {
+        space: CATALOG,
+        range: KeyRange::prefix(&[JOURNALS]),
+        direction: Direction::Forward,
+        rows_max: usize::MAX,
+        bytes_max: usize::MAX,
+        keys_only: true,
+    };
+    storage.snapshot().unwrap().scan(&scan).unwrap().rows.len()
+}
+
+/// What items had is kept for seven days.
+#[test]
+fn journals_go_when_their_time_is_over() {
+    const DAY_MS: i64 = 24 * 3600 * 1000;
+    let storage = MemoryStorage::new();
+    let engine = library(&storage);
+    let books = stored(&engine, "books");
+    let copy = apply(&engine, "a-copy");
+    let rows = journal_rows(&storage);
+    let right = all(BOOKS, |number| book(number, true));
+    let changed = books.iter().filter(|(id, book)| right[*id] != **book);
+    assert_eq!(rows, changed.count());
+    assert!(rows > 0);
+    engine.close().unwrap();
+    let at_day = |days: i64| {
+        let options = options_at(START_MS + days * DAY_MS, 1);
+        Engine::open(Arc::new(storage.reopen()), options).unwrap()
+    };
+    let engine = at_day(6);
+    evaluate(&engine);
+    let count = apply(&engine, "a-count");
+    let later_rows = journal_rows(&storage) - rows;
+    assert!(later_rows > 0);
+    engine.close().unwrap();
+    let engine = at_day(8);
+    wait_until("a journal is gone", || journal_rows(&storage) < rows + later_rows);
+    // It ends with what it has begun.
+    engine.close().unwrap();
+    assert_eq!(journal_rows(&storage), later_rows);
+    let engine = at_day(8);
+    let refused = engine.control_job(&copy.id, JobControl::Undo);
+    assert!(matches!(refused, Err(EngineError::JobRefuses { .. })), "{refused:?}");
+    assert_eq!(stored(&engine, "books"), right);
+    undo(&engine, &count);
+    assert_eq!(stored(&engine, "authors"), all(AUTHORS, |number| author(number, false)));
     engine.close().unwrap();
     check_sound(&storage.reopen());
 }

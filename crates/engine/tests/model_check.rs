@@ -275,6 +275,17 @@ fn a_large_dry_run_is_a_job() {
         estimates.iter().find(|own| own.get("declaration") == Some(&"count-of-books".into())).unwrap();
     assert_eq!(count.get("items").and_then(Value::as_u64), Some(10_004));
     assert_eq!(count.get("wouldChange").and_then(Value::as_u64), Some(0));
+    // One that is cancelled before its end has no result, and another one can be asked for.
+    let cancelled = (0..20).find_map(|_| {
+        let run = engine.dry_run_model("d", &json(LIBRARY), &ANY).unwrap();
+        let DryRunEstimates::Job(id) = run.estimates else { panic!("no job") };
+        engine.control_job(&id, JobControl::Cancel).ok()?;
+        wait_until("the dry run has ended", || engine.job(&id).unwrap().state.is_finished());
+        Some(engine.job(&id).unwrap()).filter(|job| job.state == JobState::Cancelled)
+    });
+    let cancelled = cancelled.expect("one of twenty is cancelled before its end");
+    assert_eq!((cancelled.result, cancelled.error), (Value::Null, None));
+    assert_eq!(engine.catalog().model("d").unwrap().revision, 0);
 }
 
 /// What expired is not reported as dangling; it counts as a referrer until it is removed.

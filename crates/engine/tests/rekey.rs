@@ -780,3 +780,54 @@ fn a_model_goes_along() {
     engine.close().unwrap();
     check_sound(&storage);
 }
+
+/// What a rename has in its journal is found under the new key: the items are copies, with rids of their own.
+#[test]
+fn a_rename_is_undone_under_another_key() {
+    let storage = MemoryStorage::new();
+    let engine = filled(&storage, 3, "");
+    start(&engine, r#"{"kind":"rename","container":"c","from":"/round","to":"/lap"}"#).unwrap();
+    wait_for(&engine, "expanded");
+    finish(&engine);
+    let of_second = |wanted: &str| {
+        let found = || engine.refactoring("d", "r-2").unwrap().get("state").unwrap().to_json();
+        wait_until(wanted, || found() == format!("{wanted:?}"));
+        wait_until_idle(&engine);
+    };
+    start(&engine, REKEY).unwrap();
+    of_second("expanded");
+    engine.finish_refactoring("d", "r-2").unwrap();
+    of_second("finished");
+    let renamed = |number: usize| item(number, 0).replace("round", "lap");
+    assert_eq!(stored(&engine, "c"), sorted((0..ITEMS).map(renamed)));
+    // Changed elsewhere, changed at the path, gone, gone and another one with its id, and one that is new.
+    put(&engine, &renamed(1).replace("\"lap\"", "\"x\":1,\"lap\""));
+    put(&engine, &renamed(2).replace("\"lap\":0", "\"lap\":7"));
+    delete(&engine, "i3", r#"["b3"]"#);
+    delete(&engine, "i4", r#"["b4"]"#);
+    put(&engine, &renamed(4));
+    put(&engine, &renamed(ITEMS));
+    undo(&engine);
+    let expected = (0..=ITEMS).filter(|number| *number != 3).map(|number| match number {
+        1 => item(1, 0).replace("\"round\"", "\"x\":1,\"round\""),
+        2 => item(2, 0).replace("\"round\":0", "\"lap\":7"),
+        4 | ITEMS => renamed(number),
+        _ => item(number, 0),
+    });
+    let members = |text: &String| {
+        let mut members: Vec<String> = json(text)
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| format!("{name}={}", value.to_json()))
+            .collect();
+        members.sort();
+        members
+    };
+    let found: Vec<_> = stored(&engine, "c").iter().map(members).collect();
+    assert_eq!(found, sorted(expected).iter().map(members).collect::<Vec<_>>());
+    assert_eq!(conflict_ids(&engine.refactoring("d", "r-1").unwrap()), ["i2"]);
+    assert_eq!(key_of(&engine, "c"), r#"["/b"]"#);
+    drop(engine);
+    check_sound(&storage);
+}

@@ -8,6 +8,7 @@
 pub mod check; // what the feeds must have told
 mod client; // requests that outlive the server
 pub mod declared; // a model beside what other runs do
+mod faults; // kills, failed syncs, lost answers
 mod follower; // a reader of the change feed
 mod model; // what is there, as its writer knows
 pub mod models; // declarations that come and go

@@ -2,6 +2,7 @@
 
 use quire_profile::{ArrayProfile, TypeProfile};
 
+use crate::apply::Apply;
 use crate::array::{figure, last_name, quantiles};
 use crate::case::Case;
 use crate::finding::Candidate;
@@ -78,8 +79,14 @@ fn found(case: &Case<'_>, kind: &TypeProfile, array: &ArrayProfile) -> Candidate
         ],
         examples: case.examples(array.longest.iter().chain(&kind.examples)),
         effect: case.effect(per_day * price::replace(size, values), saved),
+        // `extract` moves a part that has a name. The whole array as an item would be written again by each change of an element.
         apply: if by_element {
-            case.extract(&array.path, None)
+            Apply::steps([
+                format!(
+                    "Give each element of {name} an item of its own, with the id of the item that had it."
+                ),
+                format!("Read them by that id, and remove {name} from the items."),
+            ])
         } else {
             case.indexing(case.policy_without(&paths))
         },

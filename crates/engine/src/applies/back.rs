@@ -6,8 +6,8 @@ use quire_value::{Item, Limits, Object, Value};
 
 use super::additions::taken_from;
 use super::forward::{changed, is_made_of, members};
-use super::state::{ApplyState, Stage};
-use super::{Progress, Run};
+use super::state::{ApplyStage, ApplyState};
+use super::{ApplyProgress, ApplyRun};
 use crate::api::{Cancel, EngineError, ModelCondition, Precondition, corrupt};
 use crate::catalog::Container;
 use crate::integrity::key_json;
@@ -23,19 +23,19 @@ const PAGE_ITEMS: usize = 100;
 const CHANGED_SINCE: &str = "it was changed since";
 
 /// An item that is to be as it was.
-struct Restored {
+struct ItemToRestore {
     key: Vec<u8>,
     operation: BatchOperation,
 }
 
-impl Run<'_> {
-    pub(super) fn take_definition(&self, state: ApplyState) -> Result<Progress, EngineError> {
+impl ApplyRun<'_> {
+    pub(super) fn take_definition(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let Some(definition) = &state.definition else {
-            return Ok(Progress::Next(state.at(Stage::UndoRefactoring)));
+            return Ok(ApplyProgress::Next(state.at(ApplyStage::UndoRefactoring)));
         };
         let found = match self.container(&definition.container) {
             Err(EngineError::ResourceNotFound { .. }) => {
-                return Ok(Progress::Next(state.at(Stage::UndoRefactoring)));
+                return Ok(ApplyProgress::Next(state.at(ApplyStage::UndoRefactoring)));
             }
             found => found?,
         };
@@ -47,9 +47,9 @@ impl Run<'_> {
             None => self.delete_made(&found, &Value::Object(definition.after.clone())),
         };
         match done {
-            Ok(()) => Ok(Progress::Next(state.at(Stage::UndoRefactoring))),
+            Ok(()) => Ok(ApplyProgress::Next(state.at(ApplyStage::UndoRefactoring))),
             // It has just changed: looked at again.
-            Err(EngineError::PreconditionFailed) => Ok(Progress::Next(state)),
+            Err(EngineError::PreconditionFailed) => Ok(ApplyProgress::Next(state)),
             Err(error) => Err(error),
         }
     }
@@ -63,31 +63,31 @@ impl Run<'_> {
         self.applies.catalog.delete_container(&self.database.name, &found.definition.id, &condition)
     }
 
-    pub(super) fn undo_refactoring(&self, state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn undo_refactoring(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let Some(id) = &state.refactoring else {
-            return Ok(Progress::Next(state.at(Stage::TakeDeclarations)));
+            return Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDeclarations)));
         };
         let (refactorings, number) = (&self.applies.refactorings, self.database.number);
         match refactorings.find(number, id) {
             Err(EngineError::ResourceNotFound { .. }) => {
-                Ok(Progress::Next(state.at(Stage::TakeDeclarations)))
+                Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDeclarations)))
             }
             Err(error) => Err(error),
             Ok(own) if matches!(own.state.name(), "undoing" | "undone") => {
-                Ok(Progress::Next(state.at(Stage::UndoingRefactoring)))
+                Ok(ApplyProgress::Next(state.at(ApplyStage::UndoingRefactoring)))
             }
             Ok(_) => {
                 refactorings.undo(number, id)?;
-                Ok(Progress::Next(state.at(Stage::UndoingRefactoring)))
+                Ok(ApplyProgress::Next(state.at(ApplyStage::UndoingRefactoring)))
             }
         }
     }
 
-    pub(super) fn undoing_refactoring(&self, mut state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn undoing_refactoring(&self, mut state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let id = state.refactoring.clone().unwrap_or_default();
         let own = match self.applies.refactorings.find(self.database.number, &id) {
             Err(EngineError::ResourceNotFound { .. }) => {
-                return Ok(Progress::Next(state.at(Stage::TakeDeclarations)));
+                return Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDeclarations)));
             }
             own => own?,
         };
@@ -97,26 +97,26 @@ impl Run<'_> {
         }
         state.items += self.items_of(job)?;
         own.conflicts.iter().for_each(|conflict| state.add_conflict(conflict.clone()));
-        Ok(Progress::Next(state.at(Stage::TakeDeclarations)))
+        Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDeclarations)))
     }
 
     /// A link that other declarations use by now stays.
-    pub(super) fn take_declarations(&self, state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn take_declarations(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let (model, etag) = self.model()?;
         let left = taken_from(model.clone(), &state.added.names);
         if left == model {
-            return Ok(Progress::Next(state.at(Stage::PutBack)));
+            return Ok(ApplyProgress::Next(state.at(ApplyStage::PutBack)));
         }
         let condition = ModelCondition { if_match: Some(etag), if_none_match: None };
         match self.applies.catalog.put_model(&self.database.name, &Value::Object(left), &condition) {
-            Ok(_) => Ok(Progress::Next(state.at(Stage::PutBack))),
-            Err(EngineError::PreconditionFailed) => Ok(Progress::Next(state)),
+            Ok(_) => Ok(ApplyProgress::Next(state.at(ApplyStage::PutBack))),
+            Err(EngineError::PreconditionFailed) => Ok(ApplyProgress::Next(state)),
             Err(error) => Err(error),
         }
     }
 
     /// Some items of the journal.
-    pub(super) fn put_back(&self, mut state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn put_back(&self, mut state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let catalog = self.applies.catalog.state();
         let containers = catalog.database(self.database.number);
         for container in containers.into_iter().flat_map(|database| database.containers.iter()) {
@@ -125,10 +125,10 @@ impl Run<'_> {
             let rows = self.applies.shared.storage.snapshot()?.scan(&page)?.rows;
             if !rows.is_empty() {
                 self.put_back_some(container, rows, &mut state)?;
-                return Ok(Progress::Next(state));
+                return Ok(ApplyProgress::Next(state));
             }
         }
-        Ok(Progress::Next(state.at(Stage::Reopen)))
+        Ok(ApplyProgress::Next(state.at(ApplyStage::Reopen)))
     }
 
     /// The journal of an item goes when the item is as it was, or was found to be another one.
@@ -141,7 +141,7 @@ impl Run<'_> {
         let (mut ended, mut restored) = (Vec::new(), Vec::new());
         for (key, row) in rows {
             match self.restored(container, &key, &journal::read(&key, &row)?, state)? {
-                Some(operation) => restored.push(Restored { key, operation }),
+                Some(operation) => restored.push(ItemToRestore { key, operation }),
                 None => ended.push(key),
             }
         }
@@ -228,12 +228,12 @@ impl Run<'_> {
         Ok(written)
     }
 
-    pub(super) fn reopen(&self, state: &ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn reopen(&self, state: &ApplyState) -> Result<ApplyProgress, EngineError> {
         self.applies.profiles.decide(self.database.number, &state.finding, None)?;
         let result = state.result("undone");
         Ok(match state.error.clone() {
-            Some(error) => Progress::Failed { error, result },
-            None => Progress::Done(result),
+            Some(error) => ApplyProgress::Failed { error, result },
+            None => ApplyProgress::Done(result),
         })
     }
 }

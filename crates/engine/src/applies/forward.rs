@@ -7,44 +7,48 @@ use quire_value::{Object, Value};
 use super::additions::Additions;
 use super::merge::merged;
 use super::order::{AppliedChange, ApplyOrder};
-use super::state::{ApplyState, ChangedDefinition, Stage};
-use super::{Progress, Run};
+use super::state::{ApplyStage, ApplyState, ChangedDefinition};
+use super::{ApplyProgress, ApplyRun};
 use crate::api::{EngineError, ModelCondition, Precondition};
 use crate::catalog::Container;
 use crate::jobs::{JobId, JobState};
 use crate::model::DeclarationState;
 use crate::refactorings::Refactoring;
 
-impl Run<'_> {
-    pub(super) fn begin(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+impl ApplyRun<'_> {
+    pub(super) fn begin(&self, order: &ApplyOrder, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let mut decision = Object::from_iter([("state", "accepted")]);
         decision.set("reason", Value::Null);
         self.applies.profiles.decide(self.database.number, &order.finding, Some(decision))?;
-        Ok(Progress::Next(state.at(match &order.change {
+        Ok(ApplyProgress::Next(state.at(match &order.change {
             AppliedChange::Model { .. } | AppliedChange::Refactoring { declarations: Some(_), .. } => {
-                Stage::PlanModel
+                ApplyStage::PlanModel
             }
-            AppliedChange::Refactoring { declarations: None, .. } => Stage::PlanRefactoring,
-            AppliedChange::Definition { .. } | AppliedChange::Container { .. } => Stage::PlanDefinition,
+            AppliedChange::Refactoring { declarations: None, .. } => ApplyStage::PlanRefactoring,
+            AppliedChange::Definition { .. } | AppliedChange::Container { .. } => ApplyStage::PlanDefinition,
         })))
     }
 
-    pub(super) fn plan_model(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn plan_model(
+        &self,
+        order: &ApplyOrder,
+        state: ApplyState,
+    ) -> Result<ApplyProgress, EngineError> {
         let wanted = match &order.change {
             AppliedChange::Model { additions } => additions,
             AppliedChange::Refactoring { declarations: Some(declarations), .. } => declarations,
-            _ => return Ok(Progress::Next(state.at(Stage::End))),
+            _ => return Ok(ApplyProgress::Next(state.at(ApplyStage::End))),
         };
         let added = Additions::plan(&self.model()?.0, wanted);
-        let stage = if added.is_empty() { after_model(order) } else { Stage::Declare };
-        Ok(Progress::Next(ApplyState { added, ..state.at(stage) }))
+        let stage = if added.is_empty() { after_model(order) } else { ApplyStage::Declare };
+        Ok(ApplyProgress::Next(ApplyState { added, ..state.at(stage) }))
     }
 
     /// Nobody else has changed the model since it was read, or it is planned anew.
-    pub(super) fn declare(&self, state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn declare(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let (model, etag) = self.model()?;
         if state.added.are_in(&model) {
-            return Ok(Progress::Next(state.at(Stage::Build)));
+            return Ok(ApplyProgress::Next(state.at(ApplyStage::Build)));
         }
         let condition = ModelCondition { if_match: Some(etag), if_none_match: None };
         let body = Value::Object(state.added.added_to(model));
@@ -55,14 +59,14 @@ impl Run<'_> {
             Some(state.journal),
         );
         match put {
-            Ok(_) => Ok(Progress::Next(state.at(Stage::Build))),
-            Err(EngineError::PreconditionFailed) => Ok(Progress::Next(state.at(Stage::PlanModel))),
+            Ok(_) => Ok(ApplyProgress::Next(state.at(ApplyStage::Build))),
+            Err(EngineError::PreconditionFailed) => Ok(ApplyProgress::Next(state.at(ApplyStage::PlanModel))),
             Err(error) => Err(error),
         }
     }
 
     /// What somebody else took out of the model meanwhile is not waited for.
-    pub(super) fn build(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn build(&self, order: &ApplyOrder, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let model = self.applies.catalog.database_model(self.database.number);
         let own = state
             .added
@@ -76,13 +80,13 @@ impl Run<'_> {
                 DeclarationState::Building { job: own, .. } => job = Some(*own),
                 DeclarationState::Failed { error, .. } => {
                     let error = error.clone();
-                    return Ok(Progress::Next(state.refused(error)));
+                    return Ok(ApplyProgress::Next(state.refused(error)));
                 }
             }
         }
         match job {
             Some(job) => self.wait_for(Some(job), &state),
-            None => Ok(Progress::Next(state.at(after_model(order)))),
+            None => Ok(ApplyProgress::Next(state.at(after_model(order)))),
         }
     }
 
@@ -90,17 +94,21 @@ impl Run<'_> {
         &self,
         order: &ApplyOrder,
         state: ApplyState,
-    ) -> Result<Progress, EngineError> {
+    ) -> Result<ApplyProgress, EngineError> {
         let all = self.applies.refactorings.list(self.database.number)?;
         let body = refactoring_body(order, &state);
         // Of a job that begins anew, such as in a restored database.
         let own = all.iter().find(|own| own.state.is_open() && own.body == body).map(Refactoring::id);
         let known = all.iter().map(|own| own.number).max().unwrap_or(0);
-        let stage = if own.is_some() { Stage::Refactoring } else { Stage::Refactor };
-        Ok(Progress::Next(ApplyState { known, refactoring: own, ..state.at(stage) }))
+        let stage = if own.is_some() { ApplyStage::Refactoring } else { ApplyStage::Refactor };
+        Ok(ApplyProgress::Next(ApplyState { known, refactoring: own, ..state.at(stage) }))
     }
 
-    pub(super) fn refactor(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn refactor(
+        &self,
+        order: &ApplyOrder,
+        state: ApplyState,
+    ) -> Result<ApplyProgress, EngineError> {
         let refactorings = &self.applies.refactorings;
         let body = refactoring_body(order, &state);
         let all = refactorings.list(self.database.number)?;
@@ -109,7 +117,10 @@ impl Run<'_> {
             Some(own) => own,
             None => refactorings.start_named(&self.database.name, body)?,
         };
-        Ok(Progress::Next(ApplyState { refactoring: Some(own.id()), ..state.at(Stage::Refactoring) }))
+        Ok(ApplyProgress::Next(ApplyState {
+            refactoring: Some(own.id()),
+            ..state.at(ApplyStage::Refactoring)
+        }))
     }
 
     /// Until it is expanded, or finished where it finishes itself.
@@ -117,14 +128,14 @@ impl Run<'_> {
         &self,
         order: &ApplyOrder,
         mut state: ApplyState,
-    ) -> Result<Progress, EngineError> {
+    ) -> Result<ApplyProgress, EngineError> {
         let (refactorings, number) = (&self.applies.refactorings, self.database.number);
         let own = refactorings.find(number, state.refactoring.as_deref().unwrap_or_default())?;
         let job = own.jobs.last().and_then(|job| job.parse::<JobId>().ok());
         match (own.state.name(), order.finishes_itself) {
             ("expanded", false) | ("finished", _) => {
                 state.items += self.items_of(job)?;
-                Ok(Progress::Next(state.at(Stage::End)))
+                Ok(ApplyProgress::Next(state.at(ApplyStage::End)))
             }
             ("expanded", true) => match refactorings.finish(number, &own.id()) {
                 // It has just begun to finish itself.
@@ -133,7 +144,7 @@ impl Run<'_> {
             },
             ("undoing" | "undone", _) => {
                 let error = format!("the refactoring {} was undone", own.id());
-                Ok(Progress::Next(state.refused(error)))
+                Ok(ApplyProgress::Next(state.refused(error)))
             }
             _ => self.wait_for_refactoring(&own, job, &state),
         }
@@ -145,14 +156,14 @@ impl Run<'_> {
         own: &Refactoring,
         job: Option<JobId>,
         state: &ApplyState,
-    ) -> Result<Progress, EngineError> {
+    ) -> Result<ApplyProgress, EngineError> {
         let status = job.map(|job| self.applies.shared.jobs.status(job)).transpose()?.flatten();
         let blocked = status.filter(|job| job.state == JobState::Blocked);
         match blocked {
             Some(job) => {
                 let why = job.error.unwrap_or_default();
                 let error = format!("the refactoring {} is blocked: {why}", own.id());
-                Ok(Progress::Blocked { error, result: state.result("blocked") })
+                Ok(ApplyProgress::Blocked { error, result: state.result("blocked") })
             }
             None => self.wait_for(job, state),
         }
@@ -162,7 +173,7 @@ impl Run<'_> {
         &self,
         order: &ApplyOrder,
         state: ApplyState,
-    ) -> Result<Progress, EngineError> {
+    ) -> Result<ApplyProgress, EngineError> {
         let definition = match &order.change {
             AppliedChange::Definition { container, base, wanted } => {
                 let current = self.container(container)?;
@@ -174,22 +185,24 @@ impl Run<'_> {
                 let container = after.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
                 ChangedDefinition { container, before: None, after }
             }
-            _ => return Ok(Progress::Next(state.at(Stage::End))),
+            _ => return Ok(ApplyProgress::Next(state.at(ApplyStage::End))),
         };
-        Ok(Progress::Next(ApplyState { definition: Some(definition), ..state.at(Stage::Define) }))
+        Ok(ApplyProgress::Next(ApplyState { definition: Some(definition), ..state.at(ApplyStage::Define) }))
     }
 
-    pub(super) fn define(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn define(&self, order: &ApplyOrder, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let Some(definition) = &state.definition else {
-            return Ok(Progress::Next(state.at(Stage::PlanDefinition)));
+            return Ok(ApplyProgress::Next(state.at(ApplyStage::PlanDefinition)));
         };
         let done = match &order.change {
             AppliedChange::Container { body } => self.create(definition, body).map(|_| ()),
             _ => self.replace(&definition.container, &definition.after),
         };
         match done {
-            Ok(()) => Ok(Progress::Next(state.at(Stage::Defining))),
-            Err(EngineError::PreconditionFailed) => Ok(Progress::Next(state.at(Stage::PlanDefinition))),
+            Ok(()) => Ok(ApplyProgress::Next(state.at(ApplyStage::Defining))),
+            Err(EngineError::PreconditionFailed) => {
+                Ok(ApplyProgress::Next(state.at(ApplyStage::PlanDefinition)))
+            }
             Err(error) => Err(error),
         }
     }
@@ -224,19 +237,19 @@ impl Run<'_> {
         Ok(made)
     }
 
-    pub(super) fn defining(&self, state: ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn defining(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let id = state.definition.as_ref().map_or("", |definition| definition.container.as_str());
         let container = self.container(id)?;
         let is_view = container.definition.view.is_some();
         let is_ready =
             container.index_progress() == 100 && (!is_view || (self.applies.is_view_ready)(&container));
         match is_ready {
-            true => Ok(Progress::Next(state.at(Stage::End))),
-            false => Ok(Progress::Wait { done: state.items, total: None }),
+            true => Ok(ApplyProgress::Next(state.at(ApplyStage::End))),
+            false => Ok(ApplyProgress::Wait { done: state.items, total: None }),
         }
     }
 
-    pub(super) fn end(&self, state: &ApplyState) -> Result<Progress, EngineError> {
+    pub(super) fn end(&self, state: &ApplyState) -> Result<ApplyProgress, EngineError> {
         let refactoring = state.refactoring.as_deref();
         let own = refactoring.map(|id| self.applies.refactorings.find(self.database.number, id)).transpose();
         let state_name = match own {
@@ -244,14 +257,14 @@ impl Run<'_> {
             Ok(None) | Err(EngineError::ResourceNotFound { .. }) => "applied",
             Err(error) => return Err(error),
         };
-        Ok(Progress::Done(state.result(state_name)))
+        Ok(ApplyProgress::Done(state.result(state_name)))
     }
 }
 
-fn after_model(order: &ApplyOrder) -> Stage {
+fn after_model(order: &ApplyOrder) -> ApplyStage {
     match order.change {
-        AppliedChange::Refactoring { .. } => Stage::PlanRefactoring,
-        _ => Stage::End,
+        AppliedChange::Refactoring { .. } => ApplyStage::PlanRefactoring,
+        _ => ApplyStage::End,
     }
 }
 

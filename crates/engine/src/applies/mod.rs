@@ -1,6 +1,6 @@
 //! Applying findings: declarations, refactorings and definitions that advice names, and the way back.
 //!
-//! A job of kind `apply` goes through [`Stage`]s. What it is going to do is in its checkpoint before it is done, and every stage
+//! A job of kind `apply` goes through [`ApplyStage`]s. What it is going to do is in its checkpoint before it is done, and every stage
 //! sees whether it was done already: so a job that is killed goes on, and its undo knows what there is to take back. Items that
 //! its declarations change are journalled by their build (`maintain::journal`).
 
@@ -20,7 +20,7 @@ pub(crate) use self::additions::Additions;
 pub(crate) use self::forward::merged_members;
 pub(crate) use self::journals::forget_journals;
 pub(crate) use self::order::{AppliedChange, ApplyOrder};
-pub(crate) use self::state::{ApplyState, Stage};
+pub(crate) use self::state::{ApplyStage, ApplyState};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::{JobId, JobOwner, JobStatus};
@@ -46,7 +46,7 @@ pub(crate) struct Applies {
 
 /// What a step came to.
 #[allow(clippy::large_enum_variant, reason = "there is one of them at a time")]
-pub(crate) enum Progress {
+pub(crate) enum ApplyProgress {
     /// It goes on from there.
     Next(ApplyState),
     /// Something else has to be done first, and so many of its items are.
@@ -66,7 +66,7 @@ pub(crate) enum Progress {
 }
 
 /// One job of a database.
-struct Run<'a> {
+struct ApplyRun<'a> {
     applies: &'a Applies,
     database: &'a JobOwner,
 }
@@ -78,28 +78,28 @@ impl Applies {
         database: &JobOwner,
         (job, order): (JobId, &ApplyOrder),
         state: ApplyState,
-    ) -> Result<Progress, EngineError> {
-        let run = Run { applies: self, database };
+    ) -> Result<ApplyProgress, EngineError> {
+        let run = ApplyRun { applies: self, database };
         let mut state = state;
-        if state.stage == Stage::Begin {
+        if state.stage == ApplyStage::Begin {
             (state.finding, state.journal) = (order.finding.clone(), journal_of_job(job.0));
         }
         let before = state.clone();
         match run.step(order, state) {
             Err(error) if is_refusal(&error) && is_forward(before.stage) => {
-                Ok(Progress::Next(before.refused(error.to_string())))
+                Ok(ApplyProgress::Next(before.refused(error.to_string())))
             }
             step => step,
         }
     }
 
     /// A job that undoes another one.
-    pub fn step_back(&self, database: &JobOwner, state: ApplyState) -> Result<Progress, EngineError> {
-        let run = Run { applies: self, database };
+    pub fn step_back(&self, database: &JobOwner, state: ApplyState) -> Result<ApplyProgress, EngineError> {
+        let run = ApplyRun { applies: self, database };
         let before = state.clone();
         match run.step_back(state) {
             Err(error) if is_refusal(&error) => {
-                Ok(Progress::Failed { error: error.to_string(), result: before.result("failed") })
+                Ok(ApplyProgress::Failed { error: error.to_string(), result: before.result("failed") })
             }
             step => step,
         }
@@ -109,37 +109,37 @@ impl Applies {
 impl ApplyState {
     /// It cannot be done: what was done of it is taken back.
     fn refused(self, error: String) -> ApplyState {
-        ApplyState { error: Some(error), ..self.at(Stage::TakeDefinition) }
+        ApplyState { error: Some(error), ..self.at(ApplyStage::TakeDefinition) }
     }
 }
 
-impl Run<'_> {
-    fn step(&self, order: &ApplyOrder, state: ApplyState) -> Result<Progress, EngineError> {
+impl ApplyRun<'_> {
+    fn step(&self, order: &ApplyOrder, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         match state.stage {
-            Stage::Begin => self.begin(order, state),
-            Stage::PlanModel => self.plan_model(order, state),
-            Stage::Declare => self.declare(state),
-            Stage::Build => self.build(order, state),
-            Stage::PlanRefactoring => self.plan_refactoring(order, state),
-            Stage::Refactor => self.refactor(order, state),
-            Stage::Refactoring => self.refactoring(order, state),
-            Stage::PlanDefinition => self.plan_definition(order, state),
-            Stage::Define => self.define(order, state),
-            Stage::Defining => self.defining(state),
-            Stage::End => self.end(&state),
+            ApplyStage::Begin => self.begin(order, state),
+            ApplyStage::PlanModel => self.plan_model(order, state),
+            ApplyStage::Declare => self.declare(state),
+            ApplyStage::Build => self.build(order, state),
+            ApplyStage::PlanRefactoring => self.plan_refactoring(order, state),
+            ApplyStage::Refactor => self.refactor(order, state),
+            ApplyStage::Refactoring => self.refactoring(order, state),
+            ApplyStage::PlanDefinition => self.plan_definition(order, state),
+            ApplyStage::Define => self.define(order, state),
+            ApplyStage::Defining => self.defining(state),
+            ApplyStage::End => self.end(&state),
             _ => self.step_back(state),
         }
     }
 
-    fn step_back(&self, state: ApplyState) -> Result<Progress, EngineError> {
+    fn step_back(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         match state.stage {
-            Stage::TakeDefinition => self.take_definition(state),
-            Stage::UndoRefactoring => self.undo_refactoring(state),
-            Stage::UndoingRefactoring => self.undoing_refactoring(state),
-            Stage::TakeDeclarations => self.take_declarations(state),
-            Stage::PutBack => self.put_back(state),
-            Stage::Reopen => self.reopen(&state),
-            _ => Ok(Progress::Next(state.at(Stage::TakeDefinition))),
+            ApplyStage::TakeDefinition => self.take_definition(state),
+            ApplyStage::UndoRefactoring => self.undo_refactoring(state),
+            ApplyStage::UndoingRefactoring => self.undoing_refactoring(state),
+            ApplyStage::TakeDeclarations => self.take_declarations(state),
+            ApplyStage::PutBack => self.put_back(state),
+            ApplyStage::Reopen => self.reopen(&state),
+            _ => Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDefinition))),
         }
     }
 
@@ -153,11 +153,11 @@ impl Run<'_> {
     }
 
     /// A job that has to be done first.
-    fn wait_for(&self, job: Option<JobId>, state: &ApplyState) -> Result<Progress, EngineError> {
+    fn wait_for(&self, job: Option<JobId>, state: &ApplyState) -> Result<ApplyProgress, EngineError> {
         let status = job.map(|job| self.applies.shared.jobs.status(job)).transpose()?.flatten();
         let (done, total) =
             status.map_or((0, None), |JobStatus { progress, .. }| (progress.done, progress.total));
-        Ok(Progress::Wait { done: state.items + done, total: total.map(|total| state.items + total) })
+        Ok(ApplyProgress::Wait { done: state.items + done, total: total.map(|total| state.items + total) })
     }
 
     fn items_of(&self, job: Option<JobId>) -> Result<u64, EngineError> {
@@ -171,8 +171,8 @@ impl Run<'_> {
     }
 }
 
-fn is_forward(stage: Stage) -> bool {
-    use Stage::*;
+fn is_forward(stage: ApplyStage) -> bool {
+    use ApplyStage::*;
     matches!(
         stage,
         Begin

@@ -11,7 +11,7 @@ const CONFLICTS_MAX: usize = 100;
 
 /// Stages in their order; an undo, and an apply that cannot be done, go through those from `TakeDefinition` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ApplyStage {
     #[default]
     Begin,
     /// It is decided which declarations are added under which names.
@@ -38,25 +38,25 @@ pub(crate) enum Stage {
     Reopen,
 }
 
-const STAGES: [(&str, Stage); 18] = [
-    ("begin", Stage::Begin),
-    ("plan-model", Stage::PlanModel),
-    ("declare", Stage::Declare),
-    ("build", Stage::Build),
-    ("plan-refactoring", Stage::PlanRefactoring),
-    ("refactor", Stage::Refactor),
-    ("refactoring", Stage::Refactoring),
-    ("plan-definition", Stage::PlanDefinition),
-    ("define", Stage::Define),
-    ("defining", Stage::Defining),
-    ("end", Stage::End),
-    ("load", Stage::Load),
-    ("take-definition", Stage::TakeDefinition),
-    ("undo-refactoring", Stage::UndoRefactoring),
-    ("undoing-refactoring", Stage::UndoingRefactoring),
-    ("take-declarations", Stage::TakeDeclarations),
-    ("put-back", Stage::PutBack),
-    ("reopen", Stage::Reopen),
+const STAGES: [(&str, ApplyStage); 18] = [
+    ("begin", ApplyStage::Begin),
+    ("plan-model", ApplyStage::PlanModel),
+    ("declare", ApplyStage::Declare),
+    ("build", ApplyStage::Build),
+    ("plan-refactoring", ApplyStage::PlanRefactoring),
+    ("refactor", ApplyStage::Refactor),
+    ("refactoring", ApplyStage::Refactoring),
+    ("plan-definition", ApplyStage::PlanDefinition),
+    ("define", ApplyStage::Define),
+    ("defining", ApplyStage::Defining),
+    ("end", ApplyStage::End),
+    ("load", ApplyStage::Load),
+    ("take-definition", ApplyStage::TakeDefinition),
+    ("undo-refactoring", ApplyStage::UndoRefactoring),
+    ("undoing-refactoring", ApplyStage::UndoingRefactoring),
+    ("take-declarations", ApplyStage::TakeDeclarations),
+    ("put-back", ApplyStage::PutBack),
+    ("reopen", ApplyStage::Reopen),
 ];
 
 /// A container whose definition was changed, or that was made.
@@ -70,7 +70,7 @@ pub(crate) struct ChangedDefinition {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ApplyState {
-    pub stage: Stage,
+    pub stage: ApplyStage,
     /// Of the finding.
     pub finding: String,
     /// The number of the journal.
@@ -101,7 +101,7 @@ impl ApplyState {
         Value::Object(self.to_json()).to_json().into_bytes()
     }
 
-    pub fn at(self, stage: Stage) -> ApplyState {
+    pub fn at(self, stage: ApplyStage) -> ApplyState {
         ApplyState { stage, ..self }
     }
 
@@ -151,7 +151,10 @@ impl ApplyState {
         let links = links.filter_map(|(from, to)| Some((from.to_owned(), to.as_str()?.to_owned())));
         let stage = text("stage").unwrap_or_default();
         Some(ApplyState {
-            stage: STAGES.iter().find(|(name, _)| *name == stage).map_or(Stage::Load, |(_, stage)| *stage),
+            stage: STAGES
+                .iter()
+                .find(|(name, _)| *name == stage)
+                .map_or(ApplyStage::Load, |(_, stage)| *stage),
             finding: text("finding")?,
             journal: u32::try_from(number("journal")?).ok()?,
             added: Additions {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quire_value::{Limits, Object, Value, text};
 
 use crate::api::{EngineError, corrupt};
-use crate::applies::{APPLY, Applies, ApplyOrder, ApplyState, JOURNAL_MS, Progress, Stage};
+use crate::applies::{APPLY, Applies, ApplyOrder, ApplyProgress, ApplyStage, ApplyState, JOURNAL_MS};
 use crate::jobs::{JobClaim, JobId, JobKind, JobOwner, JobState, JobStatus, JobStep, NewJob};
 
 /// Between two checks of the work that the job waits for.
@@ -56,7 +56,7 @@ impl JobKind for ApplyJobs {
         }
         let state = ApplyState::decode(claim.position())?;
         let progress = match undone_job(&claim.body.payload) {
-            Some(job) if state.stage == Stage::Begin => return load(&applies, claim, job),
+            Some(job) if state.stage == ApplyStage::Begin => return load(&applies, claim, job),
             Some(_) => applies.step_back(&database, state),
             None => applies.step(&database, (claim.id, &ApplyOrder::parse(&claim.body.payload)?), state),
         };
@@ -101,31 +101,31 @@ fn load(applies: &Applies, claim: &mut JobClaim<'_>, job: JobId) -> Result<JobSt
     };
     let Some(state) = state else { return Ok(JobStep::Cancelled) };
     let state = ApplyState { items: 0, conflicts: Vec::new(), conflict_count: 0, ..state };
-    let state = state.at(Stage::TakeDefinition);
+    let state = state.at(ApplyStage::TakeDefinition);
     claim.commit(claim.advance(state.encode(), 0, None), Vec::new())?;
     jobs.end_unfinished(job)?;
     Ok(JobStep::More)
 }
 
-fn go_on(claim: &mut JobClaim<'_>, progress: Progress) -> Result<JobStep, EngineError> {
+fn go_on(claim: &mut JobClaim<'_>, progress: ApplyProgress) -> Result<JobStep, EngineError> {
     match progress {
-        Progress::Next(state) => {
+        ApplyProgress::Next(state) => {
             claim.commit(claim.advance(state.encode(), state.items, None), Vec::new())?;
             Ok(JobStep::More)
         }
-        Progress::Wait { done, total } => {
+        ApplyProgress::Wait { done, total } => {
             if done > claim.done() {
                 let position = claim.position().to_vec();
                 claim.commit(claim.advance(position, done, total), Vec::new())?;
             }
             Ok(JobStep::Rest(WAIT))
         }
-        Progress::Done(result) => {
+        ApplyProgress::Done(result) => {
             claim.complete(claim.done());
             Ok(JobStep::Done(result))
         }
-        Progress::Failed { error, result } => Ok(JobStep::Failed { error, result }),
-        Progress::Blocked { error, result } => Ok(JobStep::Blocked { error, result }),
+        ApplyProgress::Failed { error, result } => Ok(JobStep::Failed { error, result }),
+        ApplyProgress::Blocked { error, result } => Ok(JobStep::Blocked { error, result }),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::jobs::{JobClaim, JobId, JobKind, JobStep};
 use crate::profiles::Profiles;
 use crate::refactorings::Refactorings;
 use crate::runtime::Shared;
-use crate::what_if::{RunProgress, Scratch, Surroundings, WHAT_IF, WhatIfOrder, WhatIfRun, is_lasting};
+use crate::what_if::{RunProgress, Scratch, WHAT_IF, WhatIfOrder, WhatIfRun, WhatIfServices, is_lasting};
 
 /// Between two looks at jobs that others do.
 const WAIT: Duration = Duration::from_millis(10);
@@ -51,9 +51,9 @@ impl WhatIfs {
         }
     }
 
-    fn surroundings(&self) -> Result<Surroundings, EngineError> {
+    fn services(&self) -> Result<WhatIfServices, EngineError> {
         let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
-        Ok(Surroundings {
+        Ok(WhatIfServices {
             shared: self.shared.upgrade().ok_or_else(closed)?,
             catalog: self.catalog.upgrade().ok_or_else(closed)?,
             profiles: self.profiles.upgrade().ok_or_else(closed)?,
@@ -61,23 +61,23 @@ impl WhatIfs {
         })
     }
 
-    fn begin(&self, claim: &JobClaim<'_>, around: &Surroundings) -> Result<RunningWhatIf, EngineError> {
+    fn begin(&self, claim: &JobClaim<'_>, services: &WhatIfServices) -> Result<RunningWhatIf, EngineError> {
         let order = WhatIfOrder::decode(&claim.body.payload)?;
         let database = claim.body.database.as_ref().ok_or_else(|| corrupt("a job without a database"))?;
         let scratch = Scratch::of(claim.id);
-        scratch.remove(&around.catalog)?;
-        let run = WhatIfRun::start(around, database.number, order, scratch)?;
+        scratch.remove(&services.catalog)?;
+        let run = WhatIfRun::start(services, database.number, order, scratch)?;
         Ok(RunningWhatIf { run, shown: Instant::now() })
     }
 
-    fn run(&self, claim: &mut JobClaim<'_>, around: &Surroundings) -> Result<JobStep, EngineError> {
+    fn run(&self, claim: &mut JobClaim<'_>, services: &WhatIfServices) -> Result<JobStep, EngineError> {
         let under_way = self.running.lock().remove(&claim.id);
         let mut under_way = match under_way {
             Some(under_way) => under_way,
-            None => self.begin(claim, around)?,
+            None => self.begin(claim, services)?,
         };
-        let step = match under_way.run.step(around)? {
-            RunProgress::Done(result) => return self.end(claim, around, result),
+        let step = match under_way.run.step(services)? {
+            RunProgress::Done(result) => return self.end(claim, services, result),
             RunProgress::Wait => JobStep::Rest(WAIT),
             RunProgress::More(done, total) => {
                 if under_way.shown.elapsed() >= SHOWN_EVERY {
@@ -94,11 +94,11 @@ impl WhatIfs {
     fn end(
         &self,
         claim: &mut JobClaim<'_>,
-        around: &Surroundings,
+        services: &WhatIfServices,
         result: Value,
     ) -> Result<JobStep, EngineError> {
         if !WhatIfOrder::decode(&claim.body.payload)?.limits.keep {
-            Scratch::of(claim.id).remove(&around.catalog)?;
+            Scratch::of(claim.id).remove(&services.catalog)?;
         }
         let count = |member: &str| result.get(member).and_then(Value::as_u64).unwrap_or(0);
         claim.complete(count("replayed"));
@@ -121,14 +121,14 @@ impl JobKind for WhatIfs {
     }
 
     fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
-        let around = self.surroundings()?;
-        let run = self.run(claim, &around);
+        let services = self.services()?;
+        let run = self.run(claim, &services);
         let Err(error) = run else { return run };
         self.release(claim.id);
         if !is_lasting(&error) {
             return Err(error);
         }
-        Scratch::of(claim.id).remove(&around.catalog)?;
+        Scratch::of(claim.id).remove(&services.catalog)?;
         match error {
             EngineError::ResourceNotFound { kind: "database", .. } => Ok(JobStep::Cancelled),
             error => Ok(JobStep::Failed { error: error.to_string(), result: Value::Null }),
@@ -137,7 +137,7 @@ impl JobKind for WhatIfs {
 
     fn cancel(&self, claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         self.release(claim.id);
-        Scratch::of(claim.id).remove(&self.surroundings()?.catalog)
+        Scratch::of(claim.id).remove(&self.services()?.catalog)
     }
 
     fn release(&self, job: JobId) {

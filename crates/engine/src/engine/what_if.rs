@@ -5,7 +5,7 @@ use quire_value::Value;
 use super::Engine;
 use crate::api::EngineError;
 use crate::jobs::JobStatus;
-use crate::what_if::{Change, Subject, WHAT_IF, WhatIfOrder, WhatIfRequest};
+use crate::what_if::{Subject, WHAT_IF, WhatIfChange, WhatIfOrder, WhatIfRequest};
 
 /// What a finding says of its change, and how long its figures stand for.
 #[derive(Default)]
@@ -44,9 +44,13 @@ impl Engine {
         WhatIfRequest::parse(body).map(drop)
     }
 
-    fn change_of_finding(&self, database: &str, id: &str) -> Result<(Change, PredictedEffect), EngineError> {
+    fn change_of_finding(
+        &self,
+        database: &str,
+        id: &str,
+    ) -> Result<(WhatIfChange, PredictedEffect), EngineError> {
         let finding = self.finding(database, id)?;
-        let change = Change::of_finding(&finding, &self.catalog.model(database)?.body)?;
+        let change = WhatIfChange::of_finding(&finding, &self.catalog.model(database)?.body)?;
         Ok((change, self.predicted(database, &finding)?))
     }
 
@@ -63,12 +67,12 @@ impl Engine {
     }
 
     /// The price of a change that the last list of advice proposes; nothing is predicted of another one.
-    fn price_of(&self, database: &str, change: &Change) -> Result<PredictedEffect, EngineError> {
+    fn price_of(&self, database: &str, change: &WhatIfChange) -> Result<PredictedEffect, EngineError> {
         let list = self.advice(database)?.unwrap_or(Value::Null);
         let model = self.catalog.model(database)?.body;
         let findings = list.get("findings").and_then(Value::as_array).unwrap_or_default();
         let is_same = |finding: &&Value| {
-            Change::of_finding(finding, &model).is_ok_and(|own| plain(&own) == plain(change))
+            WhatIfChange::of_finding(finding, &model).is_ok_and(|own| plain(&own) == plain(change))
         };
         match findings.iter().find(is_same) {
             Some(finding) => Ok(PredictedEffect { finding: None, ..self.predicted(database, finding)? }),
@@ -80,11 +84,11 @@ impl Engine {
     fn check_change(
         &self,
         database: &str,
-        change: &Change,
+        change: &WhatIfChange,
         declarations: Option<&Value>,
     ) -> Result<(), EngineError> {
         match change {
-            Change::Refactoring(body) => {
+            WhatIfChange::Refactoring(body) => {
                 let Some(declarations) = declarations.filter(|own| own.as_object().is_some()) else {
                     return self.refactorings.order(database, body).map(drop);
                 };
@@ -92,14 +96,14 @@ impl Engine {
                 let model = self.catalog.parsed_model(database, &model)?;
                 self.refactorings.order_under(database, body, Some(&model)).map(drop)
             }
-            Change::Model(body) => {
+            WhatIfChange::Model(body) => {
                 let state = self.catalog.state();
                 let not_found =
                     || EngineError::ResourceNotFound { kind: "database", id: database.to_owned() };
                 let entry = state.databases.find(database).ok_or_else(not_found)?;
                 self.catalog.parse_model(entry, body).map(drop)
             }
-            Change::Container(body) => {
+            WhatIfChange::Container(body) => {
                 let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
                 match self.catalog.container(database, id) {
                     Ok(existing) => Ok(existing.definition.replace(body).map(drop)?),
@@ -112,7 +116,7 @@ impl Engine {
 }
 
 /// A change without what does not matter here.
-fn plain(change: &Change) -> Value {
+fn plain(change: &WhatIfChange) -> Value {
     let mut body = change.body().as_object().cloned().unwrap_or_default();
     let is_system = |name: &str| name.starts_with('_') || ["finish", "revision"].contains(&name);
     let names: Vec<String> = body.names().filter(|name| is_system(name)).map(str::to_owned).collect();

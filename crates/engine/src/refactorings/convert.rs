@@ -4,7 +4,7 @@ use quire_model::Pointer;
 use quire_value::{Object, Value};
 
 use super::elements::{identity, places_now};
-use super::forms::{Converted, converted};
+use super::forms::{RetypeOutcome, converted};
 use super::order::Rule;
 
 const LOSSY: &str = "it cannot be converted without loss";
@@ -15,22 +15,22 @@ const BOTH_NAMES: &str = "the other name is there with another value";
 pub(crate) struct Conversion {
     pub item: Value,
     /// Nothing: it has the new form already.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PathChange>,
     /// Places that stay as they are, and why.
     pub left: Vec<(String, &'static str)>,
 }
 
 /// What was changed at one place: `at` are the positions in arrays that `*` stands for.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Change {
+pub(crate) struct PathChange {
     pub at: Vec<usize>,
     /// By what the element of the innermost array is found again; null without arrays.
     pub element: Value,
-    pub what: Changed,
+    pub what: PathChangeKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Changed {
+pub(crate) enum PathChangeKind {
     /// A member got another name.
     Moved {
         value: Value,
@@ -46,7 +46,7 @@ pub(crate) enum Changed {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undone {
+pub(crate) enum UndoOutcome {
     Done,
     /// It is as it was before.
     Already,
@@ -54,9 +54,9 @@ pub(crate) enum Undone {
     Conflict,
 }
 
-enum Renamed {
+enum RenameOutcome {
     Nothing,
-    Changed(Changed),
+    Changed(PathChangeKind),
     /// Both names are there, and nobody knows which value counts.
     Differs,
 }
@@ -67,13 +67,13 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
         Rule::Rename { parent, from, to } => {
             for at in parent.places_in(&item) {
                 let object = parent.find_mut(&mut item, &at).and_then(Value::as_object_mut);
-                match object.map_or(Renamed::Nothing, |object| rename(object, from, to)) {
-                    Renamed::Nothing => {}
-                    Renamed::Changed(what) => {
+                match object.map_or(RenameOutcome::Nothing, |object| rename(object, from, to)) {
+                    RenameOutcome::Nothing => {}
+                    RenameOutcome::Changed(what) => {
                         let element = identity(parent, &item, &at);
-                        changes.push(Change { at, element, what });
+                        changes.push(PathChange { at, element, what });
                     }
-                    Renamed::Differs => {
+                    RenameOutcome::Differs => {
                         left.push((parent.join(&Pointer::of_name(from)).at(&at), BOTH_NAMES));
                     }
                 }
@@ -83,13 +83,17 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
             for at in path.places_in(&item) {
                 let Some(value) = path.find_mut(&mut item, &at) else { continue };
                 match converted(value, *form) {
-                    Converted::Same => {}
-                    Converted::To(after) => {
+                    RetypeOutcome::Same => {}
+                    RetypeOutcome::To(after) => {
                         let before = std::mem::replace(value, after.clone());
                         let element = identity(path, &item, &at);
-                        changes.push(Change { at, element, what: Changed::Replaced { before, after } });
+                        changes.push(PathChange {
+                            at,
+                            element,
+                            what: PathChangeKind::Replaced { before, after },
+                        });
                     }
-                    Converted::Lossy => left.push((path.at(&at), LOSSY)),
+                    RetypeOutcome::Lossy => left.push((path.at(&at), LOSSY)),
                 }
             }
         }
@@ -99,40 +103,40 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
 }
 
 /// Puts all places of an item back that are as their changes left them.
-pub(crate) fn undo_all(rule: &Rule, changes: &[Change], item: &mut Value) -> Vec<Undone> {
+pub(crate) fn undo_all(rule: &Rule, changes: &[PathChange], item: &mut Value) -> Vec<UndoOutcome> {
     let places = places_now(rule, changes, item);
-    let undone = |(change, at): (&Change, Option<Vec<usize>>)| match at {
-        Some(at) => undo(rule, &Change { at, ..change.clone() }, item),
+    let undone = |(change, at): (&PathChange, Option<Vec<usize>>)| match at {
+        Some(at) => undo(rule, &PathChange { at, ..change.clone() }, item),
         // Nothing is left of its element.
-        None => Undone::Already,
+        None => UndoOutcome::Already,
     };
     changes.iter().zip(places).map(undone).collect()
 }
 
 /// Puts a place back as it was before the change, if it is as the change left it.
-fn undo(rule: &Rule, change: &Change, item: &mut Value) -> Undone {
+fn undo(rule: &Rule, change: &PathChange, item: &mut Value) -> UndoOutcome {
     match (rule, &change.what) {
         (Rule::Rename { parent, from, to }, what) => {
             let object = parent.find_mut(item, &change.at).and_then(Value::as_object_mut);
-            object.map_or(Undone::Conflict, |object| undo_rename(object, (from, to), what))
+            object.map_or(UndoOutcome::Conflict, |object| undo_rename(object, (from, to), what))
         }
-        (Rule::Retype { path, .. }, Changed::Replaced { before, after }) => {
+        (Rule::Retype { path, .. }, PathChangeKind::Replaced { before, after }) => {
             match path.find_mut(item, &change.at) {
                 Some(value) if *value == *after => {
                     *value = before.clone();
-                    Undone::Done
+                    UndoOutcome::Done
                 }
-                Some(value) if *value == *before => Undone::Already,
-                _ => Undone::Conflict,
+                Some(value) if *value == *before => UndoOutcome::Already,
+                _ => UndoOutcome::Conflict,
             }
         }
-        (Rule::Retype { .. }, Changed::Moved { .. } | Changed::Removed { .. })
-        | (Rule::Structure(_) | Rule::Rekey(_), _) => Undone::Conflict,
+        (Rule::Retype { .. }, PathChangeKind::Moved { .. } | PathChangeKind::Removed { .. })
+        | (Rule::Structure(_) | Rule::Rekey(_), _) => UndoOutcome::Conflict,
     }
 }
 
 /// The place of a change, as clients write it.
-pub(crate) fn place(rule: &Rule, change: &Change) -> String {
+pub(crate) fn place(rule: &Rule, change: &PathChange) -> String {
     match rule {
         Rule::Rename { parent, from, .. } => parent.join(&Pointer::of_name(from)).at(&change.at),
         Rule::Retype { path, .. } => path.at(&change.at),
@@ -142,46 +146,53 @@ pub(crate) fn place(rule: &Rule, change: &Change) -> String {
 
 /// Later changes count in the place of earlier ones of the same place. Earlier ones go with their elements: `item` is what the
 /// later ones made of it.
-pub(crate) fn merged(rule: &Rule, earlier: &[Change], later: &[Change], item: &Value) -> Vec<Change> {
+pub(crate) fn merged(
+    rule: &Rule,
+    earlier: &[PathChange],
+    later: &[PathChange],
+    item: &Value,
+) -> Vec<PathChange> {
     let places = places_now(rule, earlier, item);
     let is_changed_again = |at: &Vec<usize>| later.iter().any(|own| own.at == *at);
     let kept = earlier.iter().zip(places).filter_map(|(change, at)| {
         let at = at.filter(|at| !is_changed_again(at))?;
-        Some(Change { at, ..change.clone() })
+        Some(PathChange { at, ..change.clone() })
     });
     kept.chain(later.iter().cloned()).collect()
 }
 
-fn rename(object: &mut Object, from: &str, to: &str) -> Renamed {
-    let Some(value) = object.get(from).cloned() else { return Renamed::Nothing };
+fn rename(object: &mut Object, from: &str, to: &str) -> RenameOutcome {
+    let Some(value) = object.get(from).cloned() else { return RenameOutcome::Nothing };
     match object.get(to) {
         None => {
             rename_in_place(object, from, to);
-            Renamed::Changed(Changed::Moved { value })
+            RenameOutcome::Changed(PathChangeKind::Moved { value })
         }
         Some(other) if *other == value => {
             object.remove(from);
-            Renamed::Changed(Changed::Removed { before: value })
+            RenameOutcome::Changed(PathChangeKind::Removed { before: value })
         }
-        Some(_) => Renamed::Differs,
+        Some(_) => RenameOutcome::Differs,
     }
 }
 
-fn undo_rename(object: &mut Object, (from, to): (&str, &str), what: &Changed) -> Undone {
+fn undo_rename(object: &mut Object, (from, to): (&str, &str), what: &PathChangeKind) -> UndoOutcome {
     let (old, new) = (object.get(from), object.get(to));
     match what {
-        Changed::Moved { value } if old.is_none() && new == Some(value) => {
+        PathChangeKind::Moved { value } if old.is_none() && new == Some(value) => {
             rename_in_place(object, to, from);
-            Undone::Done
+            UndoOutcome::Done
         }
-        Changed::Moved { value } if new.is_none() && old == Some(value) => Undone::Already,
+        PathChangeKind::Moved { value } if new.is_none() && old == Some(value) => UndoOutcome::Already,
         // The other name had the same value: one that a client changed since is not the old value.
-        Changed::Removed { before } if old.is_none() && new == Some(before) => {
+        PathChangeKind::Removed { before } if old.is_none() && new == Some(before) => {
             object.set(from, before.clone());
-            Undone::Done
+            UndoOutcome::Done
         }
-        Changed::Removed { before } if old == Some(before) => Undone::Already,
-        Changed::Moved { .. } | Changed::Removed { .. } | Changed::Replaced { .. } => Undone::Conflict,
+        PathChangeKind::Removed { before } if old == Some(before) => UndoOutcome::Already,
+        PathChangeKind::Moved { .. } | PathChangeKind::Removed { .. } | PathChangeKind::Replaced { .. } => {
+            UndoOutcome::Conflict
+        }
     }
 }
 
@@ -192,7 +203,7 @@ fn rename_in_place(object: &mut Object, from: &str, to: &str) {
     *object = object.iter().map(renamed).collect();
 }
 
-impl Change {
+impl PathChange {
     pub fn to_json(&self) -> Value {
         let mut json = Object::new();
         json.set("at", self.at.iter().map(|position| Value::from(*position as u64)).collect::<Value>());
@@ -200,9 +211,9 @@ impl Change {
             json.set("element", self.element.clone());
         }
         match &self.what {
-            Changed::Moved { value } => json.set("moved", value.clone()),
-            Changed::Removed { before } => json.set("before", before.clone()),
-            Changed::Replaced { before, after } => {
+            PathChangeKind::Moved { value } => json.set("moved", value.clone()),
+            PathChangeKind::Removed { before } => json.set("before", before.clone()),
+            PathChangeKind::Replaced { before, after } => {
                 json.set("before", before.clone());
                 json.set("after", after.clone());
             }
@@ -210,19 +221,19 @@ impl Change {
         Value::Object(json)
     }
 
-    pub fn from_json(json: &Value) -> Option<Change> {
+    pub fn from_json(json: &Value) -> Option<PathChange> {
         let position = |value: &Value| usize::try_from(value.as_u64()?).ok();
         let at = json.get("at")?.as_array()?.iter().map(position).collect::<Option<_>>()?;
         let what = match (json.get("moved"), json.get("before"), json.get("after")) {
-            (Some(value), None, None) => Changed::Moved { value: value.clone() },
-            (None, Some(before), None) => Changed::Removed { before: before.clone() },
+            (Some(value), None, None) => PathChangeKind::Moved { value: value.clone() },
+            (None, Some(before), None) => PathChangeKind::Removed { before: before.clone() },
             (None, Some(before), Some(after)) => {
-                Changed::Replaced { before: before.clone(), after: after.clone() }
+                PathChangeKind::Replaced { before: before.clone(), after: after.clone() }
             }
             _ => return None,
         };
         let element = json.get("element").cloned().unwrap_or(Value::Null);
-        Some(Change { at, element, what })
+        Some(PathChange { at, element, what })
     }
 }
 
@@ -250,10 +261,10 @@ mod tests {
         assert_eq!(again.changes, [], "a second time changes nothing");
         let mut back = conversion.item.clone();
         for change in &conversion.changes {
-            let stored = Change::from_json(&json(&change.to_json().to_json())).expect("a change");
+            let stored = PathChange::from_json(&json(&change.to_json().to_json())).expect("a change");
             assert_eq!(stored, *change);
-            assert_eq!(undo(rule, change, &mut back), Undone::Done);
-            assert_eq!(undo(rule, change, &mut back), Undone::Already);
+            assert_eq!(undo(rule, change, &mut back), UndoOutcome::Done);
+            assert_eq!(undo(rule, change, &mut back), UndoOutcome::Already);
         }
         assert_eq!(back, json(before));
         conversion
@@ -291,13 +302,13 @@ mod tests {
         let found = convert(&rule, json(r#"{"a":1}"#));
         for since in [r#"{"b":2}"#, r#"{"a":5,"b":1}"#, r#"{}"#, "7"] {
             let mut item = json(since);
-            assert_eq!(undo(&rule, &found.changes[0], &mut item), Undone::Conflict, "{since}");
+            assert_eq!(undo(&rule, &found.changes[0], &mut item), UndoOutcome::Conflict, "{since}");
             assert_eq!(item, json(since));
         }
         let both = convert(&rule, json(r#"{"a":1,"b":1}"#));
         for since in [r#"{"b":2}"#, r#"{"a":5,"b":1}"#, r#"{}"#] {
             let mut item = json(since);
-            assert_eq!(undo(&rule, &both.changes[0], &mut item), Undone::Conflict, "{since}");
+            assert_eq!(undo(&rule, &both.changes[0], &mut item), UndoOutcome::Conflict, "{since}");
             assert_eq!(item, json(since));
         }
     }
@@ -325,7 +336,11 @@ mod tests {
         let mut item = json(since);
         let undone = undo_all(rule, &convert(rule, json(before)).changes, &mut item);
         assert_eq!(item.to_json(), expected);
-        assert_eq!(undone.iter().filter(|own| **own == Undone::Conflict).count(), conflicts, "{undone:?}");
+        assert_eq!(
+            undone.iter().filter(|own| **own == UndoOutcome::Conflict).count(),
+            conflicts,
+            "{undone:?}"
+        );
     }
 
     #[test]

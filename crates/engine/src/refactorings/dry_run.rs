@@ -5,7 +5,7 @@ use std::ops::Bound;
 use quire_storage::Scan;
 use quire_value::{Object, Value};
 
-use super::convert::{Change, convert};
+use super::convert::{PathChange, convert};
 use super::order::{RefactoringOrder, Rule};
 use super::rekey::RekeyDryRun;
 use super::structure::{ItemFinder, Preview, Structure};
@@ -101,7 +101,7 @@ impl DryRun {
         }
         self.converted += 1;
         let bytes: usize =
-            conversion.changes.iter().map(Change::to_json).map(|json| json.to_json().len()).sum();
+            conversion.changes.iter().map(PathChange::to_json).map(|json| json.to_json().len()).sum();
         self.journal_bytes += bytes as u64;
         if self.examples.len() < EXAMPLES_MAX {
             let example = Object::from_iter([("before", before), ("after", conversion.item)]);

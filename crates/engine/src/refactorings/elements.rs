@@ -10,14 +10,14 @@ use quire_model::Pointer;
 use quire_value::{Object, Value, key};
 use ring::digest;
 
-use super::convert::Change;
+use super::convert::PathChange;
 use super::order::Rule;
 
 /// Of a digest, as text.
 const DIGEST_BYTES: usize = 12;
 
 /// Of each change, where it is in the item now; `None`: its element is gone.
-pub(super) fn places_now(rule: &Rule, changes: &[Change], item: &Value) -> Vec<Option<Vec<usize>>> {
+pub(super) fn places_now(rule: &Rule, changes: &[PathChange], item: &Value) -> Vec<Option<Vec<usize>>> {
     let Some(path) = path_of(rule).filter(|path| path.each_count() > 0) else {
         return changes.iter().map(|change| Some(change.at.clone())).collect();
     };

@@ -14,7 +14,7 @@ pub(crate) enum Form {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Converted {
+pub(crate) enum RetypeOutcome {
     /// It has the form.
     Same,
     To(Value),
@@ -41,21 +41,23 @@ impl Form {
     }
 }
 
-pub(crate) fn converted(value: &Value, form: Form) -> Converted {
+pub(crate) fn converted(value: &Value, form: Form) -> RetypeOutcome {
     match (form, value) {
-        (Form::Number | Form::Epoch, Value::Number(_)) | (Form::String, Value::String(_)) => Converted::Same,
+        (Form::Number | Form::Epoch, Value::Number(_)) | (Form::String, Value::String(_)) => {
+            RetypeOutcome::Same
+        }
         (Form::Number, Value::String(text)) => or_lossy(number(text)),
         (Form::String, Value::Number(_)) => or_lossy(number_text(value)),
-        (Form::IsoDate, Value::String(text)) if is_sortable_date(text) => Converted::Same,
+        (Form::IsoDate, Value::String(text)) if is_sortable_date(text) => RetypeOutcome::Same,
         (Form::IsoDate, Value::String(text)) => or_lossy(other_date(text).map(Value::from)),
         (Form::IsoDate, Value::Number(_)) => or_lossy(value.as_i64().and_then(date)),
         (Form::Epoch, Value::String(text)) => or_lossy(seconds(text).map(Value::from)),
-        _ => Converted::Lossy,
+        _ => RetypeOutcome::Lossy,
     }
 }
 
-fn or_lossy(value: Option<Value>) -> Converted {
-    value.map_or(Converted::Lossy, Converted::To)
+fn or_lossy(value: Option<Value>) -> RetypeOutcome {
+    value.map_or(RetypeOutcome::Lossy, RetypeOutcome::To)
 }
 
 /// A text that is written as the number would be.
@@ -145,7 +147,7 @@ mod tests {
 
     fn check(form: Form, before: &str, after: Option<&str>) {
         let json = |text: &str| text::parse(text.as_bytes(), Limits::default()).expect("JSON");
-        let expected = after.map_or(Converted::Lossy, |after| Converted::To(json(after)));
+        let expected = after.map_or(RetypeOutcome::Lossy, |after| RetypeOutcome::To(json(after)));
         assert_eq!(converted(&json(before), form), expected, "{before} as {form:?}");
     }
 
@@ -162,8 +164,8 @@ mod tests {
         check(Form::String, "12", Some(r#""12""#));
         check(Form::String, "0.1", Some(r#""0.1""#));
         check(Form::String, "null", None);
-        assert_eq!(converted(&Value::from(1), Form::Number), Converted::Same);
-        assert_eq!(converted(&Value::from("x"), Form::String), Converted::Same);
+        assert_eq!(converted(&Value::from(1), Form::Number), RetypeOutcome::Same);
+        assert_eq!(converted(&Value::from("x"), Form::String), RetypeOutcome::Same);
     }
 
     #[test]
@@ -177,7 +179,7 @@ mod tests {
         check(Form::IsoDate, r#""31.02.2026""#, None);
         check(Form::IsoDate, r#""2026-02-29""#, None);
         for same in ["2024-02-29", "2026-11-15T18:32:04Z", "2026-11-15T18:32:04.007Z"] {
-            assert_eq!(converted(&Value::from(same), Form::IsoDate), Converted::Same, "{same}");
+            assert_eq!(converted(&Value::from(same), Form::IsoDate), RetypeOutcome::Same, "{same}");
         }
         check(Form::Epoch, r#""2026-11-15T18:32:04.000Z""#, Some("1794767524"));
         check(Form::Epoch, r#""1970-01-01T00:00:00Z""#, Some("0"));

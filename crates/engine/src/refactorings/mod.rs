@@ -15,6 +15,7 @@ pub(crate) mod rekey; // another partition key
 mod rows; // refactorings and journals in the storage
 mod run; // some items at a time
 mod structure; // refactorings along declarations
+mod undo; // the way back
 
 use std::sync::Arc;
 
@@ -32,9 +33,9 @@ use crate::runtime::signals::Signal;
 pub(crate) use dry_run::DryRun;
 pub(crate) use order::RefactoringOrder;
 use order::Rule;
-use rekey::{RekeyPairs, RekeyPlaces};
-pub(crate) use rows::{Refactoring, State};
-use run::Run;
+use rekey::{RekeyContainers, RekeyPairs};
+pub(crate) use rows::{Refactoring, RefactoringState};
+use run::RefactoringRun;
 use structure::{Structure, StructureProgress, StructureRun};
 
 pub(crate) const REFACTORING: &str = "refactoring";
@@ -163,7 +164,7 @@ impl Refactorings {
             number: all.iter().map(|own| own.number).max().unwrap_or(0) + 1,
             container: container.number,
             body,
-            state: State::Expanding,
+            state: RefactoringState::Expanding,
             jobs: Vec::new(),
             position: None,
             converted: 0,
@@ -172,9 +173,9 @@ impl Refactorings {
             journal_until: None,
             journal_bytes: 0,
             plan,
-            rekey: order.rule.rekey().map(|_| RekeyPlaces {
+            rekey: order.rule.rekey().map(|_| RekeyContainers {
                 key_before: container.definition.partition_key.to_json(),
-                ..RekeyPlaces::default()
+                ..RekeyContainers::default()
             }),
         };
         rows::put(&self.shared, &self.catalog, &own)?;
@@ -207,82 +208,15 @@ impl Refactorings {
         let _turn = self.turn.lock();
         let own = self.find(database, id)?;
         match own.state {
-            State::Expanded => self.set_state(own, State::Finishing),
+            RefactoringState::Expanded => self.set_state(own, RefactoringState::Finishing),
             state => Err(refused(&own, "finished", state)),
         }
-    }
-
-    /// Puts back what items had.
-    pub fn undo(&self, database: u32, id: &str) -> Result<Refactoring, EngineError> {
-        let _turn = self.turn.lock();
-        let own = self.find(database, id)?;
-        if matches!(own.state, State::Undoing | State::Undone) {
-            return Err(refused(&own, "undone", own.state));
-        }
-        if own.rekey.is_some() {
-            self.check_rekey_undo(&own)?;
-            return self.set_state(own, State::Undoing);
-        }
-        let is_over = own.journal_until.is_some_and(|until| until <= self.shared.clock.now_ms());
-        let order = own.order()?;
-        if !order.has_journal || is_over {
-            let why = "it has no journal".to_owned();
-            return Err(EngineError::RefactoringRefuses { id: own.id(), verb: "undone", why });
-        }
-        let was_finished = own.state == State::Finished;
-        if was_finished {
-            let state = self.catalog.state();
-            let container = state.container(own.container).ok_or_else(|| gone(&order.container))?;
-            self.check_alone(database, &order, container)?;
-        }
-        if own.plan.is_some() {
-            return self.undo_structure(own, was_finished);
-        }
-        self.check_container(&order, own.container)?;
-        if !was_finished {
-            return self.set_state(own, State::Undoing);
-        }
-        // It is open again from here on: a model may have come before.
-        rows::put(&self.shared, &self.catalog, &Refactoring { state: State::Undoing, ..own.clone() })?;
-        if let Err(error) = self.check_settled(&order, own.container) {
-            rows::put(&self.shared, &self.catalog, &own)?;
-            return Err(error);
-        }
-        self.set_state(own, State::Undoing)
     }
 
     /// The refactoring that a job works on.
     pub fn of_job(&self, job: JobId) -> Result<Option<Refactoring>, EngineError> {
         let all = rows::all(&*self.shared.storage.snapshot()?, None)?;
         Ok(all.into_iter().find(|own| own.jobs.contains(&job.to_string())))
-    }
-
-    fn undo_structure(&self, mut own: Refactoring, was_finished: bool) -> Result<Refactoring, EngineError> {
-        own.position = None;
-        if was_finished {
-            self.check_free_names(&own)?;
-        }
-        if let Some(plan) = &mut own.plan {
-            (plan.phase, plan.undecided, plan.error) = (0, 0, None);
-            plan.was_finished |= was_finished;
-        }
-        self.set_state(own, State::Undoing)
-    }
-
-    /// The link of an embed is declared again by its undo.
-    fn check_free_names(&self, own: &Refactoring) -> Result<(), EngineError> {
-        let link = own.plan.as_ref().and_then(|plan| plan.link.get("name")?.as_str());
-        let model = self.catalog.database_model(own.database);
-        let is_taken = |name: &&str| {
-            model.as_ref().is_some_and(|model| model.model().declarations().any(|own| own == *name))
-        };
-        match link.filter(is_taken) {
-            Some(name) => {
-                let why = format!("the model has another declaration '{name}'");
-                Err(EngineError::RefactoringRefuses { id: own.id(), verb: "undone", why })
-            }
-            None => Ok(()),
-        }
     }
 
     /// No other refactoring is open in one of the containers.
@@ -323,11 +257,11 @@ impl Refactorings {
         over.into_iter().take(count).try_for_each(|own| rows::remove(&self.shared, &self.catalog, own))
     }
 
-    fn set_state(&self, mut own: Refactoring, state: State) -> Result<Refactoring, EngineError> {
+    fn set_state(&self, mut own: Refactoring, state: RefactoringState) -> Result<Refactoring, EngineError> {
         let blocked = own
             .jobs
             .last()
-            .filter(|_| own.state == State::Blocked && own.rekey.is_none())
+            .filter(|_| own.state == RefactoringState::Blocked && own.rekey.is_none())
             .and_then(|job| job.parse().ok());
         own.state = state;
         rows::put(&self.shared, &self.catalog, &own)?;
@@ -363,8 +297,9 @@ impl Refactorings {
         let Some(mut own) = rows::get(&*snapshot, database, number)? else { return Ok(JobProgress::Gone) };
         drop(snapshot);
         // What came to an end by itself goes on to be finished by the same job.
-        let is_blocked = own.state == State::Blocked && is_current(&own, wanted);
-        let is_own = own.state as u8 == wanted || (own.state == State::Finishing && own.jobs.len() == 1);
+        let is_blocked = own.state == RefactoringState::Blocked && is_current(&own, wanted);
+        let is_own =
+            own.state as u8 == wanted || (own.state == RefactoringState::Finishing && own.jobs.len() == 1);
         if !is_own && !is_blocked {
             return Ok(JobProgress::Done(result(&own)));
         }
@@ -374,16 +309,28 @@ impl Refactorings {
         if let Rule::Structure(structure) = &order.rule {
             return self.step_structure(own, (&order, structure), container, wanted);
         }
+        let journal = container;
+        let current = match own.state {
+            RefactoringState::Undoing => self.current_container(&own)?,
+            _ => own.container,
+        };
+        let Some(container) = state.container(current) else { return Ok(JobProgress::Gone) };
         // It goes on when no model names the container any more.
         if container.partitions.is_modelled() {
             return Err(EngineError::UnderModel);
         }
-        if own.journal_bytes > JOURNAL_BYTES_MAX && own.state != State::Undoing {
+        if own.journal_bytes > JOURNAL_BYTES_MAX && own.state != RefactoringState::Undoing {
             let error = "its journal has more than 1 GB: undo it, or start it without one".to_owned();
             return self.block(own, error);
         }
-        let mut run = Run { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
-        let has_more = if run.own.state == State::Undoing { run.back()? } else { run.forward()? };
+        let mut run = RefactoringRun {
+            shared: &self.shared,
+            catalog: &self.catalog,
+            container,
+            journal,
+            own: &mut own,
+        };
+        let has_more = if run.own.state == RefactoringState::Undoing { run.back()? } else { run.forward()? };
         if has_more {
             return Ok(JobProgress::More(own.converted));
         }
@@ -402,7 +349,7 @@ impl Refactorings {
         container: &Container,
         wanted: u8,
     ) -> Result<JobProgress, EngineError> {
-        if own.state == State::Blocked {
+        if own.state == RefactoringState::Blocked {
             self.unblock(&mut own, wanted)?;
         }
         let (shared, catalog) = (&*self.shared, &*self.catalog);
@@ -438,7 +385,7 @@ impl Refactorings {
 
     /// It waits for a client, who resumes its job or undoes it.
     fn block(&self, mut own: Refactoring, error: String) -> Result<JobProgress, EngineError> {
-        own.state = State::Blocked;
+        own.state = RefactoringState::Blocked;
         if let Some(plan) = &mut own.plan {
             plan.error = Some(error.clone());
         }
@@ -449,7 +396,7 @@ impl Refactorings {
 
     /// A client has resumed the job: it begins anew with what the state was.
     fn unblock(&self, own: &mut Refactoring, wanted: u8) -> Result<(), EngineError> {
-        own.state = State::numbered(wanted).unwrap_or(State::Expanding);
+        own.state = RefactoringState::numbered(wanted).unwrap_or(RefactoringState::Expanding);
         own.position = None;
         (own.conflicts, own.conflict_count) = Default::default();
         if let Some(plan) = &mut own.plan {
@@ -459,17 +406,17 @@ impl Refactorings {
     }
 
     fn end_state(&self, own: &mut Refactoring, container: &Container) -> Result<(), EngineError> {
-        if own.state == State::Undoing {
+        if own.state == RefactoringState::Undoing {
             self.end_blocked(own)?;
         }
         own.state = match own.state {
-            State::Expanding if own.order()?.finishes_itself => State::Finishing,
-            State::Expanding | State::Expanded => State::Expanded,
-            State::Finishing | State::Finished => State::Finished,
-            State::Undoing | State::Undone => State::Undone,
-            State::Blocked => State::Blocked,
+            RefactoringState::Expanding if own.order()?.finishes_itself => RefactoringState::Finishing,
+            RefactoringState::Expanding | RefactoringState::Expanded => RefactoringState::Expanded,
+            RefactoringState::Finishing | RefactoringState::Finished => RefactoringState::Finished,
+            RefactoringState::Undoing | RefactoringState::Undone => RefactoringState::Undone,
+            RefactoringState::Blocked => RefactoringState::Blocked,
         };
-        if own.state == State::Finished {
+        if own.state == RefactoringState::Finished {
             own.journal_until = Some(self.shared.clock.now_ms() + JOURNAL_MS);
         }
         if !own.state.is_open() {
@@ -504,7 +451,7 @@ impl Refactorings {
             return Ok((false, false));
         };
         // It was withdrawn, and nobody was told of it: a model was put meanwhile.
-        if own.state == State::Expanding
+        if own.state == RefactoringState::Expanding
             && own.plan.is_none()
             && own.jobs.is_empty()
             && container.partitions.is_modelled()
@@ -520,23 +467,29 @@ impl Refactorings {
         if let Rule::Structure(structure) = &order.rule {
             let (shared, catalog) = (&*self.shared, &*self.catalog);
             let run = StructureRun { shared, catalog, container, order: &order, structure, own: &mut own };
-            let has_more = run.own.state == State::Finished && is_over && run.forget()?;
+            let has_more = run.own.state == RefactoringState::Finished && is_over && run.forget()?;
             return Ok((false, has_more));
         }
-        let mut run = Run { shared: &self.shared, catalog: &self.catalog, container, own: &mut own };
+        let mut run = RefactoringRun {
+            shared: &self.shared,
+            catalog: &self.catalog,
+            container,
+            journal: container,
+            own: &mut own,
+        };
         match run.own.state {
             // It goes on when no model names the container any more.
-            State::Expanded if container.partitions.is_modelled() => Ok((true, false)),
-            State::Expanded => Ok((true, run.forward()?)),
-            State::Finished if is_over => Ok((false, run.forget()?)),
+            RefactoringState::Expanded if container.partitions.is_modelled() => Ok((true, false)),
+            RefactoringState::Expanded => Ok((true, run.forward()?)),
+            RefactoringState::Finished if is_over => Ok((false, run.forget()?)),
             _ => Ok((false, false)),
         }
     }
 
     /// One that finishes itself is finished by the job that expanded it.
     fn add_missing_job(&self, own: &mut Refactoring) -> Result<(), EngineError> {
-        let first = Refactoring { state: State::Expanding, ..own.clone() };
-        let is_first = own.state == State::Finishing && own.jobs.len() == 1;
+        let first = Refactoring { state: RefactoringState::Expanding, ..own.clone() };
+        let is_first = own.state == RefactoringState::Finishing && own.jobs.len() == 1;
         let jobs = self.shared.jobs.unfinished(REFACTORING);
         if is_first && jobs.contains(&payload(&first)) { Ok(()) } else { self.add_job(own) }
     }
@@ -544,15 +497,15 @@ impl Refactorings {
 
 /// Whether a job of this state is the one that is blocked.
 fn is_current(own: &Refactoring, wanted: u8) -> bool {
-    let is_first = wanted == State::Expanding as u8 && own.jobs.len() == 1;
-    is_first || wanted != State::Expanding as u8
+    let is_first = wanted == RefactoringState::Expanding as u8 && own.jobs.len() == 1;
+    is_first || wanted != RefactoringState::Expanding as u8
 }
 
 fn gone(id: &str) -> EngineError {
     EngineError::ResourceNotFound { kind: "container", id: id.to_owned() }
 }
 
-fn refused(own: &Refactoring, verb: &'static str, state: State) -> EngineError {
+fn refused(own: &Refactoring, verb: &'static str, state: RefactoringState) -> EngineError {
     EngineError::RefactoringRefuses { id: own.id(), verb, why: format!("it is {}", state.name()) }
 }
 

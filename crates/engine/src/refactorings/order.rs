@@ -44,7 +44,7 @@ pub(crate) enum Rule {
 }
 
 /// Reads a body, and collects what is wrong with it.
-pub(super) struct Reading<'a> {
+pub(super) struct OrderReader<'a> {
     pub body: &'a Object,
     errors: Vec<OrderError>,
 }
@@ -56,7 +56,8 @@ impl RefactoringOrder {
             let error = OrderError::new("BadValue", "", "The body must be an object.");
             return Err(RefactoringInvalid(vec![error]).into());
         };
-        let mut reading = Reading { body: if body.is_empty() { &nothing } else { body }, errors: Vec::new() };
+        let mut reading =
+            OrderReader { body: if body.is_empty() { &nothing } else { body }, errors: Vec::new() };
         let order = reading.order();
         match order {
             Some(order) if reading.errors.is_empty() => Ok(order),
@@ -133,7 +134,7 @@ impl Rule {
     }
 }
 
-impl Reading<'_> {
+impl OrderReader<'_> {
     fn order(&mut self) -> Option<RefactoringOrder> {
         let kind = self.body.get("kind").and_then(Value::as_str).unwrap_or_default();
         if kind == "rekey" {

@@ -6,10 +6,10 @@
 use quire_storage::{Caps, CommitError, KeyRange, Op, Position, Scan, Snapshot};
 use quire_value::{Limits, Object, Value, iso_date, text};
 
-use super::convert::Change;
+use super::convert::PathChange;
 use super::order::RefactoringOrder;
-use super::rekey::RekeyPlaces;
-use super::structure::Plan;
+use super::rekey::RekeyContainers;
+use super::structure::RefactoringPlan;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::runtime::Shared;
@@ -30,7 +30,7 @@ pub(crate) struct Refactoring {
     pub container: u32,
     /// As it was sent.
     pub body: Value,
-    pub state: State,
+    pub state: RefactoringState,
     /// All jobs of it, the last one is the current one.
     pub jobs: Vec<String>,
     /// How far it is in the changes of the container.
@@ -43,14 +43,14 @@ pub(crate) struct Refactoring {
     /// What was written to the journal until now.
     pub journal_bytes: u64,
     /// Of a refactoring of structure.
-    pub plan: Option<Plan>,
+    pub plan: Option<RefactoringPlan>,
     /// Of one that changes a partition key.
-    pub rekey: Option<RekeyPlaces>,
+    pub rekey: Option<RekeyContainers>,
 }
 
 /// The numbers are in payloads of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum RefactoringState {
     Expanding = 1,
     Expanded = 2,
     Finishing = 3,
@@ -64,26 +64,26 @@ pub(crate) enum State {
 pub(crate) struct JournalEntry {
     pub key: Vec<u8>,
     pub rid: u64,
-    pub changes: Vec<Change>,
+    pub changes: Vec<PathChange>,
 }
 
-impl State {
-    const ALL: [(&'static str, State); 7] = [
-        ("expanding", State::Expanding),
-        ("expanded", State::Expanded),
-        ("finishing", State::Finishing),
-        ("finished", State::Finished),
-        ("undoing", State::Undoing),
-        ("undone", State::Undone),
-        ("blocked", State::Blocked),
+impl RefactoringState {
+    const ALL: [(&'static str, RefactoringState); 7] = [
+        ("expanding", RefactoringState::Expanding),
+        ("expanded", RefactoringState::Expanded),
+        ("finishing", RefactoringState::Finishing),
+        ("finished", RefactoringState::Finished),
+        ("undoing", RefactoringState::Undoing),
+        ("undone", RefactoringState::Undone),
+        ("blocked", RefactoringState::Blocked),
     ];
 
-    pub fn numbered(number: u8) -> Option<State> {
-        State::ALL.iter().map(|(_, state)| *state).find(|state| *state as u8 == number)
+    pub fn numbered(number: u8) -> Option<RefactoringState> {
+        RefactoringState::ALL.iter().map(|(_, state)| *state).find(|state| *state as u8 == number)
     }
 
     pub fn name(self) -> &'static str {
-        State::ALL.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
+        RefactoringState::ALL.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
     }
 
     /// Nothing else may be refactored in the container meanwhile.
@@ -93,7 +93,7 @@ impl State {
 
     /// A job is at work.
     pub fn has_job(self) -> bool {
-        matches!(self, State::Expanding | State::Finishing | State::Undoing)
+        matches!(self, RefactoringState::Expanding | RefactoringState::Finishing | RefactoringState::Undoing)
     }
 }
 
@@ -163,7 +163,7 @@ impl Refactoring {
         json.set("conflictCount", self.conflict_count);
         json.set("journalUntil", self.journal_until.map_or(Value::Null, Value::from));
         json.set("journalBytes", self.journal_bytes);
-        json.set("plan", self.plan.as_ref().map_or(Value::Null, Plan::to_json));
+        json.set("plan", self.plan.as_ref().map_or(Value::Null, RefactoringPlan::to_json));
         if let Some(places) = &self.rekey {
             json.set("rekey", places.to_json());
         }
@@ -185,7 +185,7 @@ impl Refactoring {
             number,
             container: u32::try_from(json.get("container")?.as_u64()?).ok()?,
             body: json.get("body")?.clone(),
-            state: State::ALL.iter().find(|(name, _)| *name == state)?.1,
+            state: RefactoringState::ALL.iter().find(|(name, _)| *name == state)?.1,
             jobs: texts.collect::<Option<_>>()?,
             position: json.get("position")?.as_str().map(str::to_owned),
             converted: json.get("converted")?.as_u64()?,
@@ -195,9 +195,9 @@ impl Refactoring {
             journal_bytes: json.get("journalBytes").and_then(Value::as_u64).unwrap_or(0),
             plan: match json.get("plan") {
                 None | Some(Value::Null) => None,
-                Some(plan) => Some(Plan::from_json(plan)?),
+                Some(plan) => Some(RefactoringPlan::from_json(plan)?),
             },
-            rekey: json.get("rekey").map(|json| RekeyPlaces::of_json(json).ok_or(())).transpose().ok()?,
+            rekey: json.get("rekey").map(|json| RekeyContainers::of_json(json).ok_or(())).transpose().ok()?,
         })
     }
 }
@@ -241,7 +241,7 @@ fn commit(shared: &Shared, catalog: &Catalog, database: u32, op: Op) -> Result<(
 }
 
 /// The journal of an item; nothing where it was not changed.
-pub(super) fn journal(snapshot: &dyn Snapshot, key: &[u8]) -> Result<Vec<Change>, EngineError> {
+pub(super) fn journal(snapshot: &dyn Snapshot, key: &[u8]) -> Result<Vec<PathChange>, EngineError> {
     snapshot.get(CATALOG, key)?.map_or_else(|| Ok(Vec::new()), |row| read_changes(key, &row))
 }
 
@@ -273,12 +273,12 @@ pub(super) fn journal_keys(
 }
 
 /// The row of an item's journal; none where nothing is in it.
-pub(super) fn journal_op(key: &[u8], changes: &[Change]) -> Op {
+pub(super) fn journal_op(key: &[u8], changes: &[PathChange]) -> Op {
     let key = key.to_vec();
     if changes.is_empty() {
         return Op::Delete { space: CATALOG, key };
     }
-    let value = encode(&key, &changes.iter().map(Change::to_json).collect::<Value>());
+    let value = encode(&key, &changes.iter().map(PathChange::to_json).collect::<Value>());
     Op::Put { space: CATALOG, key, value }
 }
 
@@ -352,9 +352,9 @@ pub(super) fn bytes_of(op: &Op) -> usize {
     }
 }
 
-fn read_changes(key: &[u8], row: &[u8]) -> Result<Vec<Change>, EngineError> {
+fn read_changes(key: &[u8], row: &[u8]) -> Result<Vec<PathChange>, EngineError> {
     let json = parse(&sealed::open(key, row)?.string()?)?;
-    let changes = json.as_array().unwrap_or_default().iter().map(Change::from_json);
+    let changes = json.as_array().unwrap_or_default().iter().map(PathChange::from_json);
     changes.collect::<Option<_>>().ok_or_else(|| corrupt("journal of an item"))
 }
 

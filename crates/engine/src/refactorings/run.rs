@@ -9,8 +9,9 @@ use quire_resource::ResourceId;
 use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Limits, Object, Value, text};
 
-use super::convert::{Change, Undone, convert, merged, place, undo_all};
+use super::convert::{PathChange, UndoOutcome, convert, merged, place, undo_all};
 use super::order::RefactoringOrder;
+use super::rekey::RekeyedItem;
 use super::rows::{self, Refactoring};
 use crate::api::{
     Cancel, ChangesRequest, EngineError, FeedMode, FeedStart, IndexingDirective, PageRequest, corrupt,
@@ -20,7 +21,7 @@ use crate::feed::changes::read_changes;
 use crate::integrity::key_json;
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
-use crate::store::keys::{self, ITEMS};
+use crate::store::keys::{self, ITEMS, LOOKUPS};
 use crate::transactions::batch::{BatchOperation, BatchVerb, Bulk, bulk};
 
 /// Items of one step.
@@ -29,16 +30,18 @@ const LIMITS: Limits = Limits { depth_max: 256 };
 const NO_JOURNAL: &str = "what it has is too large for the journal";
 const CHANGED_SINCE: &str = "it was changed since";
 
-pub(super) struct Run<'a> {
+pub(super) struct RefactoringRun<'a> {
     pub shared: &'a Shared,
     pub catalog: &'a Catalog,
+    /// Whose items are written.
     pub container: &'a Container,
+    /// Whose items the journal names: the same, or what had the name before it got another partition key.
+    pub journal: &'a Container,
     pub own: &'a mut Refactoring,
 }
 
 /// An item of the container without what the server adds.
 pub(super) struct StoredItem {
-    pub rid: u64,
     pub etag: String,
     pub indexing: IndexingDirective,
     pub item: Value,
@@ -46,21 +49,22 @@ pub(super) struct StoredItem {
 
 /// An item that is to be written.
 struct Rewrite {
+    /// In the journal.
     rid: u64,
     id: String,
     etag: String,
     indexing: IndexingDirective,
     body: Value,
     /// What its journal was.
-    base: Vec<Change>,
+    base: Vec<PathChange>,
     /// What it is to be.
-    journal: Vec<Change>,
+    journal: Vec<PathChange>,
 }
 
 /// An item, and whether it was written.
-type Written<'r> = (&'r Rewrite, Result<(), EngineError>);
+type WriteOutcome<'r> = (&'r Rewrite, Result<(), EngineError>);
 
-impl Run<'_> {
+impl RefactoringRun<'_> {
     /// Converts what was written since the position; whether there is more right now.
     pub fn forward(&mut self) -> Result<bool, EngineError> {
         let order = self.own.order()?;
@@ -87,7 +91,7 @@ impl Run<'_> {
         if order.has_journal {
             let ops = self.journal_ops(&mut rewrites);
             self.own.journal_bytes += ops.iter().map(|op| rows::bytes_of(op) as u64).sum::<u64>();
-            rows::commit_journal(self.shared, self.container, ops)?;
+            rows::commit_journal(self.shared, self.journal, ops)?;
         }
         let (mut not_written, mut is_complete) = (Vec::new(), true);
         for (rewrite, result) in self.write(&rewrites)? {
@@ -104,7 +108,7 @@ impl Run<'_> {
             }
         }
         if order.has_journal {
-            rows::commit_journal(self.shared, self.container, not_written)?;
+            rows::commit_journal(self.shared, self.journal, not_written)?;
         }
         Ok(is_complete)
     }
@@ -154,22 +158,25 @@ impl Run<'_> {
         let before = self.own.clone();
         let (mut rewrites, mut ended) = (Vec::new(), Vec::new());
         for entry in &entries {
-            let Some(mut stored) = self.stored_item(&*snapshot, entry.rid)? else {
+            let rid = self.current_rid(&*snapshot, entry.rid)?;
+            let stored = rid.map(|rid| self.stored_item(&*snapshot, rid)).transpose()?.flatten();
+            let Some(mut stored) = stored else {
                 ended.push(rows::journal_op(&entry.key, &[]));
                 continue;
             };
             let undone = undo_all(&order.rule, &entry.changes, &mut stored.item);
-            for (change, _) in entry.changes.iter().zip(&undone).filter(|(_, own)| **own == Undone::Conflict)
+            for (change, _) in
+                entry.changes.iter().zip(&undone).filter(|(_, own)| **own == UndoOutcome::Conflict)
             {
                 self.conflict(&stored.item, &place(&order.rule, change), CHANGED_SINCE);
             }
-            if !undone.contains(&Undone::Done) {
+            if !undone.contains(&UndoOutcome::Done) {
                 ended.push(rows::journal_op(&entry.key, &[]));
                 continue;
             }
-            let (id, StoredItem { rid, etag, indexing, item: body }) = (id_of(&stored.item), stored);
+            let (id, StoredItem { etag, indexing, item: body }) = (id_of(&stored.item), stored);
             let (base, journal) = Default::default();
-            rewrites.push(Rewrite { rid, id, etag, indexing, body, base, journal });
+            rewrites.push(Rewrite { rid: entry.rid, id, etag, indexing, body, base, journal });
         }
         drop(snapshot);
         for (rewrite, result) in self.write(&rewrites)? {
@@ -184,7 +191,7 @@ impl Run<'_> {
         if *self.own != before {
             rows::put(self.shared, self.catalog, self.own)?;
         }
-        rows::commit_journal(self.shared, self.container, ended)?;
+        rows::commit_journal(self.shared, self.journal, ended)?;
         Ok(!entries.is_empty())
     }
 
@@ -192,12 +199,12 @@ impl Run<'_> {
     pub fn forget(&mut self) -> Result<bool, EngineError> {
         let entries = rows::journal_page(&*self.shared.storage.snapshot()?, self.own, PAGE_ITEMS)?;
         let ops = entries.iter().map(|entry| rows::journal_op(&entry.key, &[])).collect();
-        rows::commit_journal(self.shared, self.container, ops)?;
+        rows::commit_journal(self.shared, self.journal, ops)?;
         Ok(!entries.is_empty())
     }
 
     /// Writes items that are still as they were read, in few commits. An error that passes ends it: all of it is done again.
-    fn write<'r>(&self, rewrites: &'r [Rewrite]) -> Result<Vec<Written<'r>>, EngineError> {
+    fn write<'r>(&self, rewrites: &'r [Rewrite]) -> Result<Vec<WriteOutcome<'r>>, EngineError> {
         if rewrites.is_empty() {
             return Ok(Vec::new());
         }
@@ -238,11 +245,30 @@ impl Run<'_> {
             return Ok(None);
         }
         let (etag, indexing, item) = (row.stamp.etag(), row.indexing.directive, row.node()?.to_value());
-        Ok(Some(StoredItem { rid, etag, indexing, item }))
+        Ok(Some(StoredItem { etag, indexing, item }))
+    }
+
+    /// The rid that an item of the journal has now. Under another partition key it has another one, with the same counter; the
+    /// container that was left behind says under which key it went there.
+    fn current_rid(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<u64>, EngineError> {
+        if self.journal.number == self.container.number {
+            return Ok(Some(rid));
+        }
+        let Some(bytes) = snapshot.get(ITEMS, &keys::item(self.journal.number, rid))? else {
+            return Ok(None);
+        };
+        let row = ItemRow::parse(&bytes)?;
+        let copy = RekeyedItem::of(self.container.number, &self.container.definition, row.node()?);
+        let Some(id_key) = copy.as_ref().and_then(RekeyedItem::id_key) else { return Ok(None) };
+        let Some(found) = snapshot.get(LOOKUPS, id_key)? else { return Ok(None) };
+        let found = keys::number(&found).ok_or_else(|| corrupt("id row"))?;
+        let counter = |rid: u64| rid & ((1 << keys::RID_COUNTER_BITS) - 1);
+        // Another item may have got the id since.
+        Ok(Some(found).filter(|found| counter(*found) == counter(rid)))
     }
 
     fn journal_key(&self, rid: u64) -> Vec<u8> {
-        keys::journal(self.container.number, self.own.number, rid)
+        keys::journal(self.journal.number, self.own.number, rid)
     }
 
     /// The journal of an item that is written, or that was not.

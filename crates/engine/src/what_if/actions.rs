@@ -14,7 +14,7 @@ type ActionId = (u64, ActionSource);
 
 /// What one request of an action was about.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct ActionRequest {
     action: Option<ActionId>,
     pub container: String,
     pub operation: Operation,
@@ -23,22 +23,27 @@ pub(super) struct Step {
 
 #[derive(Default)]
 pub(super) struct Actions {
-    open: HashMap<ActionId, Vec<Step>>,
+    open: HashMap<ActionId, Vec<ActionRequest>>,
     order: VecDeque<ActionId>,
 }
 
-impl Step {
-    pub fn of(recorded: &Recorded<'_>) -> Step {
+impl ActionRequest {
+    pub fn of(recorded: &Recorded<'_>) -> ActionRequest {
         let Record { action, operation, item, query, .. } = recorded.record;
         let returned = query.iter().flat_map(|query| query.items.iter().copied());
         let items = item.iter().copied().chain(returned).collect();
-        Step { action: *action, container: recorded.container().to_owned(), operation: *operation, items }
+        ActionRequest {
+            action: *action,
+            container: recorded.container().to_owned(),
+            operation: *operation,
+            items,
+        }
     }
 }
 
 impl Actions {
     /// The requests of the same action before this one.
-    pub fn add(&mut self, step: Step) -> Vec<Step> {
+    pub fn add(&mut self, step: ActionRequest) -> Vec<ActionRequest> {
         let Some(action) = step.action else { return Vec::new() };
         if !self.open.contains_key(&action) {
             self.order.push_back(action);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use quire_model::Model;
 use quire_value::Value;
 
-use super::order::Change;
+use super::order::WhatIfChange;
 use super::sample::Reference;
 use crate::catalog::Container;
 
 /// Names of containers that are sampled, of those that there are. Views are left out: what they hold is their source's.
 pub(super) fn containers(
-    change: &Change,
+    change: &WhatIfChange,
     models: [&Model; 2],
     references: &[Reference],
     existing: &[Arc<Container>],
@@ -43,16 +43,16 @@ pub(super) fn containers(
 }
 
 /// Names that are in the change itself.
-fn named(change: &Change, [before, after]: [&Model; 2]) -> BTreeSet<String> {
+fn named(change: &WhatIfChange, [before, after]: [&Model; 2]) -> BTreeSet<String> {
     let body = change.body();
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let names: Vec<Option<String>> = match change {
-        Change::Model(_) => after.containers().into_iter().map(|name| Some(name.to_owned())).collect(),
-        Change::Container(_) => {
+        WhatIfChange::Model(_) => after.containers().into_iter().map(|name| Some(name.to_owned())).collect(),
+        WhatIfChange::Container(_) => {
             let view = body.get("materializedViewDefinition");
             vec![text(body, "id"), view.and_then(|view| text(view, "sourceCollectionId"))]
         }
-        Change::Refactoring(_) => {
+        WhatIfChange::Refactoring(_) => {
             let pages = body.get("pages").and_then(|pages| text(pages, "container"));
             let into = text(body, "into").filter(|into| !into.starts_with('/'));
             let link = text(body, "link").and_then(|name| before.link(&name).or_else(|| after.link(&name)));

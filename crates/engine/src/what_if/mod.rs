@@ -1,6 +1,6 @@
 //! What-if: a change is tried on a copy of some items, with the requests that were recorded.
 //!
-//! A [`WhatIfRun`] samples the items that a [`Change`] concerns, puts them into two scratch databases, makes the change in the
+//! A [`WhatIfRun`] samples the items that a [`WhatIfChange`] concerns, puts them into two scratch databases, makes the change in the
 //! second one as a client would, and runs the last recorded operations against both: as they were, and translated
 //! (`translate`). What is asked for is checked before ([`WhatIfRequest`]); `background::what_ifs` runs it as a job.
 //!
@@ -9,19 +9,19 @@
 
 mod actions; // requests that belong together
 mod concerned; // containers and references that a change is about
-mod ground; // requests to the scratch databases
 mod order; // what is asked for
 mod outcome; // what it came to
 mod plain; // a recorded operation as a request
 mod query; // recorded shapes with values
 mod replay; // all operations
+mod requests; // requests to the scratch databases
 mod run; // from the sample to the result
 mod sample; // items that a change is tried on
 mod scratch; // the two databases
 mod translate; // operations in the new form
 mod values; // values that are made up
 
-pub(crate) use order::{Change, Subject, WHAT_IF, WhatIfOrder, WhatIfRequest};
+pub(crate) use order::{Subject, WHAT_IF, WhatIfChange, WhatIfOrder, WhatIfRequest};
 pub(crate) use replay::is_lasting;
-pub(crate) use run::{RunProgress, Surroundings, WhatIfRun};
+pub(crate) use run::{RunProgress, WhatIfRun, WhatIfServices};
 pub(crate) use scratch::Scratch;

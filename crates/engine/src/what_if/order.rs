@@ -29,12 +29,12 @@ pub(crate) struct WhatIfRequest {
 pub(crate) enum Subject {
     /// By its id.
     Finding(String),
-    Change(Change),
+    Change(WhatIfChange),
 }
 
 /// A change that is made to the second database.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum WhatIfChange {
     Refactoring(Value),
     /// The whole model.
     Model(Value),
@@ -55,7 +55,7 @@ pub(crate) struct ReplayLimits {
 /// What a job is to do, as its payload has it.
 #[derive(Clone, Debug)]
 pub(crate) struct WhatIfOrder {
-    pub change: Change,
+    pub change: WhatIfChange,
     pub finding: Option<String>,
     /// What a finding's refactoring needs to be declared first.
     pub declarations: Option<Value>,
@@ -106,7 +106,7 @@ fn subject(body: &Object) -> Result<Subject, EngineError> {
     if value.as_object().is_none() {
         return Err(bad(format!("'{name}' must be an object.")));
     }
-    Change::of_kind(name, value).map(Subject::Change).ok_or_else(|| corrupt("kind of a change"))
+    WhatIfChange::of_kind(name, value).map(Subject::Change).ok_or_else(|| corrupt("kind of a change"))
 }
 
 fn whole_number(
@@ -125,43 +125,44 @@ fn bad(message: impl Into<String>) -> EngineError {
     EngineError::BadRequest { message: message.into() }
 }
 
-impl Change {
-    fn of_kind(kind: &str, body: Value) -> Option<Change> {
+impl WhatIfChange {
+    fn of_kind(kind: &str, body: Value) -> Option<WhatIfChange> {
         Some(match kind {
-            "refactoring" => Change::Refactoring(body),
-            "model" => Change::Model(body),
-            "container" => Change::Container(body),
+            "refactoring" => WhatIfChange::Refactoring(body),
+            "model" => WhatIfChange::Model(body),
+            "container" => WhatIfChange::Container(body),
             _ => return None,
         })
     }
 
     fn kind(&self) -> &'static str {
         match self {
-            Change::Refactoring(_) => "refactoring",
-            Change::Model(_) => "model",
-            Change::Container(_) => "container",
+            WhatIfChange::Refactoring(_) => "refactoring",
+            WhatIfChange::Model(_) => "model",
+            WhatIfChange::Container(_) => "container",
         }
     }
 
     pub fn body(&self) -> &Value {
-        let (Change::Refactoring(body) | Change::Model(body) | Change::Container(body)) = self;
+        let (WhatIfChange::Refactoring(body) | WhatIfChange::Model(body) | WhatIfChange::Container(body)) =
+            self;
         body
     }
 
     /// The change that applies a finding. `model` is the one of the database, which a finding's declarations are added to.
-    pub fn of_finding(finding: &Value, model: &Object) -> Result<Change, EngineError> {
+    pub fn of_finding(finding: &Value, model: &Object) -> Result<WhatIfChange, EngineError> {
         let apply = finding.get("apply").unwrap_or(&Value::Null);
         let body = apply.get("request").and_then(|request| request.get("body")).cloned().unwrap_or_default();
         match apply.get("kind").and_then(Value::as_str).unwrap_or_default() {
             "refactoring" => {
                 let declarations = apply.get("link").filter(|link| link.as_object().is_some());
                 let planned = declarations.map(|own| Additions::plan(model, own)).unwrap_or_default();
-                Ok(Change::Refactoring(planned.with_names(&body)))
+                Ok(WhatIfChange::Refactoring(planned.with_names(&body)))
             }
             "model" => {
-                Ok(Change::Model(Value::Object(Additions::plan(model, &body).added_to(model.clone()))))
+                Ok(WhatIfChange::Model(Value::Object(Additions::plan(model, &body).added_to(model.clone()))))
             }
-            "indexing-policy" | "container" => Ok(Change::Container(body)),
+            "indexing-policy" | "container" => Ok(WhatIfChange::Container(body)),
             _ => Err(bad("The finding has steps for people: there is nothing to try.")),
         }
     }
@@ -172,11 +173,11 @@ impl WhatIfOrder {
         let mut about = Object::new();
         match (&self.finding, &self.change) {
             (Some(finding), _) => about.set("finding", finding.as_str()),
-            (None, Change::Model(_)) => about.set("model", true),
-            (None, Change::Refactoring(body)) => {
+            (None, WhatIfChange::Model(_)) => about.set("model", true),
+            (None, WhatIfChange::Refactoring(body)) => {
                 about.set("refactoring", body.get("kind").cloned().unwrap_or_default());
             }
-            (None, Change::Container(body)) => {
+            (None, WhatIfChange::Container(body)) => {
                 about.set("container", body.get("id").cloned().unwrap_or_default());
             }
         }
@@ -215,7 +216,7 @@ impl WhatIfOrder {
         let number = |name: &str| json.get(name).and_then(Value::as_u64).ok_or_else(wrong);
         let figure = |name: &str| json.get(name).and_then(Value::as_number).map(|figure| figure.as_f64());
         Ok(WhatIfOrder {
-            change: Change::of_kind(kind, body).ok_or_else(wrong)?,
+            change: WhatIfChange::of_kind(kind, body).ok_or_else(wrong)?,
             finding: json.get("finding").and_then(Value::as_str).map(str::to_owned),
             declarations: json.get("declarations").filter(|own| own.as_object().is_some()).cloned(),
             predicted: figure("predicted"),

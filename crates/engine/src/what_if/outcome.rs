@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quire_profile::{ContainerWorkload, Operation, Record};
 use quire_value::{Object, Value};
 
-use super::ground::Cost;
+use super::requests::Cost;
 
 /// Operations whose charges are scaled together: container, operation, and the shape of queries.
 type Group = (String, Operation, u64);

@@ -4,9 +4,9 @@ use quire_profile::{Change, Operation, Record, RecordedQuery};
 use quire_resource::PartitionKey;
 use quire_value::{Object, Value};
 
-use super::ground::{Ground, QueryScope, Request, Verb};
 use super::query::with_values;
 use super::replay::{ITEM_GONE, NO_VALUES, NOT_SAMPLED, REFUSED, Recorded, Skip, unnamed};
+use super::requests::{QueryScope, ReplayContext, Request, Verb};
 use super::sample::{ItemPlace, SampledContainer};
 use super::scratch::Side;
 use super::values::{PathRules, Random, changed, set_at, values_at, varied};
@@ -21,58 +21,62 @@ const NEW_ID_LENGTH: usize = 12;
 const PAGE_PER_PARTITION: f64 = 2.5;
 
 /// The same operation on the items of one side.
-pub(super) fn request(ground: &Ground<'_>, side: Side, recorded: &Recorded<'_>) -> Result<Request, Skip> {
+pub(super) fn request(
+    context: &ReplayContext<'_>,
+    side: Side,
+    recorded: &Recorded<'_>,
+) -> Result<Request, Skip> {
     let record = recorded.record;
     if !record.is_success() {
         return Err(REFUSED);
     }
     match record.operation {
         Operation::Read => {
-            let place = place(ground, recorded)?;
-            let place = ground.place_on(side, recorded.container(), &place).ok_or(ITEM_GONE)?;
+            let place = place(context, recorded)?;
+            let place = context.place_on(side, recorded.container(), &place).ok_or(ITEM_GONE)?;
             Ok(Request::Read { container: recorded.container().to_owned(), place })
         }
-        Operation::Query => query(ground, recorded),
+        Operation::Query => query(context, recorded),
         Operation::Create | Operation::Replace | Operation::Upsert | Operation::Patch => {
             let change = record.change.clone().unwrap_or_default();
-            write(ground, side, recorded, &change)
+            write(context, side, recorded, &change)
         }
         operation => Err(unnamed(operation)),
     }
 }
 
 /// Where the recorded item is in the sample.
-pub(super) fn place(ground: &Ground<'_>, recorded: &Recorded<'_>) -> Result<ItemPlace, Skip> {
+pub(super) fn place(context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Result<ItemPlace, Skip> {
     let number = recorded.record.item.ok_or_else(|| unnamed(recorded.record.operation))?;
-    sampled(ground, recorded.container(), number)
+    sampled(context, recorded.container(), number)
 }
 
-fn sampled(ground: &Ground<'_>, container: &str, number: u64) -> Result<ItemPlace, Skip> {
-    let found = ground.sample.container(container).and_then(|own| own.items.get(&number));
+fn sampled(context: &ReplayContext<'_>, container: &str, number: u64) -> Result<ItemPlace, Skip> {
+    let found = context.sample.container(container).and_then(|own| own.items.get(&number));
     match found {
         Some(place) => Ok(place.clone()),
-        None if ground.sample.has(container, number) => Err(NOT_SAMPLED),
+        None if context.sample.has(container, number) => Err(NOT_SAMPLED),
         None => Err(ITEM_GONE),
     }
 }
 
 /// A write with this change, of the item as it is on that side.
 pub(super) fn write(
-    ground: &Ground<'_>,
+    context: &ReplayContext<'_>,
     side: Side,
     recorded: &Recorded<'_>,
     change: &Change,
 ) -> Result<Request, Skip> {
     let (container, record) = (recorded.container(), recorded.record);
-    let place = ground.place_on(side, container, &place(ground, recorded)?).ok_or(ITEM_GONE)?;
-    let item = ground.item(side, container, &place).ok_or(ITEM_GONE)?;
-    let mut random = Random::new(ground.seed, recorded.number);
+    let place = context.place_on(side, container, &place(context, recorded)?).ok_or(ITEM_GONE)?;
+    let item = context.item(side, container, &place).ok_or(ITEM_GONE)?;
+    let mut random = Random::new(context.seed, recorded.number);
     let is_new = record.operation == Operation::Create || change.size_before.is_none();
     if is_new {
         let verb = if record.operation == Operation::Upsert { Verb::Upsert } else { Verb::Create };
-        return Ok(create(ground, side, container, (verb, item), &mut random));
+        return Ok(create(context, side, container, (verb, item), &mut random));
     }
-    let after = changed_item(ground, side, container, (&item, change), &mut random);
+    let after = changed_item(context, side, container, (&item, change), &mut random);
     let patch = (record.operation == Operation::Patch).then(|| patch_of(&item, &after)).flatten();
     let verb = if record.operation == Operation::Upsert { Verb::Upsert } else { Verb::Replace };
     Ok(match patch {
@@ -87,37 +91,43 @@ pub(super) fn written(container: &str, verb: Verb, place: ItemPlace, body: Value
 
 /// An item after a change, with values that a replay may write.
 pub(super) fn changed_item(
-    ground: &Ground<'_>,
+    context: &ReplayContext<'_>,
     side: Side,
     container: &str,
     (item, change): (&Value, &Change),
     random: &mut Random,
 ) -> Value {
     let mut fixed = vec!["/id".to_owned(), "/ttl".to_owned()];
-    if let Ok(own) = ground.container(side, container) {
+    if let Ok(own) = context.container(side, container) {
         fixed.extend(own.definition.partition_key.paths.iter().map(|path| path.to_string()));
     }
     let pick = random.clone().next();
-    let borrowed = |path: &str| borrowed(ground, side, container, path, pick);
+    let borrowed = |path: &str| borrowed(context, side, container, path, pick);
     let rules = PathRules { fixed: &fixed, borrowed: &borrowed };
     changed(item, change, &rules, random)
 }
 
 /// A reference gets what another item has there: it names an item of the sample.
-fn borrowed(ground: &Ground<'_>, side: Side, container: &str, path: &str, pick: u64) -> Option<Value> {
-    ground.references.iter().find(|own| own.container == container && own.path == path)?;
-    let SampledContainer { items, order: numbers, .. } = ground.sample.container(container)?;
+fn borrowed(
+    context: &ReplayContext<'_>,
+    side: Side,
+    container: &str,
+    path: &str,
+    pick: u64,
+) -> Option<Value> {
+    context.references.iter().find(|own| own.container == container && own.path == path)?;
+    let SampledContainer { items, order: numbers, .. } = context.sample.container(container)?;
     let from = (pick % numbers.len().max(1) as u64) as usize;
     let others = numbers[from..].iter().chain(&numbers[..from]).take(ITEMS_MAX);
     others.filter_map(|number| items.get(number)).find_map(|place| {
-        let item = ground.item(side, container, &ground.place_on(side, container, place)?)?;
+        let item = context.item(side, container, &context.place_on(side, container, place)?)?;
         values_at(&item, path).first().map(|value| (*value).clone())
     })
 }
 
 /// A copy of an item under a new id. Unique values are made anew, too.
 fn create(
-    ground: &Ground<'_>,
+    context: &ReplayContext<'_>,
     side: Side,
     container: &str,
     (verb, mut item): (Verb, Value),
@@ -125,9 +135,9 @@ fn create(
 ) -> Request {
     let length = item.get("id").and_then(Value::as_str).map_or(0, str::len).max(NEW_ID_LENGTH);
     let id = random.text(length);
-    if let Ok(own) = ground.container(side, container) {
+    if let Ok(own) = context.container(side, container) {
         let unique = own.definition.unique_keys.iter().flat_map(|key| &key.paths);
-        let keys = ground.references.iter().filter(|link| link.to == container).map(|link| link.key.clone());
+        let keys = context.references.iter().filter(|link| link.to == container).map(|link| link.key.clone());
         let paths: Vec<String> = unique.map(|path| path.to_string()).chain(keys).collect();
         for path in paths {
             if let [value] = values_at(&item, &path).as_slice() {
@@ -182,35 +192,35 @@ fn operation(verb: &str, path: &str, value: &Value) -> Value {
 }
 
 /// The recorded shape with values of the items that it returned; where the sample is not all items, what it cost.
-fn query(ground: &Ground<'_>, recorded: &Recorded<'_>) -> Result<Request, Skip> {
+fn query(context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Result<Request, Skip> {
     let record = recorded.record;
     let query = record.query.as_ref().ok_or(NO_VALUES)?;
-    if !ground.sample.is_all {
+    if !context.sample.is_all {
         return Ok(Request::Priced { charge: record.charge, bytes: record.bytes, round_trips: 1 });
     }
     let shape = recorded.shape.and_then(|shape| shape.query.as_ref()).ok_or(NO_VALUES)?;
     let container = recorded.container();
-    let places = returned(ground, record, query);
+    let places = returned(context, record, query);
     let items: Vec<Value> =
-        places.iter().filter_map(|place| ground.item(Side::Now, container, place)).collect();
-    let items = if items.is_empty() { donor(ground, recorded).into_iter().collect() } else { items };
+        places.iter().filter_map(|place| context.item(Side::Now, container, place)).collect();
+    let items = if items.is_empty() { donor(context, recorded).into_iter().collect() } else { items };
     let query = with_values(shape, &items).ok_or(NO_VALUES)?;
-    let scope = scope(ground, record, places.first())?;
+    let scope = scope(context, record, places.first())?;
     Ok(Request::Query { container: container.to_owned(), query, scope })
 }
 
 /// An aggregate returns no item: its values come from one that the seed picks, and those of references from a target.
-fn donor(ground: &Ground<'_>, recorded: &Recorded<'_>) -> Option<Value> {
+fn donor(context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Option<Value> {
     let shape = &recorded.shape?.shape;
     let container = recorded.container();
     if shape.aggregates.is_empty() {
         return None;
     }
-    let mut random = Random::new(ground.seed, recorded.number);
-    let mut item = picked(ground, container, &mut random)?;
-    for reference in ground.references.iter().filter(|own| own.container == container) {
+    let mut random = Random::new(context.seed, recorded.number);
+    let mut item = picked(context, container, &mut random)?;
+    for reference in context.references.iter().filter(|own| own.container == container) {
         if shape.equality.contains(&reference.path)
-            && let Some(target) = picked(ground, &reference.to, &mut random)
+            && let Some(target) = picked(context, &reference.to, &mut random)
             && let [value] = values_at(&target, &reference.key).as_slice()
         {
             set_at(&mut item, &reference.path, (*value).clone());
@@ -219,15 +229,15 @@ fn donor(ground: &Ground<'_>, recorded: &Recorded<'_>) -> Option<Value> {
     Some(item)
 }
 
-fn picked(ground: &Ground<'_>, container: &str, random: &mut Random) -> Option<Value> {
-    let own = ground.sample.container(container)?;
+fn picked(context: &ReplayContext<'_>, container: &str, random: &mut Random) -> Option<Value> {
+    let own = context.sample.container(container)?;
     let number = own.order.get(random.below(own.order.len()))?;
-    ground.item(Side::Now, container, own.items.get(number)?)
+    context.item(Side::Now, container, own.items.get(number)?)
 }
 
 /// Items that the query returned and that are still there; one of its partition key where it returned none.
-fn returned(ground: &Ground<'_>, record: &Record, query: &RecordedQuery) -> Vec<ItemPlace> {
-    let Some(own) = ground.sample.container(&record.container) else { return Vec::new() };
+fn returned(context: &ReplayContext<'_>, record: &Record, query: &RecordedQuery) -> Vec<ItemPlace> {
+    let Some(own) = context.sample.container(&record.container) else { return Vec::new() };
     let found = query.items.iter().take(ITEMS_MAX).filter_map(|number| own.items.get(number).cloned());
     let found: Vec<ItemPlace> = found.collect();
     if !found.is_empty() {
@@ -235,17 +245,21 @@ fn returned(ground: &Ground<'_>, record: &Record, query: &RecordedQuery) -> Vec<
     }
     let hash = record.partition_key;
     let by_key =
-        own.items.iter().filter(|(_, place)| hash == Some(ground.shared.recorder.hash_key(&place.key)));
+        own.items.iter().filter(|(_, place)| hash == Some(context.shared.recorder.hash_key(&place.key)));
     by_key.min_by_key(|(number, _)| **number).map(|(_, place)| place.clone()).into_iter().collect()
 }
 
 /// One partition key where the request named one; one partition where the charge says that it asked no other.
-fn scope(ground: &Ground<'_>, record: &Record, first: Option<&ItemPlace>) -> Result<QueryScope, Skip> {
-    let container = ground.sample.container(&record.container).ok_or(NO_VALUES)?;
+fn scope(
+    context: &ReplayContext<'_>,
+    record: &Record,
+    first: Option<&ItemPlace>,
+) -> Result<QueryScope, Skip> {
+    let container = context.sample.container(&record.container).ok_or(NO_VALUES)?;
     if let Some(hash) = record.partition_key {
         let place = first.ok_or(NO_VALUES)?;
         let levels = (1..=place.key.0.len()).rev().map(|count| PartitionKey(place.key.0[..count].to_vec()));
-        let key = levels.into_iter().find(|key| ground.shared.recorder.hash_key(key) == hash);
+        let key = levels.into_iter().find(|key| context.shared.recorder.hash_key(key) == hash);
         return Ok(QueryScope { key: Some(key.ok_or(NO_VALUES)?), range: None });
     }
     let partitions = container.source.partitions.all();

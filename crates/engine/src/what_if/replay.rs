@@ -9,10 +9,10 @@ use quire_profile::{
 };
 use quire_value::Value;
 
-use super::actions::{Actions, Step};
-use super::ground::{Cost, Ground, Request};
+use super::actions::{ActionRequest, Actions};
 use super::outcome::Outcome;
 use super::plain;
+use super::requests::{Cost, ReplayContext, Request};
 use super::scratch::Side;
 use super::translate::Translation;
 use crate::api::EngineError;
@@ -124,7 +124,12 @@ impl Replay {
     }
 
     /// Replays some; false when there are no more, or the time is over.
-    pub fn step(&mut self, ground: &Ground<'_>, seconds: u64, count: usize) -> Result<bool, EngineError> {
+    pub fn step(
+        &mut self,
+        context: &ReplayContext<'_>,
+        seconds: u64,
+        count: usize,
+    ) -> Result<bool, EngineError> {
         let until = *self.until.get_or_insert_with(|| Instant::now() + Duration::from_secs(seconds));
         for _ in 0..count {
             if self.next >= self.recorded.records.len() {
@@ -135,18 +140,18 @@ impl Replay {
                 self.next = self.recorded.records.len();
                 return Ok(false);
             }
-            self.replay_next(ground)?;
+            self.replay_next(context)?;
         }
         Ok(true)
     }
 
-    fn replay_next(&mut self, ground: &Ground<'_>) -> Result<(), EngineError> {
+    fn replay_next(&mut self, context: &ReplayContext<'_>) -> Result<(), EngineError> {
         let record = &self.recorded.records[self.next];
         self.next += 1;
         let shape = record.query.as_ref().and_then(|query| self.recorded.shapes.get(&query.shape));
         let number = self.next as u64;
         let recorded = Recorded { record, shape: shape.map(|shape| &**shape), number };
-        match both(ground, &mut self.translation, &mut self.actions, &recorded)? {
+        match both(context, &mut self.translation, &mut self.actions, &recorded)? {
             Ok((now, then)) => self.outcome.add(record, now, then),
             Err(reason) => self.outcome.skip(record, reason),
         }
@@ -164,33 +169,35 @@ impl Replay {
 
 /// What an operation costs in both forms, or why it is skipped.
 fn both(
-    ground: &Ground<'_>,
+    context: &ReplayContext<'_>,
     translation: &mut Translation,
     actions: &mut Actions,
     recorded: &Recorded<'_>,
 ) -> Result<Result<(Cost, Cost), Skip>, EngineError> {
-    let now = match plain::request(ground, Side::Now, recorded) {
+    let now = match plain::request(context, Side::Now, recorded) {
         Ok(now) => now,
         Err(reason) => return Ok(Err(reason)),
     };
-    let earlier = actions.add(Step::of(recorded));
+    let earlier = actions.add(ActionRequest::of(recorded));
     // Before the first one is sent: both begin with the same items.
-    let then = match translation.requests(ground, recorded, &now, &earlier) {
+    let then = match translation.requests(context, recorded, &now, &earlier) {
         Ok(then) => then,
         Err(reason) => return Ok(Err(reason)),
     };
-    let Some(now) = sent(ground, Side::Now, std::slice::from_ref(&now))? else { return Ok(Err(REFUSED_NOW)) };
-    let Some(mut cost) = sent(ground, Side::Then, &then)? else { return Ok(Err(REFUSED_THEN)) };
+    let Some(now) = sent(context, Side::Now, std::slice::from_ref(&now))? else {
+        return Ok(Err(REFUSED_NOW));
+    };
+    let Some(mut cost) = sent(context, Side::Then, &then)? else { return Ok(Err(REFUSED_THEN)) };
     let unchanged = then.iter().filter(|request| matches!(request, Request::AsNow { .. }));
     unchanged.for_each(|_| cost.add(now));
     Ok(Ok((now, cost)))
 }
 
 /// `None` where one is refused.
-fn sent(ground: &Ground<'_>, side: Side, requests: &[Request]) -> Result<Option<Cost>, EngineError> {
+fn sent(context: &ReplayContext<'_>, side: Side, requests: &[Request]) -> Result<Option<Cost>, EngineError> {
     let mut cost = Cost::default();
     for request in requests {
-        match ground.send(side, request) {
+        match context.send(side, request) {
             Ok(own) => cost.add(own),
             Err(error) if is_lasting(&error) => return Ok(None),
             Err(error) => return Err(error),

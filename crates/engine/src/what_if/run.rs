@@ -6,9 +6,9 @@ use quire_model::Model;
 use quire_value::{Object, Value};
 
 use super::concerned;
-use super::ground::Ground;
-use super::order::{Change, WhatIfOrder};
+use super::order::{WhatIfChange, WhatIfOrder};
 use super::replay::{RecordedOperations, Replay};
+use super::requests::ReplayContext;
 use super::sample::{Reference, Sample};
 use super::scratch::{Scratch, Side};
 use super::translate::Translation;
@@ -28,7 +28,7 @@ const INDEXED: u8 = 100;
 
 /// The parts of an engine that a run uses.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct WhatIfServices {
     pub shared: Arc<Shared>,
     pub catalog: Arc<Catalog>,
     pub profiles: Arc<Profiles>,
@@ -43,12 +43,12 @@ pub(crate) struct WhatIfRun {
     /// The model of the database; `None` where it names none of the sampled containers.
     model: Option<Value>,
     recorded: Option<RecordedOperations>,
-    stage: Stage,
+    stage: WhatIfStage,
     replay: Option<Replay>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum WhatIfStage {
     /// How many items are there.
     Load(usize),
     /// The model of the database is declared in both.
@@ -73,12 +73,12 @@ pub(crate) enum RunProgress {
 impl WhatIfRun {
     /// Chooses the sample and makes the scratch databases.
     pub fn start(
-        around: &Surroundings,
+        services: &WhatIfServices,
         database: u32,
         order: WhatIfOrder,
         scratch: Scratch,
     ) -> Result<WhatIfRun, EngineError> {
-        let Surroundings { shared, catalog, profiles, .. } = around;
+        let WhatIfServices { shared, catalog, profiles, .. } = services;
         let state = catalog.state();
         let gone = || EngineError::ResourceNotFound { kind: "database", id: database.to_string() };
         let entry = state.database(database).ok_or_else(gone)?;
@@ -103,27 +103,27 @@ impl WhatIfRun {
         scratch.create(catalog, &sample.containers)?;
         let is_modelled = before.containers().into_iter().any(|name| names.contains(name));
         let model = is_modelled.then(|| Value::Object(before.to_json()));
-        let (recorded, stage, replay) = (Some(recorded), Stage::Load(0), None);
+        let (recorded, stage, replay) = (Some(recorded), WhatIfStage::Load(0), None);
         Ok(WhatIfRun { order, scratch, sample, references, model, recorded, stage, replay })
     }
 
-    pub fn step(&mut self, around: &Surroundings) -> Result<RunProgress, EngineError> {
+    pub fn step(&mut self, services: &WhatIfServices) -> Result<RunProgress, EngineError> {
         let (done, total) = self.progress();
         match self.stage {
-            Stage::Load(from) => self.load(around, from)?,
-            Stage::Declare => self.declare(around)?,
-            Stage::Declared if self.is_busy(around)? => return Ok(RunProgress::Wait),
-            Stage::Declared => {
-                self.check_built(around)?;
-                self.stage = Stage::Change;
+            WhatIfStage::Load(from) => self.load(services, from)?,
+            WhatIfStage::Declare => self.declare(services)?,
+            WhatIfStage::Declared if self.is_busy(services)? => return Ok(RunProgress::Wait),
+            WhatIfStage::Declared => {
+                self.check_built(services)?;
+                self.stage = WhatIfStage::Change;
             }
-            Stage::Change => self.stage = Stage::Changed(self.change(around)?),
-            Stage::Changed(job) if self.is_busy(around)? => {
-                job.map_or(Ok(()), |job| check_job(around, job))?;
+            WhatIfStage::Change => self.stage = WhatIfStage::Changed(self.change(services)?),
+            WhatIfStage::Changed(job) if self.is_busy(services)? => {
+                job.map_or(Ok(()), |job| check_job(services, job))?;
                 return Ok(RunProgress::Wait);
             }
-            Stage::Changed(job) => self.begin_replay(around, job)?,
-            Stage::Replay => return self.replay_some(around),
+            WhatIfStage::Changed(job) => self.begin_replay(services, job)?,
+            WhatIfStage::Replay => return self.replay_some(services),
         }
         Ok(RunProgress::More(done, total))
     }
@@ -133,17 +133,17 @@ impl WhatIfRun {
         self.replay.as_ref().map_or((0, waiting), Replay::progress)
     }
 
-    fn load(&mut self, around: &Surroundings, from: usize) -> Result<(), EngineError> {
+    fn load(&mut self, services: &WhatIfServices, from: usize) -> Result<(), EngineError> {
         let (container, bodies, count) = self.sample.bodies(from, LOADED_ITEMS)?;
         if !bodies.is_empty() {
-            self.scratch.load((&around.shared, &around.catalog), &container, &bodies)?;
+            self.scratch.load((&services.shared, &services.catalog), &container, &bodies)?;
         }
         let is_over = from + count >= self.sample.load_count();
-        self.stage = if is_over { Stage::Declare } else { Stage::Load(from + count) };
+        self.stage = if is_over { WhatIfStage::Declare } else { WhatIfStage::Load(from + count) };
         Ok(())
     }
 
-    fn declare(&mut self, around: &Surroundings) -> Result<(), EngineError> {
+    fn declare(&mut self, services: &WhatIfServices) -> Result<(), EngineError> {
         for side in Side::BOTH {
             let model = self.model.clone().and_then(Value::into_object);
             let first = self.order.declarations.as_ref().filter(|_| side == Side::Then);
@@ -156,46 +156,46 @@ impl WhatIfRun {
             };
             if let Some(model) = model {
                 let name = self.scratch.name(side);
-                around.catalog.put_model(&name, &Value::Object(model), &ModelCondition::default())?;
+                services.catalog.put_model(&name, &Value::Object(model), &ModelCondition::default())?;
             }
         }
-        self.stage = Stage::Declared;
+        self.stage = WhatIfStage::Declared;
         Ok(())
     }
 
     /// Makes the change as a client would.
-    fn change(&self, around: &Surroundings) -> Result<Option<JobId>, EngineError> {
+    fn change(&self, services: &WhatIfServices) -> Result<Option<JobId>, EngineError> {
         let database = self.scratch.name(Side::Then);
         match &self.order.change {
-            Change::Model(body) => {
-                around.catalog.put_model(&database, body, &ModelCondition::default())?;
+            WhatIfChange::Model(body) => {
+                services.catalog.put_model(&database, body, &ModelCondition::default())?;
                 Ok(None)
             }
-            Change::Container(body) => {
+            WhatIfChange::Container(body) => {
                 let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
                 let any = Precondition { if_match: None };
                 match self.sample.container(id) {
-                    Some(_) => around.catalog.replace_container(&database, id, body, &any)?,
-                    None => around.catalog.create_container(&database, body, None)?,
+                    Some(_) => services.catalog.replace_container(&database, id, body, &any)?,
+                    None => services.catalog.create_container(&database, body, None)?,
                 };
                 Ok(None)
             }
-            Change::Refactoring(body) => {
+            WhatIfChange::Refactoring(body) => {
                 let mut body = body.as_object().cloned().unwrap_or_else(Object::new);
                 body.set("finish", "auto");
-                let started = around.refactorings.start_named(&database, Value::Object(body))?;
+                let started = services.refactorings.start_named(&database, Value::Object(body))?;
                 Ok(started.jobs.last().and_then(|job| job.parse().ok()))
             }
         }
     }
 
     /// Whether something is still at work in the scratch databases.
-    fn is_busy(&self, around: &Surroundings) -> Result<bool, EngineError> {
+    fn is_busy(&self, services: &WhatIfServices) -> Result<bool, EngineError> {
         for side in Side::BOTH {
-            let number = self.scratch.number(&around.catalog, side)?;
+            let number = self.scratch.number(&services.catalog, side)?;
             let is_indexing = |own: &Arc<Container>| own.index_progress() < INDEXED;
-            let is_busy = !around.shared.jobs.unfinished_of(number).is_empty()
-                || around.catalog.containers(&self.scratch.name(side))?.iter().any(is_indexing);
+            let is_busy = !services.shared.jobs.unfinished_of(number).is_empty()
+                || services.catalog.containers(&self.scratch.name(side))?.iter().any(is_indexing);
             if is_busy {
                 return Ok(true);
             }
@@ -204,9 +204,9 @@ impl WhatIfRun {
     }
 
     /// A declaration that could not be built measures nothing.
-    fn check_built(&self, around: &Surroundings) -> Result<(), EngineError> {
+    fn check_built(&self, services: &WhatIfServices) -> Result<(), EngineError> {
         for side in Side::BOTH {
-            let Some(model) = around.catalog.named_model(&self.scratch.name(side))? else { continue };
+            let Some(model) = services.catalog.named_model(&self.scratch.name(side))? else { continue };
             let mut failed = model.declarations.iter().filter(|(_, own)| own.state.is_failed());
             if let Some((_, own)) = failed.next() {
                 return Err(refused(format!(
@@ -218,36 +218,36 @@ impl WhatIfRun {
         Ok(())
     }
 
-    fn begin_replay(&mut self, around: &Surroundings, job: Option<JobId>) -> Result<(), EngineError> {
-        job.map_or(Ok(()), |job| check_job(around, job))?;
-        self.check_built(around)?;
+    fn begin_replay(&mut self, services: &WhatIfServices, job: Option<JobId>) -> Result<(), EngineError> {
+        job.map_or(Ok(()), |job| check_job(services, job))?;
+        self.check_built(services)?;
         let model = |side: Side| {
-            let model = around.catalog.named_model(&self.scratch.name(side))?;
+            let model = services.catalog.named_model(&self.scratch.name(side))?;
             Ok::<_, EngineError>(model.map_or_else(Model::empty, |model| model.model().clone()))
         };
         // A link that an embed needs is declared first, and gone when it is finished.
         let mut before = model(Side::Now)?;
         if let Some(declarations) = &self.order.declarations {
-            before = model_with(&around.catalog, &self.scratch.name(Side::Now), &before, declarations)?;
+            before = model_with(&services.catalog, &self.scratch.name(Side::Now), &before, declarations)?;
         }
         let translation = Translation::of(&self.order.change, &before, &model(Side::Then)?);
         self.replay = self.recorded.take().map(|recorded| Replay::new(recorded, translation));
-        self.stage = Stage::Replay;
+        self.stage = WhatIfStage::Replay;
         Ok(())
     }
 
-    fn replay_some(&mut self, around: &Surroundings) -> Result<RunProgress, EngineError> {
+    fn replay_some(&mut self, services: &WhatIfServices) -> Result<RunProgress, EngineError> {
         let (limits, predicted) = (self.order.limits, self.order.predicted);
-        let ground = Ground {
-            shared: &around.shared,
-            catalog: &around.catalog,
+        let context = ReplayContext {
+            shared: &services.shared,
+            catalog: &services.catalog,
             scratch: &self.scratch,
             sample: &self.sample,
             references: &self.references,
             seed: limits.seed,
         };
         let Some(replay) = &mut self.replay else { return Ok(RunProgress::Wait) };
-        if replay.step(&ground, limits.seconds, REPLAYED_OPERATIONS)? {
+        if replay.step(&context, limits.seconds, REPLAYED_OPERATIONS)? {
             let (done, total) = replay.progress();
             return Ok(RunProgress::More(done, total));
         }
@@ -269,23 +269,27 @@ fn model_with(
     catalog.parsed_model(database, &Value::Object(planned))
 }
 
-fn model_after(catalog: &Catalog, entry: &DatabaseEntry, change: &Change) -> Result<Model, EngineError> {
+fn model_after(
+    catalog: &Catalog,
+    entry: &DatabaseEntry,
+    change: &WhatIfChange,
+) -> Result<Model, EngineError> {
     match change {
-        Change::Model(body) => Ok(catalog.parse_model(entry, body)?.rules.model.clone()),
+        WhatIfChange::Model(body) => Ok(catalog.parse_model(entry, body)?.rules.model.clone()),
         _ => Ok(entry.model.as_ref().map_or_else(Model::empty, |model| model.model().clone())),
     }
 }
 
 /// The container that a change names is still there.
-fn check_exists(change: &Change, existing: &[Arc<Container>]) -> Result<(), EngineError> {
+fn check_exists(change: &WhatIfChange, existing: &[Arc<Container>]) -> Result<(), EngineError> {
     let body = change.body();
     let is_there = |name: &str| existing.iter().any(|own| own.definition.id == name);
     let view = body.get("materializedViewDefinition");
     let name = match (change, view) {
-        (Change::Refactoring(_), _) => body.get("container"),
-        (Change::Container(_), Some(view)) => view.get("sourceCollectionId"),
-        (Change::Container(_), None) => body.get("id"),
-        (Change::Model(_), _) => None,
+        (WhatIfChange::Refactoring(_), _) => body.get("container"),
+        (WhatIfChange::Container(_), Some(view)) => view.get("sourceCollectionId"),
+        (WhatIfChange::Container(_), None) => body.get("id"),
+        (WhatIfChange::Model(_), _) => None,
     };
     match name.and_then(Value::as_str).filter(|name| !is_there(name)) {
         Some(name) => Err(refused(format!("There is no container '{name}' any more."))),
@@ -294,8 +298,8 @@ fn check_exists(change: &Change, existing: &[Arc<Container>]) -> Result<(), Engi
 }
 
 /// A job that makes the change and has come to nothing.
-fn check_job(around: &Surroundings, job: JobId) -> Result<(), EngineError> {
-    let Some(status) = around.shared.jobs.status(job)? else { return Ok(()) };
+fn check_job(services: &WhatIfServices, job: JobId) -> Result<(), EngineError> {
+    let Some(status) = services.shared.jobs.status(job)? else { return Ok(()) };
     match status.state {
         JobState::Failed | JobState::Blocked | JobState::Cancelled => {
             let why = status.error.unwrap_or_else(|| status.result.to_json());

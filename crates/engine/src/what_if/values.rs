@@ -56,7 +56,7 @@ pub(super) fn changed(item: &Value, change: &Change, rules: &PathRules<'_>, rand
             continue;
         }
         let length = change.lengths.iter().find(|length| length.path == *path);
-        let place = Place { path, length, elements, rules };
+        let place = ChangedPath { path, length, elements, rules };
         place.visit(&mut item, &names(path), &mut random);
     }
     item
@@ -66,7 +66,7 @@ fn hash(text: &str) -> u64 {
     quire_value::murmur::murmur128(text.as_bytes()).0
 }
 
-struct Place<'a> {
+struct ChangedPath<'a> {
     path: &'a str,
     length: Option<&'a ArrayLength>,
     /// Elements of an array that a write changes.
@@ -74,7 +74,7 @@ struct Place<'a> {
     rules: &'a PathRules<'a>,
 }
 
-impl Place<'_> {
+impl ChangedPath<'_> {
     fn visit(&self, value: &mut Value, names: &[String], random: &mut Random) {
         let Some((name, rest)) = names.split_first() else { return self.change(value, random) };
         match value {

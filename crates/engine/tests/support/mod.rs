@@ -33,9 +33,16 @@ pub fn options() -> Options {
     options_with(1)
 }
 
+/// When clocks of tests begin.
+pub const START_MS: i64 = 1_700_000_000_000;
+
 pub fn options_with(partitions: u32) -> Options {
+    options_at(START_MS, partitions)
+}
+
+pub fn options_at(now_ms: i64, partitions: u32) -> Options {
     Options {
-        clock: Arc::new(Ticking(AtomicI64::new(1_700_000_000_000))),
+        clock: Arc::new(Ticking(AtomicI64::new(now_ms))),
         partitions,
         cache_bytes: 1 << 20,
         scripts: Default::default(),

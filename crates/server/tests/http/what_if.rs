@@ -101,6 +101,9 @@ const CASES: &[Case] = &[
     ("repeated-aggregate", repeated_aggregate),
     ("embed-together", embed_together),
     ("embed-together", embed_in_target),
+    ("hot-and-cold", hot_and_cold),
+    ("extract-part", extract_part),
+    ("history-in-item", history_in_item),
 ];
 
 fn person(n: usize, age: usize) -> Value {
@@ -284,6 +287,66 @@ fn embed_in_target() -> Shop {
         let text = "SELECT * FROM c WHERE c.orderId = @v";
         shop.query("lines", text, &json!(format!("o{n}")), &action);
     }
+    shop
+}
+
+/// Words that nobody takes for binary data.
+fn words(n: usize, count: usize) -> String {
+    (0..count).map(|at| format!("word{} ", (n * 31 + at * 7) % 97)).collect()
+}
+
+/// A machine's state changes, its manual never does.
+fn hot_and_cold() -> Shop {
+    let shop = Shop::new(1);
+    shop.container("machines", Value::Null);
+    let machine = |n: usize, state: &str| {
+        let chapters: Vec<Value> =
+            (0..4).map(|at| json!({"title": format!("Chapter {at}"), "text": words(n + at, 700)})).collect();
+        json!({"id": format!("m{n}"), "state": state, "manual": {"language": "en", "chapters": chapters}})
+    };
+    (0..60).for_each(|n| shop.item("POST", "machines", &machine(n, "new")));
+    shop.begin();
+    (0..150).for_each(|n| shop.item("PUT", "machines", &machine(n % 60, &format!("state {n}"))));
+    (0..20).for_each(|n| shop.read("machines", &format!("m{n}"), "r"));
+    shop
+}
+
+/// Of a player either the settings change or the figures.
+fn extract_part() -> Shop {
+    let shop = Shop::new(1);
+    shop.container("players", Value::Null);
+    let player = |n: usize, name: &str, wins: usize| {
+        let levels: Vec<Value> =
+            (0..12).map(|at| json!({"wins": wins + at, "note": words(n + at, 40)})).collect();
+        json!({"id": format!("p{n}"), "name": name, "biography": words(n, 500), "figures": {"levels": levels}})
+    };
+    (0..60).for_each(|n| shop.item("POST", "players", &player(n, "first", 1)));
+    shop.begin();
+    (0..60).for_each(|n| shop.item("PUT", "players", &player(n, "first", 2)));
+    (0..60).for_each(|n| shop.item("PUT", "players", &player(n, &format!("second {n}"), 2)));
+    (0..10).for_each(|n| shop.read("players", &format!("p{n}"), "r"));
+    shop
+}
+
+/// A contract gets an entry for each of its versions.
+fn history_in_item() -> Shop {
+    let shop = Shop::new(1);
+    shop.container("contracts", Value::Null);
+    let contract = |n: usize, more: usize| {
+        let version = |at: usize| {
+            json!({"title": format!("Contract {n}"), "owner": format!("Owner {}", at % 9), "price": at, "state": "signed",
+                "at": format!("2024-03-{:02}T10:00:00Z", at % 28 + 1)})
+        };
+        let history: Vec<Value> = (0..60 + n * 7 % 200 + more).map(version).collect();
+        let mut item = version(300 + more);
+        item["id"] = json!(format!("c{n}"));
+        item["history"] = json!(history);
+        item
+    };
+    (0..80).for_each(|n| shop.item("POST", "contracts", &contract(n, 0)));
+    shop.begin();
+    (0..160).for_each(|n| shop.item("PUT", "contracts", &contract(n % 80, 1 + n / 80)));
+    (0..20).for_each(|n| shop.read("contracts", &format!("c{n}"), "r"));
     shop
 }
 

@@ -1,6 +1,6 @@
 //! Requests to a server that may be gone and come back.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
@@ -21,6 +21,8 @@ pub struct StormState {
     pub stop: AtomicBool,
     /// No server comes back.
     pub given_up: AtomicBool,
+    /// Clients that wait for a server which is not killed.
+    pub calm: AtomicU32,
 }
 
 impl StormState {

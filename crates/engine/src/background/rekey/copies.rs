@@ -9,7 +9,7 @@ use crate::catalog::Container;
 use crate::items::body::Body;
 use crate::items::logical_partition::{LogicalPartition, StoredRow};
 use crate::items::unique::Tuple;
-use crate::refactorings::rekey::{Claim, ClaimKind, OnConflict, Place};
+use crate::refactorings::rekey::{Claim, ClaimKind, OnConflict, RekeyedItem};
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, LOOKUPS};
 use crate::store::scan;
@@ -78,7 +78,8 @@ impl<'a> CopyBuilder<'a> {
     fn fit(&self, row: &ItemRow<'_>, counter: u64) -> Result<Option<CopyDestination<'a>>, EngineError> {
         let node = row.node()?;
         let definition = &self.target.definition;
-        let Some(Place { key, epk, claims }) = Place::of(self.target.number, definition, node) else {
+        let Some(RekeyedItem { key, epk, claims }) = RekeyedItem::of(self.target.number, definition, node)
+        else {
             return Ok(None);
         };
         let home = LogicalPartition::of(self.target, key)?;

@@ -13,8 +13,8 @@ use crate::catalog::Container;
 use crate::integrity::key_json;
 use crate::jobs::{JobClaim, JobStep};
 use crate::partition::access::AccessState;
-use crate::refactorings::rekey::{OnConflict, Place};
-use crate::refactorings::{Refactoring, State};
+use crate::refactorings::rekey::{OnConflict, RekeyedItem};
+use crate::refactorings::{Refactoring, RefactoringState};
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG};
 use crate::store::{for_each_row, scan};
@@ -35,7 +35,7 @@ impl Rekeys {
     /// Some work of a job.
     pub fn step(&self, id: (u32, u32), wanted: u8, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let done = self.refactorings.with_rekey(id, |mut own| {
-            let is_first = own.state == State::Finishing && own.jobs.len() == 1;
+            let is_first = own.state == RefactoringState::Finishing && own.jobs.len() == 1;
             if own.state as u8 != wanted && !is_first {
                 return Ok((own.converted, JobStep::Done(self.refactorings.rekey_result(&own))));
             }
@@ -53,15 +53,18 @@ impl Rekeys {
         let state = self.catalog.state();
         let Some(current) = state.container(own.container) else { return Ok(JobStep::Cancelled) };
         match own.state {
-            State::Undoing => self.go_back(own, current),
-            State::Expanding | State::Finishing => match self.filled(own, current)? {
+            RefactoringState::Undoing => self.go_back(own, current),
+            RefactoringState::Expanding | RefactoringState::Finishing => match self.filled(own, current)? {
                 FillState::Not(step) => Ok(step),
-                FillState::To(target) if own.state == State::Finishing => self.finish(own, current, &target),
+                FillState::To(target) if own.state == RefactoringState::Finishing => {
+                    self.finish(own, current, &target)
+                }
                 FillState::To(target) => self.end_expanding(own, &target),
             },
-            State::Expanded | State::Finished | State::Undone | State::Blocked => {
-                Ok(JobStep::Done(self.refactorings.rekey_result(own)))
-            }
+            RefactoringState::Expanded
+            | RefactoringState::Finished
+            | RefactoringState::Undone
+            | RefactoringState::Blocked => Ok(JobStep::Done(self.refactorings.rekey_result(own))),
         }
     }
 
@@ -100,7 +103,7 @@ impl Rekeys {
     fn make_target(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<(), EngineError> {
         let (order, places) = (own.order()?, own.rekey.clone().unwrap_or_default());
         let asked = order.rule.rekey().map(|rule| rule.key.clone());
-        let key = if own.state == State::Undoing { Some(places.key_before) } else { asked };
+        let key = if own.state == RefactoringState::Undoing { Some(places.key_before) } else { asked };
         let key = key.ok_or_else(|| crate::api::corrupt("a refactoring without partition key"))?;
         let with_target = |number: u32| {
             let mut after = own.clone();
@@ -125,13 +128,13 @@ impl Rekeys {
         let finishes_itself = own.order()?.finishes_itself;
         let is_blocked = self.note_conflicts(own, target)?;
         own.state = match (is_blocked, finishes_itself) {
-            (true, _) => State::Blocked,
-            (false, true) => State::Finishing,
-            (false, false) => State::Expanded,
+            (true, _) => RefactoringState::Blocked,
+            (false, true) => RefactoringState::Finishing,
+            (false, false) => RefactoringState::Expanded,
         };
         self.refactorings.put_rekey(own)?;
         self.refactorings.signal.wake();
-        let is_over = own.state != State::Finishing;
+        let is_over = own.state != RefactoringState::Finishing;
         Ok(if is_over { JobStep::Done(self.refactorings.rekey_result(own)) } else { JobStep::More })
     }
 
@@ -142,7 +145,7 @@ impl Rekeys {
         target: &Arc<Container>,
     ) -> Result<JobStep, EngineError> {
         if self.note_conflicts(own, target)? {
-            own.state = State::Blocked;
+            own.state = RefactoringState::Blocked;
             self.refactorings.put_rekey(own)?;
             self.refactorings.signal.wake();
             return Ok(JobStep::Done(self.refactorings.rekey_result(own)));
@@ -187,7 +190,7 @@ impl Rekeys {
         let places = own.rekey.clone().unwrap_or_default();
         let dropped = if places.is_back { places.old } else { places.target };
         let mut after = own.clone();
-        after.state = State::Undone;
+        after.state = RefactoringState::Undone;
         if let Some(places) = &mut after.rekey {
             (places.target, places.old) = (None, None);
         }
@@ -208,9 +211,12 @@ impl Rekeys {
             };
             self.refactorings.add_missing_rekey_job(&mut own, current)?;
             match own.state {
-                State::Expanded | State::Blocked => self.look_again(own, current),
-                State::Finished => Ok((false, self.forget_left(own)?)),
-                State::Expanding | State::Finishing | State::Undoing | State::Undone => Ok((false, false)),
+                RefactoringState::Expanded | RefactoringState::Blocked => self.look_again(own, current),
+                RefactoringState::Finished => Ok((false, self.forget_left(own)?)),
+                RefactoringState::Expanding
+                | RefactoringState::Finishing
+                | RefactoringState::Undoing
+                | RefactoringState::Undone => Ok((false, false)),
             }
         })?;
         Ok(followed.unwrap_or((false, false)))
@@ -226,9 +232,9 @@ impl Rekeys {
         let FillState::To(target) = self.filled(&mut own, current)? else { return Ok((true, true)) };
         let is_blocked = self.note_conflicts(&mut own, &target)?;
         own.state = match (is_blocked, own.state) {
-            (true, _) => State::Blocked,
-            (false, State::Blocked) if own.order()?.finishes_itself => State::Finishing,
-            (false, _) => State::Expanded,
+            (true, _) => RefactoringState::Blocked,
+            (false, RefactoringState::Blocked) if own.order()?.finishes_itself => RefactoringState::Finishing,
+            (false, _) => RefactoringState::Expanded,
         };
         if own != before {
             self.refactorings.put_rekey(&own)?;
@@ -335,7 +341,7 @@ enum FillState {
 
 fn conflict(container: &Container, row: &[u8], why: &str) -> Result<Value, EngineError> {
     let row = ItemRow::parse(row)?;
-    let place = Place::of(container.number, &container.definition, row.node()?);
+    let place = RekeyedItem::of(container.number, &container.definition, row.node()?);
     let mut json = Object::new();
     json.set("container", container.definition.id.as_str());
     json.set("id", row.id()?);

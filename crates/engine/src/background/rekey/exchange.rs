@@ -15,8 +15,8 @@ use crate::catalog::Container;
 use crate::catalog::rekey::NameExchange;
 use crate::partition::PartitionSet;
 use crate::partition::access::AccessState;
-use crate::refactorings::rekey::RekeyPlaces;
-use crate::refactorings::{Refactoring, State};
+use crate::refactorings::rekey::RekeyContainers;
+use crate::refactorings::{Refactoring, RefactoringState};
 use crate::store::keys::{self, CATALOG};
 use crate::store::scan;
 use crate::sync::sleep;
@@ -65,7 +65,7 @@ impl Rekeys {
         if has_rest || !current.partitions.deleted_keys().is_empty() {
             return Ok(false);
         }
-        if own.state == State::Undoing {
+        if own.state == RefactoringState::Undoing {
             self.restore_left(own, current, target)?;
         }
         let exchanged = self.exchange_held(own, current, target);
@@ -110,14 +110,14 @@ impl Rekeys {
         target: &Container,
     ) -> Result<(), EngineError> {
         let (mut after, places) = (own.clone(), own.rekey.clone().unwrap_or_default());
-        let is_back = own.state == State::Undoing;
+        let is_back = own.state == RefactoringState::Undoing;
         let models = self.models(own, current, target, &places, is_back)?;
         let (dropped, key_before) = (places.old.filter(|_| is_back), places.key_before);
         after.container = target.number;
-        after.state = if is_back { State::Undoing } else { State::Finished };
+        after.state = if is_back { RefactoringState::Undoing } else { RefactoringState::Finished };
         let (target_after, old) = (None, Some(current.number));
         let kept = if is_back { places.models } else { models.clone() };
-        after.rekey = Some(RekeyPlaces { target: target_after, old, is_back, key_before, models: kept });
+        after.rekey = Some(RekeyContainers { target: target_after, old, is_back, key_before, models: kept });
         let model = models.as_ref().map(|(_, since)| since);
         let row = self.refactorings.rekey_op(&after);
         let names = (current.number, target.number);
@@ -132,7 +132,7 @@ impl Rekeys {
         own: &Refactoring,
         current: &Container,
         target: &Container,
-        places: &RekeyPlaces,
+        places: &RekeyContainers,
         is_back: bool,
     ) -> Result<Option<(Value, Value)>, EngineError> {
         let model = self.catalog.database_model(own.database);

@@ -25,15 +25,15 @@ pub(crate) enum ClaimKind {
 }
 
 /// Of an item under a partition key.
-pub(crate) struct Place {
+pub(crate) struct RekeyedItem {
     pub key: PartitionKey,
     pub epk: EffectivePartitionKey,
     pub claims: Vec<Claim>,
 }
 
-impl Place {
+impl RekeyedItem {
     /// `None`: no item can have the key, for it is too long.
-    pub fn of(container: u32, definition: &ContainerDefinition, item: Node<'_>) -> Option<Place> {
+    pub fn of(container: u32, definition: &ContainerDefinition, item: Node<'_>) -> Option<RekeyedItem> {
         let key = definition.partition_key.extract(item).ok()?;
         definition.partition_key.check_complete(&key).ok()?;
         let key = canonical(&definition.partition_key, key);
@@ -44,7 +44,15 @@ impl Place {
         let tuples = tuples_of(container, &definition.unique_keys, &epk, item);
         let tuples = tuples.into_iter().map(|tuple| ClaimKind::Unique(tuple.prefix));
         let claims = [id].into_iter().chain(tuples).map(Claim::new).collect();
-        Some(Place { key, epk, claims })
+        Some(RekeyedItem { key, epk, claims })
+    }
+
+    /// Of the row that says which item has the id.
+    pub fn id_key(&self) -> Option<&[u8]> {
+        self.claims.iter().find_map(|claim| match &claim.kind {
+            ClaimKind::Id(key) => Some(key.as_slice()),
+            ClaimKind::Unique(_) => None,
+        })
     }
 }
 

@@ -3,13 +3,13 @@
 use quire_storage::{KeyRange, Op, Scan};
 use quire_value::Value;
 
-use super::{RekeyPair, RekeyPlaces};
+use super::{RekeyContainers, RekeyPair};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::jobs::{JobId, NewJob};
 use crate::partition::access::AccessState;
 use crate::refactorings::order::RefactoringOrder;
-use crate::refactorings::rows::{self, Refactoring, State};
+use crate::refactorings::rows::{self, Refactoring, RefactoringState};
 use crate::refactorings::{REFACTORING, Refactorings, gone, parse_payload, payload, result};
 use crate::store::keys::{self, CATALOG};
 use crate::store::scan;
@@ -24,7 +24,9 @@ impl Refactorings {
     pub fn open_rekeys(&self) -> Result<(), EngineError> {
         let state = self.catalog.state();
         for own in rows::all(&*self.shared.storage.snapshot()?, None)? {
-            let Some(places) = own.rekey.as_ref().filter(|_| own.state != State::Undone) else { continue };
+            let Some(places) = own.rekey.as_ref().filter(|_| own.state != RefactoringState::Undone) else {
+                continue;
+            };
             for number in [places.target, places.old].into_iter().flatten() {
                 if let Some(container) = state.container(number) {
                     container.partitions.access().set(AccessState::Closed);
@@ -36,7 +38,7 @@ impl Refactorings {
     }
 
     /// The target follows what has the name.
-    pub fn register(&self, own: &Refactoring, places: &RekeyPlaces) -> Result<(), EngineError> {
+    pub fn register(&self, own: &Refactoring, places: &RekeyContainers) -> Result<(), EngineError> {
         let Some(target) = places.target else { return Ok(()) };
         let order = own.order()?;
         let on_conflict = order.rule.rekey().and_then(|rule| rule.on_conflict);
@@ -140,7 +142,7 @@ impl Refactorings {
         if !is_there(own.container) {
             return refused("its container is deleted");
         }
-        if own.state != State::Finished {
+        if own.state != RefactoringState::Finished {
             return Ok(());
         }
         if !places.old.is_some_and(is_there) {

@@ -10,7 +10,7 @@ use quire_storage::Scan;
 use quire_value::{Object, Value};
 use ring::digest;
 
-use super::{Place, RekeyRule};
+use super::{RekeyRule, RekeyedItem};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::integrity::{item_example, key_json};
@@ -67,7 +67,7 @@ impl RekeyDryRun {
             let row = ItemRow::parse(bytes)?;
             if !container.is_gone(&row, &moment) {
                 let node = row.node()?;
-                self.look(container, &row, Place::of(NO_CONTAINER, &definition, node))?;
+                self.look(container, &row, RekeyedItem::of(NO_CONTAINER, &definition, node))?;
             }
         }
         if !page.more {
@@ -80,7 +80,7 @@ impl RekeyDryRun {
         &mut self,
         container: &Container,
         row: &ItemRow<'_>,
-        place: Option<Place>,
+        place: Option<RekeyedItem>,
     ) -> Result<(), EngineError> {
         let is_first = self.part == 0;
         self.items += u64::from(is_first);
@@ -174,7 +174,7 @@ fn clash_text(is_id: bool) -> &'static str {
     }
 }
 
-fn example(row: &ItemRow<'_>, place: &Place) -> Result<Value, EngineError> {
+fn example(row: &ItemRow<'_>, place: &RekeyedItem) -> Result<Value, EngineError> {
     let item = row.node()?.to_value();
     let with_key =
         |key: Value| Value::Object(Object::from_iter([("partitionKey", key), ("item", item.clone())]));

@@ -4,20 +4,20 @@
 //! `background::rekey`, ADR 28). Here is what is asked for, what is stored of it, and where an item is under another key.
 
 mod claims; // where an item is under another key, and what it must have alone
+mod containers; // those of one, as its row names them
 mod control; // starting and undoing, and rows
 mod dry_run; // what would be done
 mod order; // what is asked for
-mod places; // the containers of one, as its row names them
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-pub(crate) use claims::{Claim, ClaimKind, Place};
+pub(crate) use claims::{Claim, ClaimKind, RekeyedItem};
+pub(crate) use containers::RekeyContainers;
 pub(super) use dry_run::RekeyDryRun;
 pub(super) use order::read_order;
 pub(crate) use order::{OnConflict, RekeyRule};
-pub(crate) use places::RekeyPlaces;
 
 /// Containers that follow others, by their numbers: what is filled and kept up, and from what.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::rekey::{NEW, OLD};
 use crate::catalog::views::views_of;
 use crate::catalog::{Catalog, Container};
-use crate::refactorings::order::{Reading, RefactoringOrder, Rule};
+use crate::refactorings::order::{OrderReader, RefactoringOrder, Rule};
 
 const MEMBERS: [&str; 6] = ["kind", "container", "partitionKey", "onConflict", "model", "finish"];
 
@@ -37,7 +37,7 @@ impl OnConflict {
 }
 
 /// All errors are noted; `None` where there is one.
-pub(in crate::refactorings) fn read_order(reading: &mut Reading<'_>) -> Option<RefactoringOrder> {
+pub(in crate::refactorings) fn read_order(reading: &mut OrderReader<'_>) -> Option<RefactoringOrder> {
     let names: Vec<String> = reading.body.names().map(str::to_owned).collect();
     for name in names.iter().filter(|name| !MEMBERS.contains(&name.as_str())) {
         match name.as_str() {
@@ -60,7 +60,7 @@ pub(in crate::refactorings) fn read_order(reading: &mut Reading<'_>) -> Option<R
     Some(RefactoringOrder { kind: "rekey", container: container?, rule, finishes_itself, has_journal: false })
 }
 
-fn read_key(reading: &mut Reading<'_>) -> Option<Value> {
+fn read_key(reading: &mut OrderReader<'_>) -> Option<Value> {
     let Some(key) = reading.body.get("partitionKey").cloned() else {
         reading.error("BadValue", "", "'partitionKey' is missing.");
         return None;

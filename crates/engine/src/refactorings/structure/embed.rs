@@ -3,11 +3,11 @@
 use quire_model::{Link, MIRROR_MAX, Model, Pointer, Segment, escape};
 use quire_value::{Object, Value};
 
-use super::super::order::{Reading, reserved_paths};
-use super::super::rows::State;
+use super::super::order::{OrderReader, reserved_paths};
+use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, object, on_write};
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, Plan, reserved};
+use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -32,19 +32,19 @@ pub(crate) struct EmbedOrder {
 }
 
 /// The list of phases has one length, whatever the plan says: the row names a phase by its place.
-pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
+pub(super) fn phases(state: RefactoringState, plan: &RefactoringPlan) -> Vec<Phase> {
     use Phase::*;
     match state {
-        State::Expanding => {
+        RefactoringState::Expanding => {
             let first = if plan.is_kept { FormName::Kept } else { FormName::Adding };
             vec![Form(first), Survey(0), Decide, Form(FormName::Kept), Built, Walk(1), Decide]
         }
-        State::Finishing => {
+        RefactoringState::Finishing => {
             vec![Walk(1), Decide, Form(FormName::Removing), Walk(1), Form(FormName::Removed)]
         }
         // No item was changed.
-        State::Undoing if !plan.is_kept => vec![Form(FormName::Gone), Forget],
-        State::Undoing => {
+        RefactoringState::Undoing if !plan.is_kept => vec![Form(FormName::Gone), Forget],
+        RefactoringState::Undoing => {
             let back = if plan.was_finished { FormName::Reverting } else { FormName::Undoing };
             vec![Form(back), Built, Walk(0), Form(FormName::Gone), Forget]
         }
@@ -55,7 +55,7 @@ pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
 impl EmbedOrder {
     pub const MEMBERS: &[&str] = &["link", "into", "side", "oldWriters", "onConflict"];
 
-    pub(in crate::refactorings) fn read(reading: &mut Reading<'_>) -> Option<EmbedOrder> {
+    pub(in crate::refactorings) fn read(reading: &mut OrderReader<'_>) -> Option<EmbedOrder> {
         let (link, into) = (reading.text("link"), reading.path("into"));
         let sides: Vec<&str> = EmbedSide::ALL.iter().map(|(name, _)| *name).collect();
         let side = reading.choice("side", &sides).map_or(EmbedSide::Referrer, |at| EmbedSide::ALL[at].1);
@@ -111,7 +111,7 @@ impl EmbedOrder {
     }
 
     /// With what was resolved when it started.
-    pub fn take_plan(&mut self, plan: &Plan) {
+    pub fn take_plan(&mut self, plan: &RefactoringPlan) {
         if let [holder, part] = &plan.ends[..] {
             (self.holder, self.part) = (holder.clone(), part.clone());
         }
@@ -166,16 +166,16 @@ impl EmbedOrder {
         has_names.then(|| Pointer(rest.to_vec()))
     }
 
-    pub fn plan(&self, model: Option<&DatabaseModel>) -> Plan {
+    pub fn plan(&self, model: Option<&DatabaseModel>) -> RefactoringPlan {
         let wanted = declaration_name(&format!("{}-{}", self.holder, self.into));
         let mut names = free_names(model, &[wanted]);
         names.push(self.link.clone());
         let ends = vec![self.holder.clone(), self.part.clone()];
-        Plan { names, ends, link: self.declared.clone(), ..Plan::default() }
+        RefactoringPlan { names, ends, link: self.declared.clone(), ..RefactoringPlan::default() }
     }
 
     /// What is at the path would be overwritten.
-    pub fn survey(&self, plan: &Plan, item: &Value) -> Vec<(String, &'static str)> {
+    pub fn survey(&self, plan: &RefactoringPlan, item: &Value) -> Vec<(String, &'static str)> {
         if plan.is_kept {
             return Vec::new();
         }
@@ -187,7 +187,7 @@ impl EmbedOrder {
         there.map(|positions| (self.into.at(&positions), THERE)).collect()
     }
 
-    fn rule(&self, plan: &Plan) -> EmbedRule {
+    fn rule(&self, plan: &RefactoringPlan) -> EmbedRule {
         EmbedRule {
             holder: self.holder.clone(),
             part: self.part.clone(),

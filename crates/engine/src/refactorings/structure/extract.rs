@@ -4,11 +4,11 @@ use quire_model::{Pointer, Segment, escape};
 use quire_resource::PartitionKeyDefinition;
 use quire_value::{Object, Value};
 
-use super::super::order::Reading;
-use super::super::rows::State;
+use super::super::order::OrderReader;
+use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, is_id_key, link, member, object, on_write};
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, Plan, reserved};
+use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
 use crate::api::OrderError;
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -29,14 +29,16 @@ pub(crate) struct ExtractOrder {
     pub decisions: Decisions,
 }
 
-pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
+pub(super) fn phases(state: RefactoringState, plan: &RefactoringPlan) -> Vec<Phase> {
     use Phase::*;
     match state {
-        State::Expanding => {
+        RefactoringState::Expanding => {
             vec![Survey(0), Decide, Make, Form(FormName::Adding), Built, Walk(0), Decide]
         }
-        State::Finishing => vec![Form(FormName::Removing), Built, Walk(0), Form(FormName::Removed)],
-        State::Undoing => {
+        RefactoringState::Finishing => {
+            vec![Form(FormName::Removing), Built, Walk(0), Form(FormName::Removed)]
+        }
+        RefactoringState::Undoing => {
             let back = if plan.was_finished { FormName::Reverting } else { FormName::Undoing };
             vec![Form(back), Built, Walk(0), Walk(1), Form(FormName::Gone), Unmake, Forget]
         }
@@ -48,7 +50,7 @@ impl ExtractOrder {
     pub const MEMBERS: &[&str] =
         &["path", "key", "into", "reference", "keepFields", "oldWriters", "onConflict"];
 
-    pub(in crate::refactorings) fn read(reading: &mut Reading<'_>) -> Option<ExtractOrder> {
+    pub(in crate::refactorings) fn read(reading: &mut OrderReader<'_>) -> Option<ExtractOrder> {
         let (path, key, into) = (reading.path("path"), reading.path("key"), reading.text("into"));
         let decisions = reading.decisions(true);
         let keep_fields = read_names(reading, "keepFields");
@@ -100,14 +102,14 @@ impl ExtractOrder {
         self.holder.each_count() == 0 && self.key == Pointer::of_name("id")
     }
 
-    pub fn plan(&self, container: &str, model: Option<&DatabaseModel>) -> Plan {
+    pub fn plan(&self, container: &str, model: Option<&DatabaseModel>) -> RefactoringPlan {
         let name = declaration_name(&format!("{container}-{}", self.part));
         let names = free_names(model, &[name.clone(), format!("{name}-copy")]);
-        Plan { names, of_owner: self.can_be_of_owner(), ..Plan::default() }
+        RefactoringPlan { names, of_owner: self.can_be_of_owner(), ..RefactoringPlan::default() }
     }
 
     /// A part with an id of its own is found by it. A reference that is there already would be taken for one of ours.
-    pub fn survey(&self, plan: &mut Plan, item: &Value) -> Vec<(String, &'static str)> {
+    pub fn survey(&self, plan: &mut RefactoringPlan, item: &Value) -> Vec<(String, &'static str)> {
         let mut in_the_way = Vec::new();
         for positions in holders(&self.holder, item) {
             let Some(holder) = self.holder.find(item, &positions) else { continue };
@@ -121,7 +123,7 @@ impl ExtractOrder {
         in_the_way
     }
 
-    pub fn makes(&self, container: &Container, plan: &Plan) -> Vec<(String, Value)> {
+    pub fn makes(&self, container: &Container, plan: &RefactoringPlan) -> Vec<(String, Value)> {
         let key = match plan.of_owner {
             true => container.definition.json.get("partitionKey").cloned().unwrap_or(Value::Null),
             false => id_key(),
@@ -130,7 +132,7 @@ impl ExtractOrder {
         vec![(self.into.clone(), body)]
     }
 
-    pub fn rule(&self, container: &str, plan: &Plan) -> ExtractRule {
+    pub fn rule(&self, container: &str, plan: &RefactoringPlan) -> ExtractRule {
         let name = |at: usize| plan.names.get(at).cloned().unwrap_or_default();
         ExtractRule {
             container: container.to_owned(),
@@ -172,7 +174,7 @@ impl ExtractOrder {
     }
 
     /// Items under their owner's key are found by what the owner has there.
-    fn route(&self, key: &PartitionKeyDefinition, plan: &Plan) -> Option<Value> {
+    fn route(&self, key: &PartitionKeyDefinition, plan: &RefactoringPlan) -> Option<Value> {
         if !plan.of_owner || is_id_key(key) {
             return None;
         }
@@ -210,7 +212,7 @@ pub(super) fn id_key() -> Value {
     object([("paths", paths), ("kind", Value::from("Hash")), ("version", Value::from(2))])
 }
 
-pub(super) fn read_names(reading: &mut Reading<'_>, name: &str) -> Vec<String> {
+pub(super) fn read_names(reading: &mut OrderReader<'_>, name: &str) -> Vec<String> {
     let Some(value) = reading.body.get(name) else { return Vec::new() };
     let names = value.as_array().and_then(|all| {
         all.iter().map(|own| own.as_str().filter(|own| !own.is_empty()).map(str::to_owned)).collect()

@@ -3,11 +3,11 @@
 use quire_model::{MIRROR_MAX, Pointer};
 use quire_value::Value;
 
-use super::super::order::{Reading, reserved_paths};
-use super::super::rows::State;
+use super::super::order::{OrderReader, reserved_paths};
+use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, is_id_key, link, object, on_write};
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, Plan, reserved};
+use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
 use crate::api::OrderError;
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -21,10 +21,10 @@ pub(crate) struct FlipOrder {
     pub decisions: Decisions,
 }
 
-pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
+pub(super) fn phases(state: RefactoringState, plan: &RefactoringPlan) -> Vec<Phase> {
     use Phase::*;
     match state {
-        State::Expanding => vec![
+        RefactoringState::Expanding => vec![
             Form(FormName::Adding),
             Built,
             Walk(0),
@@ -33,8 +33,8 @@ pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
             Built,
             Form(FormName::Kept),
         ],
-        State::Finishing => vec![Form(FormName::Removing), Walk(0), Form(FormName::Removed)],
-        State::Undoing => {
+        RefactoringState::Finishing => vec![Form(FormName::Removing), Walk(0), Form(FormName::Removed)],
+        RefactoringState::Undoing => {
             let back = if plan.was_finished { FormName::Reverting } else { FormName::Undoing };
             vec![Form(back), Built, Walk(0), Walk(1), Form(FormName::Gone), Forget]
         }
@@ -45,7 +45,7 @@ pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
 impl FlipOrder {
     pub const MEMBERS: &[&str] = &["path", "to", "into", "oldWriters", "onConflict"];
 
-    pub(in crate::refactorings) fn read(reading: &mut Reading<'_>) -> Option<FlipOrder> {
+    pub(in crate::refactorings) fn read(reading: &mut OrderReader<'_>) -> Option<FlipOrder> {
         let (path, to, into) = (reading.path("path"), reading.text("to"), reading.path("into"));
         let decisions = reading.decisions(false);
         let (path, to, into) = (path?, to?, into?);
@@ -78,15 +78,15 @@ impl FlipOrder {
         errors
     }
 
-    pub fn plan(&self, container: &str, model: Option<&DatabaseModel>) -> Plan {
+    pub fn plan(&self, container: &str, model: Option<&DatabaseModel>) -> RefactoringPlan {
         let last = self.into.to_string();
         let name = declaration_name(&format!("{}-{last}", self.to));
         let mirror = declaration_name(&format!("{container}-{}", self.path));
         let mirror = if mirror == name { format!("{mirror}-mirror") } else { mirror };
-        Plan { names: free_names(model, &[name, mirror]), ..Plan::default() }
+        RefactoringPlan { names: free_names(model, &[name, mirror]), ..RefactoringPlan::default() }
     }
 
-    fn rule(&self, container: &Container, plan: &Plan) -> FlipRule {
+    fn rule(&self, container: &Container, plan: &RefactoringPlan) -> FlipRule {
         let name = |at: usize| plan.names.get(at).cloned().unwrap_or_default();
         FlipRule {
             container: container.definition.id.clone(),

@@ -7,12 +7,12 @@ use quire_resource::{Component, PartitionKey};
 use quire_storage::Scan;
 use quire_value::Value;
 
-use super::super::order::{Reading, reserved_paths};
-use super::super::rows::State;
+use super::super::order::{OrderReader, reserved_paths};
+use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, is_id_key, link, member, object, on_write};
 use super::extract::read_names;
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, Plan, reserved};
+use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -40,12 +40,14 @@ pub(crate) struct MergeOrder {
     pub decisions: Decisions,
 }
 
-pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
+pub(super) fn phases(state: RefactoringState, plan: &RefactoringPlan) -> Vec<Phase> {
     use Phase::*;
     match state {
-        State::Expanding => vec![Survey(1), Survey(2), Decide, Form(FormName::Adding), Built],
-        State::Finishing => vec![Form(FormName::Removing), Built, Walk(0), Form(FormName::Removed)],
-        State::Undoing => {
+        RefactoringState::Expanding => vec![Survey(1), Survey(2), Decide, Form(FormName::Adding), Built],
+        RefactoringState::Finishing => {
+            vec![Form(FormName::Removing), Built, Walk(0), Form(FormName::Removed)]
+        }
+        RefactoringState::Undoing => {
             let back = if plan.was_finished { FormName::Reverting } else { FormName::Undoing };
             vec![Form(back), Built, Walk(1), Walk(2), Form(FormName::Gone), Forget]
         }
@@ -56,7 +58,7 @@ pub(super) fn phases(state: State, plan: &Plan) -> Vec<Phase> {
 impl MergeOrder {
     pub const MEMBERS: &[&str] = &["left", "right", "into", "ends", "drop", "oldWriters"];
 
-    pub(in crate::refactorings) fn read(reading: &mut Reading<'_>) -> Option<MergeOrder> {
+    pub(in crate::refactorings) fn read(reading: &mut OrderReader<'_>) -> Option<MergeOrder> {
         let (left, right) = (reading.path("left"), reading.path("right"));
         let into = read_paths(reading, "into");
         let (drop, ends) = (read_names(reading, "drop"), read_names(reading, "ends"));
@@ -106,7 +108,7 @@ impl MergeOrder {
         errors
     }
 
-    pub fn plan(&self, container: &str, model: Option<&DatabaseModel>) -> Plan {
+    pub fn plan(&self, container: &str, model: Option<&DatabaseModel>) -> RefactoringPlan {
         let name = |text: String| declaration_name(&text);
         let wanted = [
             name(format!("{container}-{}", self.left)),
@@ -116,7 +118,11 @@ impl MergeOrder {
             name(format!("{}-{}", self.ends[0], self.into[0])),
             name(format!("{}-{}-mirror", self.ends[1], self.into[1])),
         ];
-        Plan { names: free_names(model, &wanted), ends: self.ends.to_vec(), ..Plan::default() }
+        RefactoringPlan {
+            names: free_names(model, &wanted),
+            ends: self.ends.to_vec(),
+            ..RefactoringPlan::default()
+        }
     }
 
     /// What is at the paths of the ends would be overwritten.
@@ -125,7 +131,7 @@ impl MergeOrder {
         path.find(item, &[]).map(|_| (path.to_string(), THERE)).into_iter().collect()
     }
 
-    fn rule(&self, container: &str, plan: &Plan) -> MergeRule {
+    fn rule(&self, container: &str, plan: &RefactoringPlan) -> MergeRule {
         let name = |at: usize| plan.names.get(at).cloned().unwrap_or_default();
         let ([into_left, into_right], [left_end, right_end]) = (self.into.clone(), self.ends.clone());
         MergeRule {
@@ -191,7 +197,7 @@ fn value_of(path: &Pointer) -> String {
     path.0.iter().map(name).fold("r".to_owned(), |alias, name| member(&alias, &name))
 }
 
-fn read_paths(reading: &mut Reading<'_>, name: &str) -> Option<[Pointer; 2]> {
+fn read_paths(reading: &mut OrderReader<'_>, name: &str) -> Option<[Pointer; 2]> {
     let texts = reading.body.get(name).and_then(Value::as_array).unwrap_or_default();
     let paths: Option<Vec<Pointer>> = texts
         .iter()

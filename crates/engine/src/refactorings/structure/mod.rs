@@ -25,8 +25,8 @@ mod split; // arrays become windows
 use quire_model::Model;
 use quire_value::Value;
 
-use super::order::{Reading, RefactoringOrder, Rule};
-use super::rows::State;
+use super::order::{OrderReader, RefactoringOrder, Rule};
+use super::rows::RefactoringState;
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -38,7 +38,7 @@ pub(crate) use extract::ExtractOrder;
 pub(crate) use find::ItemFinder;
 pub(crate) use flip::FlipOrder;
 pub(crate) use merge::MergeOrder;
-pub(crate) use plan::Plan;
+pub(crate) use plan::RefactoringPlan;
 pub(crate) use preview::Preview;
 pub(super) use run::{StructureProgress, StructureRun};
 pub(crate) use split::SplitOrder;
@@ -99,7 +99,7 @@ pub(crate) struct FormOf<'a> {
     pub refactoring: u32,
     pub has_journal: bool,
     pub container: &'a Container,
-    pub plan: &'a Plan,
+    pub plan: &'a RefactoringPlan,
 }
 
 impl Structure {
@@ -115,7 +115,7 @@ impl Structure {
         }
     }
 
-    pub(in crate::refactorings) fn read(reading: &mut Reading<'_>, kind: &str) -> Option<Structure> {
+    pub(in crate::refactorings) fn read(reading: &mut OrderReader<'_>, kind: &str) -> Option<Structure> {
         match kind {
             "extract" => ExtractOrder::read(reading).map(Structure::Extract),
             "flip" => FlipOrder::read(reading).map(Structure::Flip),
@@ -139,7 +139,7 @@ impl Structure {
     }
 
     /// What is decided when it starts.
-    pub fn plan(&self, container: &Container, model: Option<&DatabaseModel>) -> Plan {
+    pub fn plan(&self, container: &Container, model: Option<&DatabaseModel>) -> RefactoringPlan {
         let name = &container.definition.id;
         match self {
             Structure::Extract(order) => order.plan(name, model),
@@ -164,8 +164,8 @@ impl Structure {
     }
 
     /// What is done in a state. `plan` says whether it was finished and whether anything was declared.
-    pub fn phases(&self, state: State, plan: &Plan) -> Vec<Phase> {
-        if state == State::Undoing && !plan.is_declared {
+    pub fn phases(&self, state: RefactoringState, plan: &RefactoringPlan) -> Vec<Phase> {
+        if state == RefactoringState::Undoing && !plan.is_declared {
             return vec![Phase::Form(FormName::Gone), Phase::Unmake, Phase::Forget];
         }
         match self {
@@ -188,7 +188,7 @@ impl Structure {
     }
 
     /// Containers that have to be there, with their definitions.
-    pub fn makes(&self, container: &Container, plan: &Plan) -> Vec<(String, Value)> {
+    pub fn makes(&self, container: &Container, plan: &RefactoringPlan) -> Vec<(String, Value)> {
         match self {
             Structure::Extract(order) => order.makes(container, plan),
             Structure::Split(order) => order.makes(container),
@@ -197,7 +197,12 @@ impl Structure {
     }
 
     /// Looks at an item before anything is changed: places that are in the way.
-    pub fn survey(&self, which: usize, plan: &mut Plan, item: &Value) -> Vec<(String, &'static str)> {
+    pub fn survey(
+        &self,
+        which: usize,
+        plan: &mut RefactoringPlan,
+        item: &Value,
+    ) -> Vec<(String, &'static str)> {
         match self {
             Structure::Extract(order) => order.survey(plan, item),
             Structure::Merge(order) => order.survey(which, item),
@@ -225,7 +230,7 @@ pub(super) fn resolved(
 
 impl RefactoringOrder {
     /// With what was decided when it started.
-    pub(super) fn with_plan(mut self, plan: &Plan) -> RefactoringOrder {
+    pub(super) fn with_plan(mut self, plan: &RefactoringPlan) -> RefactoringOrder {
         if let Rule::Structure(Structure::Embed(embed)) = &mut self.rule {
             embed.take_plan(plan);
             self.container.clone_from(&embed.holder);
@@ -275,7 +280,7 @@ impl FormOf<'_> {
     }
 }
 
-impl Reading<'_> {
+impl OrderReader<'_> {
     fn decisions(&mut self, can_write_through: bool) -> Decisions {
         let writers: Vec<&str> = OldWriters::ALL.iter().map(|(name, _)| *name).collect();
         let writers = if can_write_through { &writers[..] } else { &writers[..2] };

@@ -5,7 +5,7 @@ use quire_value::{Object, Value};
 use crate::model::DatabaseModel;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct RefactoringPlan {
     /// Which phase of its state it is in.
     pub phase: usize,
     /// Names of its declarations.
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     pub error: Option<String>,
 }
 
-impl Plan {
+impl RefactoringPlan {
     pub fn to_json(&self) -> Value {
         let texts = |all: &[String]| all.iter().map(|text| Value::from(text.as_str())).collect::<Value>();
         let mut json = Object::new();
@@ -49,11 +49,11 @@ impl Plan {
         Value::Object(json)
     }
 
-    pub fn from_json(json: &Value) -> Option<Plan> {
+    pub fn from_json(json: &Value) -> Option<RefactoringPlan> {
         let texts = |name: &str| -> Option<Vec<String>> {
             json.get(name)?.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
         };
-        Some(Plan {
+        Some(RefactoringPlan {
             phase: usize::try_from(json.get("phase")?.as_u64()?).ok()?,
             names: texts("names")?,
             makes: texts("makes")?,

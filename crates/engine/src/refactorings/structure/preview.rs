@@ -6,7 +6,7 @@ use quire_model::{OnWrite, OwnedValue, Pointer, Right};
 use quire_value::{Object, Value};
 
 use super::find::ItemFinder;
-use super::{EmbedOrder, ExtractOrder, FlipOrder, MergeOrder, Plan, SplitOrder, Structure};
+use super::{EmbedOrder, ExtractOrder, FlipOrder, MergeOrder, RefactoringPlan, SplitOrder, Structure};
 use crate::api::EngineError;
 use crate::items::body::ITEM_BYTES_MAX;
 use crate::maintain::{holders, key_of_part, part_of};
@@ -155,7 +155,7 @@ impl Preview {
         item: &Value,
         find: &ItemFinder<'_>,
     ) -> Result<PreviewedItem, EngineError> {
-        let left = order.survey(&Plan::default(), item);
+        let left = order.survey(&RefactoringPlan::default(), item);
         let mut found = PreviewedItem { left, ..PreviewedItem::default() };
         if !found.left.is_empty() {
             return Ok(found);

@@ -8,7 +8,7 @@ use quire_value::{Object, Value};
 
 use super::super::order::RefactoringOrder;
 use super::super::rows::{self, Refactoring};
-use super::{FormName, FormOf, Phase, Plan, Structure};
+use super::{FormName, FormOf, Phase, RefactoringPlan, Structure};
 use crate::api::{EngineError, Precondition, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::integrity::key_json;
@@ -94,11 +94,11 @@ impl StructureRun<'_> {
         }
     }
 
-    fn plan(&self) -> Result<&Plan, EngineError> {
+    fn plan(&self) -> Result<&RefactoringPlan, EngineError> {
         self.own.plan.as_ref().ok_or_else(|| corrupt("plan of a refactoring"))
     }
 
-    fn plan_mut(&mut self) -> Result<&mut Plan, EngineError> {
+    fn plan_mut(&mut self) -> Result<&mut RefactoringPlan, EngineError> {
         self.own.plan.as_mut().ok_or_else(|| corrupt("plan of a refactoring"))
     }
 

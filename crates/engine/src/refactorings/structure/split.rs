@@ -3,11 +3,11 @@
 use quire_model::{PAGE_SIZE_MAX, PAGE_SIZE_MIN, Pointer, Segment, WINDOW_KEEP_MAX};
 use quire_value::{Object, Value};
 
-use super::super::order::{Reading, reserved_paths};
-use super::super::rows::State;
+use super::super::order::{OrderReader, reserved_paths};
+use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, is_id_key, object, on_write};
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, Plan, reserved};
+use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
 use crate::api::OrderError;
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -32,15 +32,17 @@ pub(crate) struct PagesOrder {
     pub size: u64,
 }
 
-pub(super) fn phases(order: &SplitOrder, state: State) -> Vec<Phase> {
+pub(super) fn phases(order: &SplitOrder, state: RefactoringState) -> Vec<Phase> {
     use Phase::*;
     match state {
-        State::Expanding => vec![Survey(0), Decide, Make, Form(FormName::Adding), Built],
-        State::Finishing if order.rename.is_some() => {
+        RefactoringState::Expanding => vec![Survey(0), Decide, Make, Form(FormName::Adding), Built],
+        RefactoringState::Finishing if order.rename.is_some() => {
             vec![Form(FormName::Removing), Walk(0), Form(FormName::Removed), Built]
         }
-        State::Finishing => vec![Form(FormName::Removed)],
-        State::Undoing => vec![Form(FormName::Undoing), Walk(0), Form(FormName::Gone), Unmake, Forget],
+        RefactoringState::Finishing => vec![Form(FormName::Removed)],
+        RefactoringState::Undoing => {
+            vec![Form(FormName::Undoing), Walk(0), Form(FormName::Gone), Unmake, Forget]
+        }
         _ => Vec::new(),
     }
 }
@@ -48,7 +50,7 @@ pub(super) fn phases(order: &SplitOrder, state: State) -> Vec<Phase> {
 impl SplitOrder {
     pub const MEMBERS: &[&str] = &["path", "rename", "keep", "key", "pages", "oldWriters"];
 
-    pub(in crate::refactorings) fn read(reading: &mut Reading<'_>) -> Option<SplitOrder> {
+    pub(in crate::refactorings) fn read(reading: &mut OrderReader<'_>) -> Option<SplitOrder> {
         let path = reading.path("path");
         let rename = reading.body.contains("rename").then(|| reading.path("rename"));
         let key = reading.body.contains("key").then(|| reading.path("key"));
@@ -78,9 +80,9 @@ impl SplitOrder {
         errors
     }
 
-    pub fn plan(&self, container: &str, model: Option<&DatabaseModel>) -> Plan {
+    pub fn plan(&self, container: &str, model: Option<&DatabaseModel>) -> RefactoringPlan {
         let name = declaration_name(&format!("{container}-{}", self.path));
-        Plan { names: free_names(model, &[name]), ..Plan::default() }
+        RefactoringPlan { names: free_names(model, &[name]), ..RefactoringPlan::default() }
     }
 
     /// What is at the other name would be mixed with the window.
@@ -102,7 +104,7 @@ impl SplitOrder {
         vec![(name.clone(), object([("id", Value::from(name.as_str())), ("partitionKey", key)]))]
     }
 
-    fn rule(&self, container: &str, plan: &Plan) -> SplitRule {
+    fn rule(&self, container: &str, plan: &RefactoringPlan) -> SplitRule {
         SplitRule {
             container: container.to_owned(),
             path: self.path.clone(),
@@ -153,7 +155,7 @@ impl SplitOrder {
     }
 }
 
-fn read_pages(reading: &mut Reading<'_>) -> Option<PagesOrder> {
+fn read_pages(reading: &mut OrderReader<'_>) -> Option<PagesOrder> {
     let Some(pages) = reading.body.get("pages").and_then(Value::as_object).cloned() else {
         reading.wrong("pages", "'pages' must be an object: container, path, parent, number, size.");
         return None;
@@ -180,7 +182,7 @@ fn read_pages(reading: &mut Reading<'_>) -> Option<PagesOrder> {
 }
 
 fn number(
-    reading: &mut Reading<'_>,
+    reading: &mut OrderReader<'_>,
     member: &str,
     value: Option<Value>,
     (min, max): (u32, u32),

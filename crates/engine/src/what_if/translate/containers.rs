@@ -4,8 +4,8 @@ use quire_profile::{Operation, Replacement, Scope, policy_path, rewritten, shape
 use quire_sql::Parameters;
 use quire_value::{Item, Value};
 
-use super::super::ground::{Ground, Request};
 use super::super::replay::{Recorded, Skip};
+use super::super::requests::{ReplayContext, Request};
 use super::super::scratch::Side;
 use super::{Translated, text, with_text};
 use crate::api::{IndexingDirective, charge};
@@ -14,11 +14,11 @@ use crate::items::prepare::IndexedVersion;
 pub(crate) struct ContainerChange {
     id: String,
     computed: Vec<Replacement>,
-    view: Option<View>,
+    view: Option<NewView>,
 }
 
 /// A container that is maintained from another one.
-struct View {
+struct NewView {
     source: String,
     /// The first path of its key.
     key: String,
@@ -28,7 +28,7 @@ impl ContainerChange {
     pub fn of(body: &Value) -> ContainerChange {
         let computed = body.get("computedProperties").and_then(Value::as_array).unwrap_or_default();
         let definition = body.get("materializedViewDefinition");
-        let view = definition.map(|definition| View {
+        let view = definition.map(|definition| NewView {
             source: text(definition, "sourceCollectionId").to_owned(),
             key: first_key(body).unwrap_or_default(),
         });
@@ -39,9 +39,14 @@ impl ContainerChange {
         }
     }
 
-    pub fn requests(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request) -> Translated {
+    pub fn requests(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        now: &Request,
+    ) -> Translated {
         if let Some(view) = &self.view {
-            return view.requests(ground, recorded, now, &self.id);
+            return view.requests(context, recorded, now, &self.id);
         }
         if recorded.container() != self.id || recorded.record.operation != Operation::Query {
             return Ok(None);
@@ -54,20 +59,25 @@ impl ContainerChange {
                     .fold(query.text.clone(), |text, computed| rewritten(&text, computed).unwrap_or(text));
                 Ok(Some(vec![with_text(now, text)]))
             }
-            _ => Ok(Some(vec![self.priced(ground, recorded, now)?])),
+            _ => Ok(Some(vec![self.priced(context, recorded, now)?])),
         }
     }
 
     /// A query that is not replayed: it loads what it returns where an index now serves its filter, and all items where none does
     /// any more.
-    fn priced(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request) -> Result<Request, Skip> {
+    fn priced(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        now: &Request,
+    ) -> Result<Request, Skip> {
         let (Some(shape), Some(query)) = (recorded.shape.map(|own| &own.shape), &recorded.record.query)
         else {
             return Ok(now.clone());
         };
         let filters: Vec<&String> = shape.equality.iter().chain(&shape.range).collect();
         let is_served = |side: Side| {
-            let container = ground.container(side, &self.id).ok();
+            let container = context.container(side, &self.id).ok();
             container.is_some_and(|own| {
                 filters.iter().any(|path| own.definition.indexing.is_indexed(&policy_path(path)))
             })
@@ -77,7 +87,7 @@ impl ContainerChange {
                 |own| matches!(own, Replacement::Function { name, of, .. } if name == function && of == path),
             )
         });
-        let items = ground.sample.container(&self.id).map_or(0, |own| own.source.usage().0);
+        let items = context.sample.container(&self.id).map_or(0, |own| own.source.usage().0);
         let loaded = match (is_served(Side::Now), is_served(Side::Then)) {
             (false, true) => query.returned,
             _ if hidden => query.returned,
@@ -90,9 +100,15 @@ impl ContainerChange {
     }
 }
 
-impl View {
+impl NewView {
     /// A query of every partition by the view's key asks one partition of the view. Writes of the source are written to it, too.
-    fn requests(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request, id: &str) -> Translated {
+    fn requests(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        now: &Request,
+        id: &str,
+    ) -> Translated {
         if recorded.container() != self.source {
             return Ok(None);
         }
@@ -101,7 +117,7 @@ impl View {
             .shape
             .is_some_and(|own| is_unscoped(own.shape.scope) && own.shape.equality.contains(&self.key));
         let partitions =
-            ground.sample.container(&self.source).map_or(1, |own| own.source.partitions.all().len());
+            context.sample.container(&self.source).map_or(1, |own| own.source.partitions.all().len());
         let more = charge::partitions(1) - charge::partitions(partitions);
         match now {
             // Not sent: the view follows its source some time later, and what it holds then is not the same in every run.
@@ -113,21 +129,21 @@ impl View {
                 Ok(Some(vec![Request::Priced { charge, bytes: *bytes, round_trips: *round_trips }]))
             }
             Request::Write { .. } => {
-                let write = super::same(ground, recorded, now)?;
-                Ok(Some(vec![write, self.maintained(ground, now, id)]))
+                let write = super::same(context, recorded, now)?;
+                Ok(Some(vec![write, self.maintained(context, now, id)]))
             }
             _ => Ok(None),
         }
     }
 
     /// What the write of an item to the view costs: nobody is charged for it here, and the price counts it.
-    fn maintained(&self, ground: &Ground<'_>, now: &Request, id: &str) -> Request {
+    fn maintained(&self, context: &ReplayContext<'_>, now: &Request, id: &str) -> Request {
         let body = match now {
             Request::Write { body, .. } => body.clone(),
             _ => Value::Null,
         };
         let item = Item::from_value(&body);
-        let values = ground.container(Side::Then, id).map_or(0, |view| {
+        let values = context.container(Side::Then, id).map_or(0, |view| {
             IndexedVersion::new(&view.partitions.indexes(), IndexingDirective::Default, item.root(), 0).values
         });
         let charge = charge::write(body.to_json().len(), values);

@@ -25,11 +25,11 @@ use self::containers::ContainerChange;
 use self::models::NewDeclarations;
 use self::moved::{Extract, Rename, SplitArray};
 use self::relations::{Embed, Flip, JoinItems};
-use super::actions::Step;
-use super::ground::{Ground, Request};
-use super::order::Change;
+use super::actions::ActionRequest;
+use super::order::WhatIfChange;
 use super::plain;
 use super::replay::{Recorded, Skip};
+use super::requests::{ReplayContext, Request};
 use super::scratch::Side;
 
 /// What a change makes of requests.
@@ -47,11 +47,11 @@ pub(crate) enum Translation {
 
 impl Translation {
     /// `before` and `after` are the models of the two forms.
-    pub fn of(change: &Change, before: &Model, after: &Model) -> Translation {
+    pub fn of(change: &WhatIfChange, before: &Model, after: &Model) -> Translation {
         match change {
-            Change::Container(body) => Translation::Container(ContainerChange::of(body)),
-            Change::Model(_) => Translation::Model(NewDeclarations::between(before, after)),
-            Change::Refactoring(body) => match text(body, "kind") {
+            WhatIfChange::Container(body) => Translation::Container(ContainerChange::of(body)),
+            WhatIfChange::Model(_) => Translation::Model(NewDeclarations::between(before, after)),
+            WhatIfChange::Refactoring(body) => match text(body, "kind") {
                 "rename" => Translation::Rename(Rename::of(body)),
                 "extract" => Translation::Extract(Extract::of(body, after)),
                 "split-array" => Translation::SplitArray(SplitArray::of(body)),
@@ -66,23 +66,23 @@ impl Translation {
     /// The requests that do the same in the new form. `now` is the one of the old form, `earlier` what its action did before.
     pub fn requests(
         &mut self,
-        ground: &Ground<'_>,
+        context: &ReplayContext<'_>,
         recorded: &Recorded<'_>,
         now: &Request,
-        earlier: &[Step],
+        earlier: &[ActionRequest],
     ) -> Result<Vec<Request>, Skip> {
         let translated = match self {
             Translation::Same => None,
-            Translation::Container(change) => change.requests(ground, recorded, now)?,
-            Translation::Model(new) => new.requests(ground, recorded, now, earlier)?,
-            Translation::Rename(rename) => rename.requests(ground, recorded, now)?,
-            Translation::Extract(extract) => extract.requests(ground, recorded, now)?,
-            Translation::SplitArray(split) => split.requests(ground, recorded, now)?,
-            Translation::Embed(embed) => embed.requests(ground, recorded, earlier)?,
-            Translation::Flip(flip) => flip.requests(ground, recorded, now, earlier)?,
-            Translation::JoinItems(join) => join.requests(ground, recorded, earlier)?,
+            Translation::Container(change) => change.requests(context, recorded, now)?,
+            Translation::Model(new) => new.requests(context, recorded, now, earlier)?,
+            Translation::Rename(rename) => rename.requests(context, recorded, now)?,
+            Translation::Extract(extract) => extract.requests(context, recorded, now)?,
+            Translation::SplitArray(split) => split.requests(context, recorded, now)?,
+            Translation::Embed(embed) => embed.requests(context, recorded, earlier)?,
+            Translation::Flip(flip) => flip.requests(context, recorded, now, earlier)?,
+            Translation::JoinItems(join) => join.requests(context, recorded, earlier)?,
         };
-        translated.map_or_else(|| Ok(vec![same(ground, recorded, now)?]), Ok)
+        translated.map_or_else(|| Ok(vec![same(context, recorded, now)?]), Ok)
     }
 }
 
@@ -90,10 +90,10 @@ impl Translation {
 type Translated = Result<Option<Vec<Request>>, Skip>;
 
 /// The same operation on the item as it is in the new form.
-fn same(ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request) -> Result<Request, Skip> {
+fn same(context: &ReplayContext<'_>, recorded: &Recorded<'_>, now: &Request) -> Result<Request, Skip> {
     match now {
         Request::Query { container, query, scope } => {
-            let keys = [Side::Now, Side::Then].map(|side| ground.container(side, container));
+            let keys = [Side::Now, Side::Then].map(|side| context.container(side, container));
             let is_same_key = match keys {
                 [Ok(now), Ok(then)] => {
                     now.definition.partition_key.paths == then.definition.partition_key.paths
@@ -104,7 +104,7 @@ fn same(ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request) -> Result<R
             Ok(Request::Query { container: container.clone(), query: query.clone(), scope })
         }
         Request::Priced { .. } | Request::AsNow { .. } => Ok(now.clone()),
-        Request::Read { .. } | Request::Write { .. } => plain::request(ground, Side::Then, recorded),
+        Request::Read { .. } | Request::Write { .. } => plain::request(context, Side::Then, recorded),
     }
 }
 

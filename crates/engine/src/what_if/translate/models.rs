@@ -5,9 +5,9 @@ use quire_profile::{Operation, Projection, shape_of};
 use quire_sql::Parameters;
 use quire_value::Value;
 
-use super::super::actions::Step;
-use super::super::ground::{Ground, Request};
+use super::super::actions::ActionRequest;
 use super::super::replay::Recorded;
+use super::super::requests::{ReplayContext, Request};
 use super::super::scratch::Side;
 use super::super::values::values_at;
 use super::Translated;
@@ -58,42 +58,52 @@ impl NewDeclarations {
 
     pub fn requests(
         &self,
-        ground: &Ground<'_>,
+        context: &ReplayContext<'_>,
         recorded: &Recorded<'_>,
         now: &Request,
-        earlier: &[Step],
+        earlier: &[ActionRequest],
     ) -> Translated {
         if recorded.record.operation != Operation::Query {
             return Ok(None);
         }
-        if self.copies.iter().any(|copy| copy.answers(ground, recorded, earlier)) {
+        if self.copies.iter().any(|copy| copy.answers(context, recorded, earlier)) {
             return Ok(Some(Vec::new()));
         }
-        let read = self.rollups.iter().find_map(|rollup| rollup.read_of_target(ground, recorded, now));
+        let read = self.rollups.iter().find_map(|rollup| rollup.read_of_target(context, recorded, now));
         Ok(read.map(|read| vec![read]))
     }
 }
 
 impl NewCopy {
     /// Whether the query asks for copied fields of items that an item refers to which the action has read.
-    fn answers(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, earlier: &[Step]) -> bool {
+    fn answers(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        earlier: &[ActionRequest],
+    ) -> bool {
         let link = &self.link;
         let projection = recorded.shape.map(|own| &own.shape.projection);
         let Some(Projection::Paths(paths)) = projection else { return false };
         let query = recorded.record.query.as_ref();
         let items = query.map_or(&[][..], |query| &query.items);
         let read = earlier.iter().filter(|step| step.container == link.from).flat_map(|step| &step.items);
-        let referred = texts(ground, &link.from, read, &link.path);
+        let referred = texts(context, &link.from, read, &link.path);
         recorded.container() == link.to
             && paths.iter().all(|path| self.fields.contains(path))
             && !items.is_empty()
-            && texts(ground, &link.to, items.iter(), &link.key).iter().all(|key| referred.contains(key))
+            && texts(context, &link.to, items.iter(), &link.key).iter().all(|key| referred.contains(key))
     }
 }
 
 impl LinkPath {
     /// The target whose property has what the aggregate computes.
-    fn read_of_target(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request) -> Option<Request> {
+    fn read_of_target(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        now: &Request,
+    ) -> Option<Request> {
         let shape = recorded.shape?;
         let is_aggregate = !shape.shape.aggregates.is_empty() && shape.shape.group_by.is_empty();
         if recorded.container() != self.from || !is_aggregate || !shape.shape.equality.contains(&self.path) {
@@ -107,10 +117,10 @@ impl LinkPath {
         };
         let by_item = || {
             let items = recorded.record.query.as_ref()?.items.iter();
-            texts(ground, &self.from, items, &self.path).into_iter().next()
+            texts(context, &self.from, items, &self.path).into_iter().next()
         };
         let id = by_parameter().or_else(by_item)?;
-        let place = ground.place_of_id(Side::Then, &self.to, &id).filter(|_| self.key == "/id")?;
+        let place = context.place_of_id(Side::Then, &self.to, &id).filter(|_| self.key == "/id")?;
         Some(Request::Read { container: self.to.clone(), place })
     }
 }
@@ -126,14 +136,14 @@ fn paths_of(expression: &str) -> Vec<String> {
 
 /// Texts at a path of sampled items.
 fn texts<'n>(
-    ground: &Ground<'_>,
+    context: &ReplayContext<'_>,
     container: &str,
     numbers: impl Iterator<Item = &'n u64>,
     path: &str,
 ) -> Vec<String> {
-    let Some(own) = ground.sample.container(container) else { return Vec::new() };
+    let Some(own) = context.sample.container(container) else { return Vec::new() };
     let places = numbers.filter_map(|number| own.items.get(number));
-    let items = places.filter_map(|place| ground.item(Side::Now, container, place));
+    let items = places.filter_map(|place| context.item(Side::Now, container, place));
     items
         .flat_map(|item| {
             values_at(&item, path)

@@ -6,9 +6,9 @@ use quire_model::Model;
 use quire_profile::{ArrayLength, Change, Operation, Replacement, join, parent, rewritten};
 use quire_value::{Object, Value};
 
-use super::super::ground::{Ground, Request, Verb};
 use super::super::plain::{changed_item, place, write, written};
 use super::super::replay::{ITEM_GONE, NO_VALUES, Recorded, Skip};
+use super::super::requests::{ReplayContext, Request, Verb};
 use super::super::scratch::Side;
 use super::super::values::{Random, values_at, varied};
 use super::{Translated, change_of, divided, same, text, touches, with_text};
@@ -47,28 +47,33 @@ impl Extract {
         }
     }
 
-    pub fn requests(&mut self, ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request) -> Translated {
+    pub fn requests(
+        &mut self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        now: &Request,
+    ) -> Translated {
         if recorded.container() != self.container {
             return Ok(None);
         }
         match recorded.record.operation {
             Operation::Read => {
-                let mut requests = vec![same(ground, recorded, now)?];
-                let targets = self.targets(ground, recorded)?.into_iter();
-                let places = targets.filter_map(|id| ground.place_of_id(Side::Then, &self.into, &id));
+                let mut requests = vec![same(context, recorded, now)?];
+                let targets = self.targets(context, recorded)?.into_iter();
+                let places = targets.filter_map(|id| context.place_of_id(Side::Then, &self.into, &id));
                 requests.extend(places.map(|place| Request::Read { container: self.into.clone(), place }));
                 Ok(Some(requests))
             }
             Operation::Query => self.query(recorded, now),
-            _ => self.change(ground, recorded),
+            _ => self.change(context, recorded),
         }
     }
 
     /// Ids of the T's that S refers to, each once.
-    fn targets(&self, ground: &Ground<'_>, recorded: &Recorded<'_>) -> Result<Vec<String>, Skip> {
+    fn targets(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Result<Vec<String>, Skip> {
         let place =
-            ground.place_on(Side::Then, &self.container, &place(ground, recorded)?).ok_or(ITEM_GONE)?;
-        let item = ground.item(Side::Then, &self.container, &place).ok_or(ITEM_GONE)?;
+            context.place_on(Side::Then, &self.container, &place(context, recorded)?).ok_or(ITEM_GONE)?;
+        let item = context.item(Side::Then, &self.container, &place).ok_or(ITEM_GONE)?;
         let mut ids: Vec<String> = values_at(&item, &self.reference)
             .into_iter()
             .filter_map(Value::as_str)
@@ -90,7 +95,7 @@ impl Extract {
     }
 
     /// What changed below the part changes T, once for each changed element.
-    fn change(&mut self, ground: &Ground<'_>, recorded: &Recorded<'_>) -> Translated {
+    fn change(&mut self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Translated {
         let Some(change) = change_of(recorded) else { return Ok(None) };
         let (below, rest) = divided(change, &self.path);
         if below.paths.is_empty() {
@@ -98,14 +103,14 @@ impl Extract {
         }
         let mut requests = Vec::new();
         if !rest.paths.is_empty() {
-            requests.push(write(ground, Side::Then, recorded, &rest)?);
+            requests.push(write(context, Side::Then, recorded, &rest)?);
         }
         let part = relative(&below, &self.path);
-        let mut random = Random::new(ground.seed, recorded.number);
-        for id in self.changed_targets(ground, recorded, change, &mut random)? {
-            let place = ground.place_of_id(Side::Then, &self.into, &id).ok_or(ITEM_GONE)?;
-            let item = ground.item(Side::Then, &self.into, &place).ok_or(ITEM_GONE)?;
-            let item = changed_item(ground, Side::Then, &self.into, (&item, &part), &mut random);
+        let mut random = Random::new(context.seed, recorded.number);
+        for id in self.changed_targets(context, recorded, change, &mut random)? {
+            let place = context.place_of_id(Side::Then, &self.into, &id).ok_or(ITEM_GONE)?;
+            let item = context.item(Side::Then, &self.into, &place).ok_or(ITEM_GONE)?;
+            let item = changed_item(context, Side::Then, &self.into, (&item, &part), &mut random);
             requests.push(written(&self.into, Verb::Replace, place, item));
         }
         Ok(Some(requests))
@@ -115,13 +120,13 @@ impl Extract {
     /// one of them is written again.
     fn changed_targets(
         &mut self,
-        ground: &Ground<'_>,
+        context: &ReplayContext<'_>,
         recorded: &Recorded<'_>,
         change: &Change,
         random: &mut Random,
     ) -> Result<Vec<String>, Skip> {
-        let targets = self.targets(ground, recorded)?;
-        let hash = |id: &String| ground.shared.recorder.hash_text(id.as_bytes());
+        let targets = self.targets(context, recorded)?;
+        let hash = |id: &String| context.shared.recorder.hash_text(id.as_bytes());
         let named: Vec<String> =
             targets.iter().filter(|id| change.element_keys.contains(&hash(id))).cloned().collect();
         if named.is_empty() {
@@ -171,7 +176,12 @@ impl SplitArray {
         SplitArray { container: text(body, "container").to_owned(), path, window }
     }
 
-    pub fn requests(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request) -> Translated {
+    pub fn requests(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        now: &Request,
+    ) -> Translated {
         if recorded.container() != self.container {
             return Ok(None);
         }
@@ -183,24 +193,24 @@ impl SplitArray {
         let grown = below.lengths.iter().find(|own| own.path == self.path && own.after > own.before);
         match grown {
             Some(grown) if rest.paths.is_empty() && grown.after - grown.before <= PATCH_OPERATIONS_MAX => {
-                self.add(ground, recorded, grown.after - grown.before)
+                self.add(context, recorded, grown.after - grown.before)
             }
             _ if below.paths.is_empty() => Ok(None),
             _ => {
                 let change = renamed(change, &self.path, &self.window);
-                Ok(Some(vec![write(ground, Side::Then, recorded, &change)?]))
+                Ok(Some(vec![write(context, Side::Then, recorded, &change)?]))
             }
         }
     }
 
     /// New elements, by patch.
-    fn add(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, count: u64) -> Translated {
+    fn add(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>, count: u64) -> Translated {
         let place =
-            ground.place_on(Side::Then, &self.container, &place(ground, recorded)?).ok_or(ITEM_GONE)?;
-        let item = ground.item(Side::Then, &self.container, &place).ok_or(ITEM_GONE)?;
+            context.place_on(Side::Then, &self.container, &place(context, recorded)?).ok_or(ITEM_GONE)?;
+        let item = context.item(Side::Then, &self.container, &place).ok_or(ITEM_GONE)?;
         let window = values_at(&item, &self.window);
         let like = window.first().and_then(|window| window.as_array()?.last()).ok_or(NO_VALUES)?;
-        let mut random = Random::new(ground.seed, recorded.number);
+        let mut random = Random::new(context.seed, recorded.number);
         let path = format!("{}/-", self.window);
         let operations = (0..count).map(|_| {
             let members = [
@@ -228,7 +238,12 @@ impl Rename {
         Rename { container: own("container"), from: own("from"), to: own("to") }
     }
 
-    pub fn requests(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, now: &Request) -> Translated {
+    pub fn requests(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        now: &Request,
+    ) -> Translated {
         if recorded.container() != self.container {
             return Ok(None);
         }
@@ -237,7 +252,7 @@ impl Rename {
         }
         let Some(change) = change_of(recorded) else { return Ok(None) };
         let change = renamed(change, &self.from, &self.to);
-        Ok(Some(vec![write(ground, Side::Then, recorded, &change)?]))
+        Ok(Some(vec![write(context, Side::Then, recorded, &change)?]))
     }
 }
 

@@ -5,11 +5,11 @@ use quire_profile::{Operation, names};
 use quire_sql::Parameters;
 use quire_value::{Object, Value, text as json_text};
 
-use super::super::actions::Step;
-use super::super::ground::{Ground, QueryScope, Request, Verb};
+use super::super::actions::ActionRequest;
 use super::super::plain::{changed_item, place, write, written};
 use super::super::query::ReplayedQuery;
 use super::super::replay::{ITEM_GONE, Recorded};
+use super::super::requests::{QueryScope, ReplayContext, Request, Verb};
 use super::super::sample::ItemPlace;
 use super::super::scratch::Side;
 use super::super::values::{Random, set_at, values_at};
@@ -38,7 +38,12 @@ impl Embed {
         if self.in_target { (to, from) } else { (from, to) }
     }
 
-    pub fn requests(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, earlier: &[Step]) -> Translated {
+    pub fn requests(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        earlier: &[ActionRequest],
+    ) -> Translated {
         let (holder, part) = self.ends();
         if recorded.container() != part {
             return Ok(None);
@@ -51,47 +56,47 @@ impl Embed {
                 Ok(Some(vec![Request::AsNow { more: 0.0 }]))
             }
             true => {
-                let place = self.holder_of(ground, recorded).ok_or(ITEM_GONE)?;
+                let place = self.holder_of(context, recorded).ok_or(ITEM_GONE)?;
                 Ok(Some(vec![Request::Read { container: holder.to_owned(), place }]))
             }
-            false => self.change(ground, recorded),
+            false => self.change(context, recorded),
         }
     }
 
     /// A write of the part is a write of its holder.
-    fn change(&self, ground: &Ground<'_>, recorded: &Recorded<'_>) -> Translated {
+    fn change(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Translated {
         let (holder, _) = self.ends();
-        let place = self.holder_of(ground, recorded).ok_or(ITEM_GONE)?;
-        let item = ground.item(Side::Then, holder, &place).ok_or(ITEM_GONE)?;
+        let place = self.holder_of(context, recorded).ok_or(ITEM_GONE)?;
+        let item = context.item(Side::Then, holder, &place).ok_or(ITEM_GONE)?;
         let below = if self.in_target { format!("{}/*", self.into) } else { self.into.clone() };
         let mut change = recorded.record.change.clone().unwrap_or_default();
         change.paths.iter_mut().for_each(|own| *own = format!("{below}{own}"));
         change.lengths.iter_mut().for_each(|own| own.path = format!("{below}{}", own.path));
-        let mut random = Random::new(ground.seed, recorded.number);
-        let item = changed_item(ground, Side::Then, holder, (&item, &change), &mut random);
+        let mut random = Random::new(context.seed, recorded.number);
+        let item = changed_item(context, Side::Then, holder, (&item, &change), &mut random);
         Ok(Some(vec![written(holder, Verb::Replace, place, item)]))
     }
 
     /// The item that has the recorded one as its part.
-    fn holder_of(&self, ground: &Ground<'_>, recorded: &Recorded<'_>) -> Option<ItemPlace> {
+    fn holder_of(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Option<ItemPlace> {
         let (holder, part) = self.ends();
-        let item = ground.item(Side::Now, part, &place(ground, recorded).ok()?)?;
+        let item = context.item(Side::Now, part, &place(context, recorded).ok()?)?;
         let (path, key) = (self.link.from.path.to_string(), self.link.to.key.to_string());
         let (own, other) = if self.in_target { (path, key) } else { (key, path) };
         let value = values_at(&item, &own).first().map(|value| (*value).clone())?;
-        let id = found_id(ground, holder, &other, value)?;
-        ground.place_of_id(Side::Then, holder, &id)
+        let id = found_id(context, holder, &other, value)?;
+        context.place_of_id(Side::Then, holder, &id)
     }
 }
 
 /// The id of an item of the old form with a value at a path.
-fn found_id(ground: &Ground<'_>, container: &str, path: &str, value: Value) -> Option<String> {
-    let container = ground.container(Side::Now, container).ok()?;
+fn found_id(context: &ReplayContext<'_>, container: &str, path: &str, value: Value) -> Option<String> {
+    let container = context.container(Side::Now, container).ok()?;
     let (joined, filter) = filter_of(path);
     let text = format!("SELECT TOP 1 VALUE c.id FROM c{joined} WHERE {filter} = @value");
     let parameters = Parameters(vec![("@value".to_owned(), value)]);
     let page =
-        query_items(ground.shared, ground.catalog, &container, &text, &parameters, &PageRequest::default());
+        query_items(context.shared, context.catalog, &container, &text, &parameters, &PageRequest::default());
     let rows = json_text::parse(&page.result.ok()?.rows, Default::default()).ok()?;
     rows.at(0)?.as_str().map(str::to_owned)
 }
@@ -126,13 +131,13 @@ impl Flip {
 
     pub fn requests(
         &self,
-        ground: &Ground<'_>,
+        context: &ReplayContext<'_>,
         recorded: &Recorded<'_>,
         now: &Request,
-        earlier: &[Step],
+        earlier: &[ActionRequest],
     ) -> Translated {
         if recorded.container() == self.to {
-            return Ok(self.query_of_children(ground, recorded, now, earlier));
+            return Ok(self.query_of_children(context, recorded, now, earlier));
         }
         let Some(change) = change_of(recorded).filter(|_| recorded.container() == self.container) else {
             return Ok(None);
@@ -143,25 +148,25 @@ impl Flip {
         }
         let mut requests = Vec::new();
         if !rest.paths.is_empty() {
-            requests.push(write(ground, Side::Then, recorded, &rest)?);
+            requests.push(write(context, Side::Then, recorded, &rest)?);
         }
         // A child that the action has just created names its owner from the beginning.
         let is_created =
             earlier.iter().any(|step| step.container == self.to && step.operation == Operation::Create);
         if !is_created {
-            requests.extend(self.child(ground, recorded));
+            requests.extend(self.child(context, recorded));
         }
         Ok(Some(requests))
     }
 
     /// The child whose id was added: the newest of its owner.
-    fn child(&self, ground: &Ground<'_>, recorded: &Recorded<'_>) -> Option<Request> {
-        let place = place(ground, recorded).ok()?;
-        let owner = ground.item(Side::Now, &self.container, &place)?;
+    fn child(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Option<Request> {
+        let place = place(context, recorded).ok()?;
+        let owner = context.item(Side::Now, &self.container, &place)?;
         let ids = values_at(&owner, &format!("{}/*", self.path));
-        let known = ids.iter().rev().filter_map(|id| ground.place_of_id(Side::Then, &self.to, id.as_str()?));
+        let known = ids.iter().rev().filter_map(|id| context.place_of_id(Side::Then, &self.to, id.as_str()?));
         let (place, mut child) = known
-            .filter_map(|place| Some((place.clone(), ground.item(Side::Then, &self.to, &place)?)))
+            .filter_map(|place| Some((place.clone(), context.item(Side::Then, &self.to, &place)?)))
             .next()?;
         set_at(&mut child, &self.into, Value::from(owner.get("id")?.as_str()?));
         Some(written(&self.to, Verb::Replace, place, child))
@@ -170,15 +175,15 @@ impl Flip {
     /// Children that were asked for by the ids of their owner are asked for by their reference.
     fn query_of_children(
         &self,
-        ground: &Ground<'_>,
+        context: &ReplayContext<'_>,
         recorded: &Recorded<'_>,
         now: &Request,
-        earlier: &[Step],
+        earlier: &[ActionRequest],
     ) -> Option<Vec<Request>> {
         let Request::Query { container, .. } = now else { return None };
         let is_by_id = recorded.shape.is_some_and(|own| own.shape.equality == ["/id"]);
         let owner = earlier.iter().rev().find(|step| step.container == self.container)?;
-        let place = ground.sample.container(&self.container)?.items.get(owner.items.first()?)?;
+        let place = context.sample.container(&self.container)?.items.get(owner.items.first()?)?;
         let (_, filter) = filter_of(&self.into);
         let query = ReplayedQuery {
             text: format!("SELECT * FROM c WHERE {filter} = @owner"),
@@ -206,11 +211,16 @@ impl JoinItems {
         JoinItems { container: own("container"), ends: [(own("left"), into(0)), (own("right"), into(1))] }
     }
 
-    pub fn requests(&self, ground: &Ground<'_>, recorded: &Recorded<'_>, earlier: &[Step]) -> Translated {
+    pub fn requests(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &Recorded<'_>,
+        earlier: &[ActionRequest],
+    ) -> Translated {
         if recorded.container() != self.container {
             return Ok(None);
         }
-        let ends: Vec<Option<String>> = self.ends.iter().map(|(path, _)| self.end(ground, path)).collect();
+        let ends: Vec<Option<String>> = self.ends.iter().map(|(path, _)| self.end(context, path)).collect();
         match recorded.record.operation {
             Operation::Read | Operation::Query => {
                 let has_end =
@@ -218,50 +228,50 @@ impl JoinItems {
                 if has_end {
                     return Ok(Some(Vec::new()));
                 }
-                Ok(Some(self.read_of_end(ground, recorded, &ends).into_iter().collect()))
+                Ok(Some(self.read_of_end(context, recorded, &ends).into_iter().collect()))
             }
-            Operation::Create => Ok(Some(vec![self.added(ground, recorded, &ends).ok_or(ITEM_GONE)?])),
+            Operation::Create => Ok(Some(vec![self.added(context, recorded, &ends).ok_or(ITEM_GONE)?])),
             _ => Ok(Some(Vec::new())),
         }
     }
 
     /// The container that a reference of the join items leads to.
-    fn end(&self, ground: &Ground<'_>, path: &str) -> Option<String> {
-        let found = ground.references.iter().find(|own| own.container == self.container && own.path == path);
+    fn end(&self, context: &ReplayContext<'_>, path: &str) -> Option<String> {
+        let found = context.references.iter().find(|own| own.container == self.container && own.path == path);
         found.map(|own| own.to.clone())
     }
 
     /// The end that the query filters by.
     fn read_of_end(
         &self,
-        ground: &Ground<'_>,
+        context: &ReplayContext<'_>,
         recorded: &Recorded<'_>,
         ends: &[Option<String>],
     ) -> Option<Request> {
         let equality = recorded.shape.map_or(&[][..], |own| &own.shape.equality);
         let number = self.ends.iter().position(|(path, _)| equality.contains(path)).unwrap_or(0);
         let item = recorded.record.item.or_else(|| recorded.record.query.as_ref()?.items.first().copied());
-        let place = ground.sample.container(&self.container)?.items.get(&item?)?;
-        let join = ground.item(Side::Now, &self.container, place)?;
+        let place = context.sample.container(&self.container)?.items.get(&item?)?;
+        let join = context.item(Side::Now, &self.container, place)?;
         let id = values_at(&join, &self.ends[number].0).first()?.as_str()?.to_owned();
         let end = ends[number].clone()?;
-        let place = ground.place_of_id(Side::Then, &end, &id);
+        let place = context.place_of_id(Side::Then, &end, &id);
         Some(place.map_or(Request::AsNow { more: 0.0 }, |place| Request::Read { container: end, place }))
     }
 
     /// A new join item is a new id in the array of one end; the other one follows by the model.
     fn added(
         &self,
-        ground: &Ground<'_>,
+        context: &ReplayContext<'_>,
         recorded: &Recorded<'_>,
         ends: &[Option<String>],
     ) -> Option<Request> {
-        let join = ground.item(Side::Now, &self.container, &place(ground, recorded).ok()?)?;
+        let join = context.item(Side::Now, &self.container, &place(context, recorded).ok()?)?;
         let id_at =
             |number: usize| values_at(&join, &self.ends[number].0).first()?.as_str().map(str::to_owned);
         let (holder, added) = (id_at(0)?, id_at(1)?);
         let container = ends[0].clone()?;
-        let place = ground.place_of_id(Side::Then, &container, &holder)?;
+        let place = context.place_of_id(Side::Then, &container, &holder)?;
         let path = format!("{}/-", self.ends[0].1);
         let members =
             [("op", Value::from("add")), ("path", Value::from(path)), ("value", Value::from(added))];

@@ -7,7 +7,6 @@
 
 mod compare; // everything, when nothing is under way
 mod declarer; // models that come and go
-mod faults; // kills, failed syncs, lost answers
 mod followed; // items that are read across links
 mod owned; // items that only one writer writes
 mod reader; // rows that must agree with themselves
@@ -24,10 +23,10 @@ use serde_json::{Value as Json, json};
 
 use self::compare::{ModelComparison, compare, repair};
 use self::declarer::Declarer;
-use self::faults::FaultyServer;
 use self::reader::Reader;
 use self::writer::Writer;
 use super::client::{Client, StormState, shown};
+use super::faults::FaultyServer;
 use crate::model::random::{Chance, KEYS};
 
 /// How a run goes.
@@ -114,7 +113,12 @@ pub fn run(plan: &ModelPlan) -> Result<ModelFigures> {
 
 fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut ModelFigures) -> Result<()> {
     let shared = StormState::default();
-    let mut server = FaultyServer::start(plan, data, &shared, chance.draw())?;
+    let mut server = FaultyServer::start(
+        (&plan.program, &["--enable-transactions"]),
+        data,
+        plan.between_kills,
+        (&shared, chance.draw()),
+    )?;
     set_up(&mut Client::new(&shared))?;
     let mut writers: Vec<Writer<'_>> =
         (0..plan.writers).map(|number| Writer::new(Client::new(&shared), number, chance.draw())).collect();
@@ -195,7 +199,11 @@ fn work<'a>(
             scope.spawn(|| reader.work());
         }
         let time = if phase == RoundPhase::Steady { plan.steady } else { plan.round };
-        let served = server.serve(time, figures);
+        let served = server.serve(time, |has_failed| {
+            figures.kills += 1;
+            figures.failed_syncs += u32::from(has_failed);
+            true
+        });
         shared.given_up.store(served.is_err(), Ordering::SeqCst);
         shared.stop.store(true, Ordering::SeqCst);
         served

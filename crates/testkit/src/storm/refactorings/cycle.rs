@@ -1,6 +1,7 @@
 //! One database, one refactoring, and a way through its states.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -40,7 +41,7 @@ impl<'a> Cycle<'a> {
     pub fn add_to(&self, all: &mut RefactoringFigures) {
         let own = &self.figures;
         (all.finished, all.undone) = (all.finished + own.finished, all.undone + own.undone);
-        all.reverted += own.reverted;
+        (all.reverted, all.pauses) = (all.reverted + own.reverted, all.pauses + own.pauses);
         (all.writes, all.refused) = (all.writes + own.writes, all.refused + own.refused);
         (all.cut, all.items) = (all.cut + own.cut, all.items + own.items);
     }
@@ -131,6 +132,7 @@ impl<'a> Cycle<'a> {
             match self.client.send(verb, &format!("/{path}"), signed, "", body) {
                 Some(answer) if answer.status < 300 => return Ok(()),
                 Some(answer) if was_cut && [404, 409].contains(&answer.status) => return Ok(()),
+                Some(answer) if answer.status == NO_WRITES => was_cut = self.until_ready()?,
                 Some(answer) if is_busy(answer.status) && Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -150,9 +152,11 @@ impl<'a> Cycle<'a> {
             match self.client.send("POST", &format!("/{link}"), ("_quire", &link), "", body) {
                 Some(answer) if answer.status < 300 => return Ok(()),
                 // Declarations are still being built.
-                Some(answer) if is_busy(answer.status) && Instant::now() < end => {}
-                Some(answer) => bail!("{link}: {}", shown(&answer)),
-                None => {
+                Some(answer)
+                    if is_busy(answer.status) && answer.status != NO_WRITES && Instant::now() < end => {}
+                Some(answer) if answer.status != NO_WRITES => bail!("{link}: {}", shown(&answer)),
+                _ => {
+                    self.until_ready()?;
                     let state = self.state()?;
                     let is_begun = match verb {
                         "/undo" => ["undoing", "undone"].contains(&state.as_str()),
@@ -194,15 +198,53 @@ impl<'a> Cycle<'a> {
         self.compare(Form::Old, "undone")
     }
 
+    /// Kills pause where it does not come to the state under them.
     fn write_until(&mut self, stage: Stage, wanted: &str) -> Result<()> {
-        let end = Instant::now() + self.last_wait;
+        let mut end = Instant::now() + self.last_wait;
+        let mut pause = None;
         loop {
             let state = self.state()?;
             if state == wanted {
                 return Ok(());
             }
-            ensure!(Instant::now() < end, "it is {state} and never {wanted}");
+            if Instant::now() > end {
+                ensure!(pause.is_none(), "it is {state} and never {wanted}: {}", self.jobs()?);
+                pause = Some(KillPause::new(&self.client.shared.calm));
+                end = Instant::now() + self.last_wait;
+                self.figures.pauses += 1;
+                let jobs = self.jobs()?;
+                println!("{} waits for {wanted} without kills: {jobs}", self.database);
+            }
             self.write(stage)?;
+        }
+    }
+
+    /// The refactoring, and the jobs of its database that have not ended.
+    fn jobs(&mut self) -> Result<String> {
+        let own = format!("_quire/dbs/{}/refactorings/r-1", self.database);
+        let own =
+            self.client.ask("GET", &format!("/{own}"), ("_quire", &own), "", "").context("no server")?;
+        let all = self.client.ask("GET", "/_quire/jobs", ("_quire", "_quire/jobs"), "", "");
+        let all = body_of(&all.context("no server")?);
+        let is_own = |job: &&Json| {
+            let is_open =
+                ["waiting", "running", "paused", "blocked"].contains(&job["state"].as_str().unwrap_or(""));
+            is_open && job["database"] == json!(self.database)
+        };
+        let jobs: Json = all["jobs"].as_array().into_iter().flatten().filter(is_own).cloned().collect();
+        Ok(format!("{}; jobs {jobs}", body_of(&own)))
+    }
+
+    /// Waits until the server can write. One whose sync failed is killed: until then nobody knows which of its last writes are
+    /// going to be there.
+    fn until_ready(&mut self) -> Result<bool> {
+        loop {
+            let ready = ("_quire", "_quire/ready");
+            let answer = self.client.ask("GET", "/_quire/ready", ready, "", "").context("no server")?;
+            if answer.status != NO_WRITES {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -243,6 +285,7 @@ impl<'a> Cycle<'a> {
             };
             match answer {
                 Some(answer) if answer.status < 300 => return Ok(true),
+                Some(answer) if answer.status == NO_WRITES => return self.was_done(write),
                 Some(answer) if is_busy(answer.status) => std::thread::sleep(Duration::from_millis(2)),
                 Some(answer) if [400, 404, 412, 413].contains(&answer.status) => {
                     self.figures.refused += 1;
@@ -260,6 +303,7 @@ impl<'a> Cycle<'a> {
 
     /// Values are written once, so that one read says whether a write was done.
     fn was_done(&mut self, write: &Write) -> Result<bool> {
+        self.until_ready()?;
         let (container, id, key, pointer, expected) = &write.shows;
         let item = format!("dbs/{}/colls/{container}/docs/{id}", self.database);
         let key = format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n");
@@ -332,6 +376,25 @@ impl<'a> Cycle<'a> {
         Ok(all)
     }
 }
+
+/// While it lasts the server is not killed.
+struct KillPause<'a>(&'a AtomicU32);
+
+impl<'a> KillPause<'a> {
+    fn new(calm: &'a AtomicU32) -> KillPause<'a> {
+        calm.fetch_add(1, Ordering::SeqCst);
+        KillPause(calm)
+    }
+}
+
+impl Drop for KillPause<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Of a server whose sync has failed.
+const NO_WRITES: u16 = 503;
 
 fn is_busy(status: u16) -> bool {
     [429, 449, 503, 410, 408].contains(&status)

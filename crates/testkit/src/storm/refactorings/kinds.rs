@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value as Json, json};
 
 use super::cycle::Items;
-use super::structures;
+use super::{rekeyed, structures};
 use crate::model::random::Chance;
 
 /// Things of a cycle: more than one commit of a refactoring visits.
@@ -199,6 +199,17 @@ pub const KINDS: &[Kind] = &[
         stored: structures::posts,
         write: structures::write_comment,
         normalized: |items, _, _| structures::with_pages(items),
+        ..PLAIN
+    },
+    Kind {
+        name: "rekey",
+        containers: &[("orders", "/shop")],
+        made: &["orders~new"],
+        order: || json!({"kind": "rekey", "container": "orders", "partitionKey": {"paths": ["/customer"], "version": 2}}),
+        fill: rekeyed::orders_with_keys,
+        stored: rekeyed::orders,
+        write: rekeyed::write_order,
+        is_followed: true,
         ..PLAIN
     },
 ];

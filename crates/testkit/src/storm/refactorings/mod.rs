@@ -1,37 +1,39 @@
 //! Refactorings under a storm: each kind is started, finished and undone at random in a database of its own, while a client writes
-//! in the old and in the new form and the server is killed. What is stored then is compared with what the writer knows,
-//! computed here for each form: nothing of it comes from the server's code.
+//! in the old and in the new form, answers are lost, syncs fail and the server is killed. What is stored then is compared with
+//! what the writer knows, computed here for each form: nothing of it comes from the server's code.
 //!
-//! A cycle is a new database, its items, one refactoring, and a way through its states. A request whose answer a kill took is
-//! settled by reading: a server that is gone does nothing more.
+//! A cycle is a new database, its items, one refactoring, and a way through its states. A request without an answer is
+//! settled by reading: a server that is gone does nothing more, and one whose sync failed is replaced before anybody reads.
+//! A refactoring that does not come to a state while the server is killed again and again has to get there when the kills pause.
 
 mod cycle; // one database, one refactoring, and back
 mod kinds; // what each kind stores in each form
+mod rekeyed; // the same for another partition key
 mod structures; // the same for kinds that change several containers
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use self::cycle::Cycle;
 use self::kinds::KINDS;
 use super::client::{Client, StormState};
-use crate::live::LiveServer;
+use super::faults::FaultyServer;
 use crate::model::random::Chance;
 
 /// How a run goes.
 #[derive(Clone, Debug)]
-pub struct RefactoringPlan {
+pub struct RefactoringStormPlan {
     pub program: PathBuf,
     pub seed: u64,
     pub time: Duration,
     /// Between two kills, on average.
     pub between_kills: Duration,
-    /// For a refactoring to come to a state, with kills in between.
+    /// For a refactoring to come to a state with kills in between, and then without.
     pub last_wait: Duration,
 }
 
@@ -39,6 +41,10 @@ pub struct RefactoringPlan {
 #[derive(Debug, Default)]
 pub struct RefactoringFigures {
     pub kills: u32,
+    /// Of the servers that were killed, those that had stopped to write because a sync failed.
+    pub failed_syncs: u32,
+    /// How often kills had to pause until a refactoring came to its state.
+    pub pauses: u32,
     /// By kind, in the order of [`KINDS`].
     pub cycles: Vec<u32>,
     pub finished: u32,
@@ -67,7 +73,12 @@ impl RefactoringFigures {
 impl fmt::Display for RefactoringFigures {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RefactoringFigures { kills, finished, undone, reverted, writes, refused, cut, items, .. } = self;
-        writeln!(out, "{kills} kills, {} violations", self.problems.len())?;
+        let (syncs, pauses) = (self.failed_syncs, self.pauses);
+        writeln!(
+            out,
+            "{kills} kills, {} violations; {syncs} failed syncs, {pauses} pauses",
+            self.problems.len()
+        )?;
         for (kind, cycles) in KINDS.iter().zip(&self.cycles) {
             writeln!(out, "  {:18} {cycles} refactorings", kind.name)?;
         }
@@ -77,29 +88,29 @@ impl fmt::Display for RefactoringFigures {
     }
 }
 
-pub fn run(plan: &RefactoringPlan) -> Result<RefactoringFigures> {
+pub fn run(plan: &RefactoringStormPlan) -> Result<RefactoringFigures> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("data");
     let shared = StormState::default();
     let mut chance = Chance(plan.seed);
     let figures = RefactoringFigures { cycles: vec![0; KINDS.len()], ..RefactoringFigures::default() };
     let figures = Mutex::new(figures);
-    let mut server = Server { plan, data: &data, shared: &shared, live: None };
-    server.start()?;
+    let program: (_, &[&str]) = (&*plan.program, &[]);
+    let mut server = FaultyServer::start(program, &data, plan.between_kills, (&shared, chance.draw()))?;
     let seeds: Vec<u64> = KINDS.iter().map(|_| chance.draw()).collect();
     let served = std::thread::scope(|scope| {
         for (number, seed) in seeds.into_iter().enumerate() {
             let (shared, figures) = (&shared, &figures);
             scope.spawn(move || go_through(plan, (number, seed), shared, figures));
         }
-        let served = server.serve(&mut chance, &figures);
+        let served = server.serve(plan.time, |has_failed| killed(&figures, has_failed));
         shared.stop.store(true, Ordering::SeqCst);
         shared.given_up.store(served.is_err(), Ordering::SeqCst);
         served
     });
     served?;
     let mut figures = figures.into_inner().unwrap_or_default();
-    server.live.take().map_or(Ok(()), LiveServer::stop)?;
+    server.stop()?;
     let output = std::process::Command::new(&plan.program).arg("verify").arg(&data).output()?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
@@ -110,7 +121,7 @@ pub fn run(plan: &RefactoringPlan) -> Result<RefactoringFigures> {
 
 /// One cycle after the other, of one kind.
 fn go_through(
-    plan: &RefactoringPlan,
+    plan: &RefactoringStormPlan,
     (number, seed): (usize, u64),
     shared: &StormState,
     figures: &Mutex<RefactoringFigures>,
@@ -136,36 +147,10 @@ fn go_through(
     }
 }
 
-/// A server that is killed.
-struct Server<'a> {
-    plan: &'a RefactoringPlan,
-    data: &'a Path,
-    shared: &'a StormState,
-    live: Option<LiveServer>,
-}
-
-impl Server<'_> {
-    fn start(&mut self) -> Result<()> {
-        let live = LiveServer::quire(&self.plan.program, self.data, &["--partitions", "2"])?;
-        self.shared.port.store(live.port, Ordering::SeqCst);
-        self.live = Some(live);
-        Ok(())
-    }
-
-    fn serve(&mut self, chance: &mut Chance, figures: &Mutex<RefactoringFigures>) -> Result<()> {
-        let end = Instant::now() + self.plan.time;
-        let most = self.plan.between_kills.as_millis() as usize;
-        while Instant::now() < end {
-            std::thread::sleep(Duration::from_millis((most / 2 + chance.below(most.max(1))) as u64));
-            self.shared.port.store(0, Ordering::SeqCst);
-            self.live.take().map_or(Ok(()), LiveServer::kill).context("killing the server")?;
-            self.start()?;
-            let Ok(mut figures) = figures.lock() else { return Ok(()) };
-            figures.kills += 1;
-            if !figures.problems.is_empty() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
+/// Whether to go on.
+fn killed(figures: &Mutex<RefactoringFigures>, has_failed: bool) -> bool {
+    let Ok(mut figures) = figures.lock() else { return false };
+    figures.kills += 1;
+    figures.failed_syncs += u32::from(has_failed);
+    figures.problems.is_empty()
 }

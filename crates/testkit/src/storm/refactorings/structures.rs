@@ -7,11 +7,11 @@ use super::kinds::{Form, Stage, THINGS, Truth, Verb, Write, things, write_number
 use crate::model::random::Chance;
 
 /// Things that others belong to.
-const OWNERS: usize = 20;
+pub const OWNERS: usize = 20;
 /// What the window of a split array keeps.
 const KEPT: usize = 3;
 
-fn put(items: &mut Items, container: &str, item: Json) {
+pub fn put(items: &mut Items, container: &str, item: Json) {
     let id = item["id"].as_str().unwrap_or_default().to_owned();
     items.insert((container.to_owned(), id), item);
 }
@@ -35,7 +35,7 @@ pub fn owned(chance: &mut Chance) -> Truth {
     Truth { pairs, ..things(chance) }
 }
 
-fn owner_of(truth: &Truth, thing: usize) -> usize {
+pub fn owner_of(truth: &Truth, thing: usize) -> usize {
     truth.pairs.range((thing, 0)..(thing + 1, 0)).next().map_or(0, |pair| pair.1)
 }
 

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use super::super::client::{Client, StormState, shown};
-use super::{ModelFigures, ModelPlan};
+use super::client::{Client, StormState, shown};
 use crate::live::LiveServer;
 use crate::model::random::Chance;
 
@@ -25,7 +24,10 @@ pub struct FaultyServer<'a> {
     pub shared: &'a StormState,
     pub chance: Chance,
     live: Option<LiveServer>,
-    plan: ModelPlan,
+    program: PathBuf,
+    arguments: &'static [&'static str],
+    /// Between two kills, on average.
+    between_kills: Duration,
     data: PathBuf,
     starts: u32,
     /// One of its syncs fails.
@@ -33,16 +35,24 @@ pub struct FaultyServer<'a> {
 }
 
 impl<'a> FaultyServer<'a> {
+    /// The program, with arguments besides those of every storm.
     pub fn start(
-        plan: &ModelPlan,
+        (program, arguments): (&Path, &'static [&'static str]),
         data: &Path,
-        shared: &'a StormState,
-        seed: u64,
+        between_kills: Duration,
+        (shared, seed): (&'a StormState, u64),
     ) -> Result<FaultyServer<'a>> {
-        let (plan, data) = (plan.clone(), data.to_owned());
-        let chance = Chance(seed);
-        let mut server =
-            FaultyServer { shared, chance, live: None, plan, data, starts: 0, is_failing: false };
+        let mut server = FaultyServer {
+            shared,
+            chance: Chance(seed),
+            live: None,
+            program: program.to_owned(),
+            arguments,
+            between_kills,
+            data: data.to_owned(),
+            starts: 0,
+            is_failing: false,
+        };
         server.start_again()?;
         Ok(server)
     }
@@ -50,13 +60,13 @@ impl<'a> FaultyServer<'a> {
     fn start_again(&mut self) -> Result<()> {
         self.starts += 1;
         // The first one sets everything up.
-        self.is_failing = self.starts % STARTS_PER_FAILURE == 2;
-        let arguments = ["--partitions", "2", "--enable-transactions", "--enable-faults"];
+        self.is_failing = self.starts % STARTS_PER_FAILURE == 2 && !self.is_calm();
+        let arguments = [&["--partitions", "2", "--enable-faults"][..], self.arguments].concat();
         let live = match self.is_failing {
-            false => LiveServer::quire(&self.plan.program, &self.data, &arguments)?,
+            false => LiveServer::quire(&self.program, &self.data, &arguments)?,
             true => {
                 let failing = FAILING_SYNC.0 + self.chance.below(FAILING_SYNC.1);
-                LiveServer::quire_with_failing_sync(&self.plan.program, &self.data, &arguments, failing)?
+                LiveServer::quire_with_failing_sync(&self.program, &self.data, &arguments, failing)?
             }
         };
         let own = StormState::default();
@@ -80,25 +90,33 @@ impl<'a> FaultyServer<'a> {
         Ok(())
     }
 
-    /// For some time, with kills in between.
-    pub fn serve(&mut self, time: Duration, figures: &mut ModelFigures) -> Result<()> {
+    /// For some time, with kills in between. `killed` gets whether a sync had failed, and says whether to go on.
+    pub fn serve(&mut self, time: Duration, mut killed: impl FnMut(bool) -> bool) -> Result<()> {
         let end = Instant::now() + time;
         loop {
-            let most = self.plan.between_kills.as_millis() as usize;
+            let most = self.between_kills.as_millis() as usize;
             let pause = Duration::from_millis((most / 2 + self.chance.below(most.max(1))) as u64);
             let left = end.saturating_duration_since(Instant::now());
             if pause >= left && !self.is_failing {
                 std::thread::sleep(left);
                 return Ok(());
             }
-            if self.is_failing {
-                figures.failed_syncs += u32::from(self.wait_for_failure());
-            }
+            let has_failed = self.is_failing && self.wait_for_failure();
             std::thread::sleep(pause.min(left));
+            if self.is_calm() && !self.is_failing {
+                continue;
+            }
             self.kill()?;
-            figures.kills += 1;
             self.start_again()?;
+            if !killed(has_failed) {
+                return Ok(());
+            }
         }
+    }
+
+    /// Somebody has asked for a server that stays.
+    fn is_calm(&self) -> bool {
+        self.shared.calm.load(Ordering::SeqCst) > 0
     }
 
     fn kill(&mut self) -> Result<()> {

@@ -4,7 +4,7 @@ use quire_value::{Object, Value};
 
 /// Besides the one that has the name, which the row of the refactoring names itself.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct RekeyPlaces {
+pub(crate) struct RekeyContainers {
     /// Is filled from the one that has the name.
     pub target: Option<u32>,
     /// Had the name before.
@@ -17,7 +17,7 @@ pub(crate) struct RekeyPlaces {
     pub models: Option<(Value, Value)>,
 }
 
-impl RekeyPlaces {
+impl RekeyContainers {
     pub fn to_json(&self) -> Value {
         let number = |number: Option<u32>| number.map_or(Value::Null, |own| Value::from(u64::from(own)));
         let mut json = Object::new();
@@ -32,9 +32,9 @@ impl RekeyPlaces {
         Value::Object(json)
     }
 
-    pub fn of_json(json: &Value) -> Option<RekeyPlaces> {
+    pub fn of_json(json: &Value) -> Option<RekeyContainers> {
         let number = |name: &str| json.get(name)?.as_u64().and_then(|number| u32::try_from(number).ok());
-        Some(RekeyPlaces {
+        Some(RekeyContainers {
             target: number("target"),
             old: number("old"),
             is_back: json.get("isBack")? == &Value::Bool(true),

@@ -26,7 +26,7 @@ const PAGES_MAX: usize = 1_000;
 const ITEM_LIMITS: Limits = Limits { depth_max: 256 };
 
 /// What a replay works on.
-pub(super) struct Ground<'a> {
+pub(super) struct ReplayContext<'a> {
     pub shared: &'a Shared,
     pub catalog: &'a Catalog,
     pub scratch: &'a Scratch,
@@ -99,7 +99,7 @@ impl Cost {
     }
 }
 
-impl Ground<'_> {
+impl ReplayContext<'_> {
     pub fn container(&self, side: Side, name: &str) -> Result<Arc<Container>, EngineError> {
         self.scratch.container(self.catalog, side, name)
     }
