@@ -2,7 +2,7 @@
 
 use quire_engine::{EngineError, ScriptError};
 
-use crate::support::fixture::{Fixture, json, pk, text_of};
+use crate::support::fixture::{Fixture, json, text_of};
 use crate::{Bench, KEY, failure, on_every_storage};
 
 #[test]

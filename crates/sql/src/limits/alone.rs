@@ -59,7 +59,7 @@ mod tests {
             for _ in 0..THREADS {
                 threads.spawn(|| {
                     // All of them hold theirs at the same time.
-                    assert_eq!(hold(&|| drop(begun.wait()), bytes), Ok(()));
+                    assert_eq!(hold(&|| _ = begun.wait(), bytes), Ok(()));
                     assert_eq!(hold(&|| (), Allowance::ALONE_BYTES_MAX / 2 + 1), Ok(()));
                 });
             }
