@@ -251,8 +251,8 @@ mod tests {
     /// What is stored must not depend on what else is evaluated at the same time.
     #[test]
     fn large_results_do_not_depend_on_other_threads() {
-        const THREADS: usize = 16;
-        let (count, length) = (4_000, 10_000);
+        const THREADS: usize = 64;
+        let (count, length) = (2_000, 6_000);
         let expression = Expression::compile("LENGTH(REPLACE(t.a, 'a', t.b))", &["t"]).unwrap();
         let item = format!(r#"{{"a":"{}","b":"{}"}}"#, "a".repeat(count), "b".repeat(length));
         let item = text::parse(item.as_bytes(), Limits::default()).unwrap();
