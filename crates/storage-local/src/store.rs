@@ -5,6 +5,7 @@ use crate::error::{OpenError, corrupt, failed, opening};
 use crate::template;
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use parking_lot::Mutex;
 use quire_storage::{SPACE_COUNT, Space, StorageError};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +37,8 @@ pub(crate) struct Store {
     pub(crate) ledger: Keyspace,
     /// Packed index rows by batch, until they are in tables.
     pub(crate) packed: Keyspace,
+    /// Held while a batch is committed, and while an ingestion ends.
+    pub(crate) committing: Mutex<()>,
 }
 
 impl Store {
@@ -115,7 +118,7 @@ impl Store {
             .collect::<Result<Vec<_>, _>>()?;
         let ledger = database.keyspace("ledger", || tuning(false, LEDGER_MEMTABLE_BYTES))?;
         let packed = database.keyspace("packed", || tuning(false, options.memtable_bytes))?;
-        Ok(Store { database, spaces, ledger, packed })
+        Ok(Store { database, spaces, ledger, packed, committing: Mutex::new(()) })
     }
 
     pub(crate) fn space(&self, space: Space) -> Result<&Keyspace, StorageError> {
@@ -124,6 +127,20 @@ impl Store {
 
     pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
         self.spaces.iter().chain([&self.ledger, &self.packed])
+    }
+
+    /// Ends an ingestion, unless a commit has failed. Such a batch is in the journal and in no memtable. fjall tells from the newest
+    /// row in tables which part of the journal a keyspace needs: a table that is newer than the batch would take its rows from
+    /// one keyspace, and opening would find the others.
+    pub(crate) fn end_ingestion(
+        &self,
+        finish: impl FnOnce() -> Result<(), fjall::Error>,
+    ) -> Result<(), fjall::Error> {
+        let _alone = self.committing.lock();
+        if self.is_poisoned() {
+            return Err(fjall::Error::Poisoned);
+        }
+        finish()
     }
 
     /// fjall also stops accepting writes after a failed flush or compaction.

@@ -398,7 +398,11 @@ impl<'a> Batch<'a> {
         let (inner, state) = (self.inner, &self.open.state);
         let gate = self.open.views.gate();
         // A panic inside would leave the other writers waiting forever.
-        match catch_unwind(AssertUnwindSafe(move || inner.commit())) {
+        let committed = {
+            let _alone = self.store.committing.lock();
+            catch_unwind(AssertUnwindSafe(move || inner.commit()))
+        };
+        match committed {
             Ok(Ok(())) => {}
             // fjall checks this before it writes anything.
             Ok(Err(fjall::Error::Poisoned)) => return state.halt("flush"),

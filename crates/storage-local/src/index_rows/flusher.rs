@@ -117,7 +117,7 @@ fn delete_beyond(store: &Store, newest: u64) -> Result<(), fjall::Error> {
     for space in (0..SPACE_COUNT).map(Space) {
         let Ok(keyspace) = store.space(space) else { continue };
         if snapshot.contains_key(keyspace, CHECKPOINT_KEY)? {
-            ingest(keyspace, &[], newest)?;
+            ingest(store, keyspace, &[], newest)?;
         }
     }
     let beyond = (Bound::Excluded(packed_key(newest)), Bound::Unbounded);
@@ -125,7 +125,7 @@ fn delete_beyond(store: &Store, newest: u64) -> Result<(), fjall::Error> {
     for row in snapshot.range(&store.packed, beyond) {
         ingestion.write_tombstone(row.key()?)?;
     }
-    ingestion.finish()
+    store.end_ingestion(|| ingestion.finish())
 }
 
 /// Flushes everything that is in memory, on this thread.
@@ -176,7 +176,8 @@ pub(crate) fn drop_flushed(store: &Store, views: &ReadViews) -> Result<(), Stora
     for row in snapshot.range(&store.packed, ..last) {
         row.key().and_then(|key| ingestion.write_tombstone(key)).map_err(removing)?;
     }
-    ingestion.write(last, EMPTY).and_then(|()| ingestion.finish()).map_err(removing)?;
+    ingestion.write(last, EMPTY).map_err(removing)?;
+    store.end_ingestion(|| ingestion.finish()).map_err(removing)?;
     store.packed.major_compact().map_err(removing)
 }
 
@@ -190,12 +191,17 @@ pub(crate) fn drop_packed(store: &Store, end: Bound<[u8; 8]>) {
 fn ingest_layer(layer: &RunLayer, store: &Store) -> Result<(), fjall::Error> {
     for (space, runs) in (0..).map(Space).zip(&layer.spaces).filter(|(_, runs)| !runs.is_empty()) {
         let Ok(keyspace) = store.space(space) else { continue };
-        ingest(keyspace, runs, layer.last_sequence)?;
+        ingest(store, keyspace, runs, layer.last_sequence)?;
     }
     Ok(())
 }
 
-fn ingest(keyspace: &Keyspace, runs: &[Arc<Run>], checkpoint: u64) -> Result<(), fjall::Error> {
+fn ingest(
+    store: &Store,
+    keyspace: &Keyspace,
+    runs: &[Arc<Run>],
+    checkpoint: u64,
+) -> Result<(), fjall::Error> {
     let mut ingestion = keyspace.start_ingestion()?;
     for (key, value) in Merge::new(runs, (Bound::Unbounded, Bound::Unbounded), Direction::Forward) {
         match value {
@@ -204,7 +210,7 @@ fn ingest(keyspace: &Keyspace, runs: &[Arc<Run>], checkpoint: u64) -> Result<(),
         }
     }
     ingestion.write(&CHECKPOINT_KEY[..], checkpoint.to_le_bytes())?;
-    ingestion.finish()
+    store.end_ingestion(|| ingestion.finish())
 }
 
 /// The flusher thread.

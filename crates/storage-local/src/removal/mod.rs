@@ -22,6 +22,7 @@ use crate::commit::group::{Answer, Work};
 use crate::error::failed;
 use crate::index_rows::flusher::flush_memtable;
 use crate::snapshot::before_checkpoint;
+use crate::store::Store;
 use crate::{LocalStorage, OpenStore, prepare};
 use fjall::{AbstractTree, Keyspace};
 use parking_lot::Mutex;
@@ -127,7 +128,7 @@ fn drop_tables(open: &OpenStore, keyspace: &Keyspace, range: &KeyRange) -> Resul
     open.views.flush_and_wait(&open.state);
     open.state.check_writable()?;
     flush_memtable(keyspace).map_err(|error| failed("flushing a range that is removed", error))?;
-    mark(keyspace)?;
+    mark(&open.store, keyspace)?;
     let end = before_checkpoint(range.end.as_ref().map(Vec::as_slice));
     let bounds = (range.start.as_ref().map(Vec::as_slice), end);
     let dropped = keyspace.tree.drop_range::<&[u8], _>(bounds);
@@ -137,10 +138,10 @@ fn drop_tables(open: &OpenStore, keyspace: &Keyspace, range: &KeyRange) -> Resul
 }
 
 /// Makes the newest row of a keyspace in tables one that is never dropped.
-pub(crate) fn mark(keyspace: &Keyspace) -> Result<(), StorageError> {
+pub(crate) fn mark(store: &Store, keyspace: &Keyspace) -> Result<(), StorageError> {
     let written = keyspace.start_ingestion().and_then(|mut ingestion| {
         ingestion.write(&MARKER_KEY[..], [])?;
-        ingestion.finish()
+        store.end_ingestion(|| ingestion.finish())
     });
     written.map_err(|error| failed("marking a range as removed", error))
 }
@@ -180,7 +181,58 @@ fn add_tombstones(
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     written.map_err(covering)?;
-    ingestion.finish().map_err(covering)?;
+    open.store.end_ingestion(|| ingestion.finish()).map_err(covering)?;
     open.views.refresh(&open.store.database);
     Ok(more.then_some(last))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+    use crate::LocalOptions;
+    use std::process::Command;
+
+    const FOLDER: &str = "QUIRE_TEST_MARKING_FOLDER";
+    const CHILD: &str = "removal::tests::a_commit_fails_and_a_marker_is_written";
+    const COMMITS_MAX: u64 = 1000;
+
+    /// Rows of two spaces.
+    fn commit(number: u64) -> Commit {
+        let put = |space| Op::Put { space, key: number.to_be_bytes().to_vec(), value: vec![7; 100] };
+        Commit { guards: vec![], token: Token(number.into()), ops: vec![put(Space(1)), put(Space(2))] }
+    }
+
+    fn count(storage: &LocalStorage, space: Space) -> usize {
+        let page = storage.snapshot().unwrap().scan(&keys(space, KeyRange::all(), usize::MAX)).unwrap();
+        page.rows.len()
+    }
+
+    /// What has failed is there completely or not at all when the store is opened again.
+    #[test]
+    fn no_marker_is_written_behind_a_failed_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = Command::new("strace");
+        child.args(["-f", "-o", "/dev/null", "-e", "trace=fdatasync"]);
+        child.args(["-e", "inject=fdatasync:error=EIO:when=25"]);
+        child.arg(std::env::current_exe().unwrap());
+        child.args([CHILD, "--exact", "--nocapture", "--test-threads=1"]).env(FOLDER, folder.path());
+        let output = child.output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("failed as expected"), "{printed}");
+        let storage = LocalStorage::open(folder.path(), LocalOptions::default()).unwrap();
+        assert_eq!(count(&storage, Space(1)), count(&storage, Space(2)));
+    }
+
+    #[test]
+    fn a_commit_fails_and_a_marker_is_written() {
+        let Some(folder) = std::env::var_os(FOLDER) else { return };
+        let storage = LocalStorage::open(folder, LocalOptions::default()).unwrap();
+        let open = storage.opened().unwrap();
+        let refused = (1..COMMITS_MAX).find(|number| storage.commit(commit(*number)).is_err());
+        assert!(refused.is_some_and(|number| number > 1));
+        let marked = mark(&open.store, open.store.space(Space(1)).unwrap());
+        assert!(marked.is_err(), "a marker behind a commit that has failed");
+        println!("failed as expected");
+    }
 }

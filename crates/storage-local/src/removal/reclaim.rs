@@ -167,9 +167,9 @@ fn compact(keyspace: &Keyspace) -> Result<bool, StorageError> {
 /// followed and no snapshot is as old.
 fn release_files(open: &OpenStore, keyspace: &Keyspace) -> Result<(), StorageError> {
     let database = &open.store.database;
-    mark(keyspace)?;
+    mark(&open.store, keyspace)?;
     open.views.refresh(database);
-    mark(keyspace)?;
+    mark(&open.store, keyspace)?;
     let oldest = database.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
     for keyspace in open.store.keyspaces() {
         let mut versions = keyspace.tree.get_version_history_lock();
