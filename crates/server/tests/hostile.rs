@@ -249,6 +249,55 @@ fn lengths_that_disagree() {
     server.call("GET", "/dbs/short", &[], "").check_error(404, "NotFound", "");
 }
 
+/// hyper reads the chunks and leaves every other coding as it is: the body would be another one than its client means.
+#[test]
+fn transfer_codings_other_than_chunked_are_refused() {
+    let server = start();
+    let body = "e\r\n{\"id\":\"coded\"}\r\n0\r\n\r\n";
+    let raw = |version: &str, headers: &str, path: &str| {
+        let mut connection = server.connect();
+        let text = String::from_utf8(signed(WELL_KNOWN_KEY, "POST", path, &[], "")).unwrap();
+        let text = text.replace("content-length: 0\r\n", headers).replace("HTTP/1.1", version);
+        connection.send(text + body);
+        let reply = connection.read_reply().unwrap();
+        assert!(connection.is_closed_within(Duration::from_secs(5)), "{headers:?}");
+        reply.status
+    };
+    let coded = |value: &str| format!("transfer-encoding: {value}\r\n");
+    for (headers, status) in [
+        (coded("gzip, chunked"), 501),
+        (coded("GZip,Chunked"), 501),
+        (coded("identity, chunked"), 501),
+        (coded("\"chunked\", chunked"), 501),
+        (coded("chunked;x=1, chunked"), 501),
+        (coded("gzip") + &coded("chunked"), 501),
+        (coded("deflate, chunked") + "content-length: 14\r\n", 501),
+        (coded("chunked, chunked"), 400),
+        (coded("chunked") + &coded("chunked"), 400),
+        // hyper refuses these by itself.
+        (coded("chunked, gzip"), 400),
+        (coded("chunked") + &coded("identity"), 400),
+        (coded("xchunked"), 400),
+        (coded(""), 400),
+    ] {
+        assert_eq!(raw("HTTP/1.1", &headers, "/dbs"), status, "{headers:?}");
+        // Nothing is answered under the wrong length below `/_quire/`, with or without a key.
+        assert_eq!(raw("HTTP/1.1", &headers, "/_quire/live"), status, "{headers:?}");
+    }
+    assert_eq!(raw("HTTP/1.0", &coded("chunked"), "/dbs"), 400, "HTTP/1.0 has no transfer codings");
+    server.call("GET", "/dbs/coded", &[], "").check_error(404, "NotFound", "");
+    // A length beside the chunks is not looked at, and the connection ends: what follows cannot be another request.
+    for headers in [
+        "content-length: 3\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 3\r\n",
+        "transfer-encoding: , chunked\r\ncontent-length: 0\r\n",
+    ] {
+        assert_eq!(raw("HTTP/1.1", headers, "/dbs"), 201, "{headers:?}");
+        assert_eq!(server.call("DELETE", "/dbs/coded", &[], "").status, 204);
+    }
+    server.check_alive();
+}
+
 #[test]
 fn encoded_bodies_are_refused() {
     let server = start();

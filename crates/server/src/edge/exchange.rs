@@ -23,7 +23,7 @@ use crate::edge::faults::{Fault, FaultEffect};
 use crate::edge::guard::{self, Cors, Guard};
 use crate::edge::log;
 use crate::edge::metrics::Operation;
-use crate::edge::request::{Client, Request, RequestPath, Response, check_head};
+use crate::edge::request::{Client, Request, RequestPath, Response, check_head, check_transfer_encoding};
 use crate::net::connection_state::ConnectionState;
 use crate::net::panics::catch_panic;
 use crate::operations::{self, Flags};
@@ -106,6 +106,7 @@ pub(crate) async fn answer_metrics(
     received: &hyper::Request<Incoming>,
 ) -> Response {
     let checked = guard::check_repeated(received.headers())
+        .and_then(|()| check_transfer_encoding(received.headers()))
         .and_then(|()| guard::host(received.uri(), received.headers(), received.version()))
         .and_then(|host| guard.check_host(&host).map(|()| host))
         .and_then(|host| guard.check_origin(received.headers(), &host, false));
@@ -239,10 +240,11 @@ impl Exchange {
         let path = AdminPath::parse(&state, &request.method, &sent).map_err(RequestError::Route)?;
         let found = operations::find_admin(path.as_sent(), &request.method);
         let operation = found.map_err(RequestError::Route)?;
+        // Until it is answered, as some requests wait for background work.
+        let mut reserved = state.bytes.reserve();
         if operation.access != Access::Open {
             admin::authorize(&state, &request, operation.access).await?;
             state.network.connections.authenticated(&self.connection);
-            let mut reserved = state.bytes.reserve();
             request.body = self.read_body(&mut reserved).await?;
         }
         admin::dispatch(&state, &request, &path, operation).await

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING};
 use hyper::http::uri::PathAndQuery;
 use hyper::{HeaderMap, Method, Uri};
 use quire_engine::{Cancel, Precondition};
@@ -185,6 +185,7 @@ pub(crate) fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Req
     if bytes > limits.header_bytes_max || headers.len() > limits.header_count_max {
         return Err(RequestError::HeadersTooLarge { bytes_max: limits.header_bytes_max });
     }
+    check_transfer_encoding(headers)?;
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
             let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
@@ -192,6 +193,28 @@ pub(crate) fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Req
         }
         _ => Ok(()),
     }
+}
+
+/// hyper refuses a request whose last transfer coding is not `chunked`, and reads the chunks of every other one as the body:
+/// it decodes nothing else. So a body under a second coding is not what its client means.
+pub(crate) fn check_transfer_encoding(headers: &HeaderMap) -> Result<(), RequestError> {
+    if !headers.contains_key(TRANSFER_ENCODING) {
+        return Ok(());
+    }
+    let lines = headers.get_all(TRANSFER_ENCODING).iter();
+    let codings = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let mut is_chunked = false;
+    for coding in codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty()) {
+        if !coding.eq_ignore_ascii_case(b"chunked") {
+            let coding = String::from_utf8_lossy(coding).into_owned();
+            return Err(RequestError::TransferEncoding { coding });
+        }
+        if std::mem::replace(&mut is_chunked, true) {
+            let message = "The transfer coding 'chunked' must be named only once.".to_owned();
+            return Err(RequestError::BadRequest { message });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

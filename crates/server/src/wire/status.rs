@@ -91,6 +91,8 @@ pub(crate) enum RequestError {
     ForeignOrigin { origin: String },
     #[error("content encoding {encoding:?} is not accepted")]
     ContentEncoding { encoding: String },
+    #[error("transfer coding {coding:?} is not implemented")]
+    TransferEncoding { coding: String },
     #[error("body is larger than {bytes_max} bytes")]
     BodyTooLarge { bytes_max: usize },
     #[error("headers are larger than {bytes_max} bytes")]
@@ -255,6 +257,9 @@ impl From<&RequestError> for Failure {
             }
             ContentEncoding { encoding } => {
                 wire(415, format!("The content encoding '{encoding}' is not accepted."))
+            }
+            TransferEncoding { coding } => {
+                wire(501, format!("The transfer coding '{coding}' is not implemented: use chunked alone."))
             }
             BodyTooLarge { .. } => wire(413, errors(&["Request size is too large"])),
             HeadersTooLarge { bytes_max } => {
@@ -576,6 +581,7 @@ fn code(status: StatusCode) -> &'static str {
         429 => "TooManyRequests",
         431 => "RequestHeaderFieldsTooLarge",
         449 => "RetryWith",
+        501 => "NotImplemented",
         503 => "ServiceUnavailable",
         _ => "InternalServerError",
     }
