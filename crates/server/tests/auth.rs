@@ -6,6 +6,7 @@ mod support;
 use std::time::Duration;
 
 use quire_server::{Keys, ServerError, WELL_KNOWN_KEY};
+use quire_storage::memory::MemoryStorage;
 use support::{Reply, TestServer, authorization, encode, now, signed, start, start_with};
 
 fn key(byte: u8) -> String {
@@ -521,6 +522,67 @@ fn an_expired_token_stays_expired_when_the_clock_goes_back() {
     // A token that is made now is valid.
     let fresh = token_of(&shop.made("GET", "/dbs/shop/users/ada/permissions/p", ""));
     assert_eq!(shop.with(&fresh, "GET", ORDERS, "", ""), 200);
+}
+
+/// The clock goes back while the server is not running: after a stop, and after a kill.
+#[test]
+fn an_expired_token_stays_expired_over_a_restart_with_an_earlier_clock() {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    const START_MS: i64 = 1_800_000_000_000;
+    let storage = MemoryStorage::new();
+    let start = |storage: MemoryStorage, clock: &Arc<SetClock>| {
+        let clocks: [Arc<SetClock>; 2] = [clock.clone(), clock.clone()];
+        let [engine_clock, config_clock] = clocks;
+        support::start_engine(
+            Arc::new(storage),
+            |options| options.clock = engine_clock,
+            |config| {
+                config.clock = config_clock;
+                config.check_date = false;
+            },
+        )
+    };
+    let clock = Arc::new(SetClock(START_MS.into()));
+    let mut shop = Shop::open_on(start(storage.reopen(), &clock));
+    let expiry = [("x-ms-documentdb-expiry-seconds", "600")];
+    let token = shop.permission("p", "All", "dbs/shop/colls/orders", "", &expiry);
+    assert_eq!(shop.with(&token, "GET", ORDERS, "", ""), 200);
+    // Nobody sends the token after it has expired.
+    clock.0.fetch_add(3_600_000, Ordering::Relaxed);
+    let waits = std::time::Instant::now();
+    while shop.server.engine.stored_time_ms() < START_MS + 3_600_000 {
+        assert!(waits.elapsed() < std::time::Duration::from_secs(15), "the time is not stored");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let killed = storage.duplicate();
+    // Within a minute it is not stored again; the stop does it.
+    clock.0.fetch_add(30_000, Ordering::Relaxed);
+    let expiry = [("x-ms-documentdb-expiry-seconds", "10")];
+    let last = shop.permission("q", "All", "dbs/shop/colls/secrets", "", &expiry);
+    clock.0.fetch_add(20_000, Ordering::Relaxed);
+    shop.server.stop().unwrap();
+    for (storage, is_stopped) in [(storage.reopen(), true), (killed, false)] {
+        let clock = Arc::new(SetClock((START_MS + 5_000).into()));
+        let shop = Shop { server: start(storage, &clock) };
+        assert_eq!(shop.with(&token, "GET", ORDERS, "", ""), 403, "stopped: {is_stopped}");
+        if is_stopped {
+            assert_eq!(shop.with(&last, "GET", "/dbs/shop/colls/secrets", "", ""), 403);
+        }
+        let fresh = token_of(&shop.made("GET", "/dbs/shop/users/ada/permissions/p", ""));
+        assert_eq!(shop.with(&fresh, "GET", ORDERS, "", ""), 200);
+    }
+}
+
+/// A store without permissions has no tokens: nothing is written for them.
+#[test]
+fn without_permissions_no_time_is_stored() {
+    let storage = MemoryStorage::new();
+    let mut server = support::start_on(std::sync::Arc::new(storage.reopen()), |_| {});
+    server.call("POST", "/dbs", &[], "{\"id\":\"shop\"}");
+    server.stop().unwrap();
+    let server = support::start_on(std::sync::Arc::new(storage.reopen()), |_| {});
+    assert_eq!(server.engine.stored_time_ms(), 0);
 }
 
 #[test]

@@ -76,6 +76,7 @@ impl Engine {
         let watched = Arc::new(WatchedStorage::new(storage));
         let shared = Shared::new(watched.clone(), options, secret, incarnation);
         shared.jobs.load()?;
+        shared.latest_time.load(&*shared.storage)?;
         let workers = shared.workers.clone();
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared), workers.clone())?);
         let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
@@ -203,6 +204,14 @@ impl Engine {
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.
     pub fn secret(&self) -> [u8; 32] {
         self.shared.secret
+    }
+    /// The latest time that [`Engine::store_time`] made durable, in milliseconds since the epoch; 0: none.
+    pub fn stored_time_ms(&self) -> i64 {
+        self.shared.latest_time.stored_ms()
+    }
+    /// Makes a time durable that has certainly passed, for a start under a clock that was set back.
+    pub fn store_time(&self, latest_ms: i64) -> Result<(), EngineError> {
+        self.shared.latest_time.store(&*self.shared.storage, latest_ms)
     }
     /// False when the storage refuses writes until it is opened again; reads go on.
     pub fn is_writable(&self) -> bool {

@@ -26,6 +26,7 @@ use crate::runtime::scripting::Scripting;
 use crate::runtime::signals::CatalogWorkers;
 use crate::store::Sequence;
 use crate::store::keys::ADVICE_SEQUENCE;
+use crate::store::latest_time::LatestTime;
 
 /// If the clock differs this much from the machine's monotonic clock, it was set.
 const CLOCK_JUMP_MS: i64 = 60_000;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub recorder: Recorder,
     /// Commits of lists of advice and decisions about findings.
     pub advice: Sequence,
+    pub latest_time: LatestTime,
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
     pub result_cache: ResultCache,
@@ -105,6 +107,7 @@ impl Shared {
             jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
             recorder: Recorder::new(&secret),
             advice: Sequence::new(ADVICE_SEQUENCE),
+            latest_time: LatestTime::new(),
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             result_cache: ResultCache::new(options.query_temp.as_ref()),

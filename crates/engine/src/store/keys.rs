@@ -27,6 +27,7 @@
 //! | catalog | `D4` database 4, `02`                                    | what was decided about findings       |
 //! | catalog | `D5` database 4, number 4                                | a part of the recorded workload (see `recording::rows`) |
 //! | catalog | `D6` database 4, number 4                                | a refactoring (see `refactorings::rows`) |
+//! | catalog | `D7`                                                     | the latest time seen, milliseconds 8 (see `store::latest_time`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
@@ -98,6 +99,7 @@ const CATALOG_JOB: u8 = 0xD0;
 const CATALOG_JOB_CHECKPOINT: u8 = 0xD1;
 const CATALOG_FINISHED_JOB: u8 = 0xD2;
 pub(crate) const JOB_NUMBERS: [u8; 1] = [0xD3];
+pub(crate) const LATEST_TIME: [u8; 1] = [0xD7];
 
 /// In the place of the LSN up to which versions are not kept.
 pub(crate) const VERSIONS_BEGIN_UNKNOWN: u64 = u64::MAX;
@@ -124,6 +126,8 @@ pub(crate) const JOB_SEQUENCE: PartitionId = PartitionId(1);
 pub(crate) const ADVICE_SEQUENCE: PartitionId = PartitionId(2);
 /// The same of recorded workloads.
 pub(crate) const WORKLOAD_SEQUENCE: PartitionId = PartitionId(3);
+/// The same of the latest time seen.
+pub(crate) const TIME_SEQUENCE: PartitionId = PartitionId(4);
 /// Not partitions: the guarded sequences of the commits that empty a deleted container, of its rid blocks, of its vector
 /// indexes, of its profile, and of journals of refactorings.
 const RECLAIM_SEQUENCE: u32 = u32::MAX;

@@ -6,6 +6,7 @@ mod etag; // the text of ETags
 pub(crate) mod item_row; // the value of an item's row
 pub(crate) mod journal; // what items had before a refactoring
 pub(crate) mod keys; // every key and value form in the storage
+pub(crate) mod latest_time; // the latest time that was seen
 mod layout; // the partitions of a container
 pub(crate) mod open_refactorings; // containers that are being refactored
 mod random; // tokens of commits

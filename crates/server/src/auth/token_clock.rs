@@ -2,16 +2,19 @@
 //!
 //! It follows the clock, never goes back, and always advances at least as fast as monotonic time. So a token that has expired stays
 //! expired when the clock is set back, and a token that was made while the clock was ahead ends after its lifetime.
+//! What is stored of it ([`TokenClock::store`]) carries that over a restart, to the minute, or to the last moment after a stop.
 //! Bearer tokens and signed dates come from other machines and are checked with the clock itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quire_engine::{Clock, Engine};
+use quire_engine::{Clock, Engine, EngineError};
 
 /// A clock that moves this much more or less than monotonic time has jumped. Slewing is far below it.
 const JUMP_MS: i64 = 5000;
+/// The time is stored again when so much has passed since: a token may live that much longer after a kill.
+const STORE_AFTER_MS: i64 = 60_000;
 
 pub(crate) struct TokenClock {
     clock: Arc<dyn Clock>,
@@ -40,6 +43,16 @@ impl TokenClock {
         self.now_ms().div_euclid(1000)
     }
 
+    /// Whether [`TokenClock::store`] has something to do. Without a permission there are no tokens, and nothing is stored.
+    pub fn is_store_due(&self, engine: &Engine) -> bool {
+        self.now_ms().saturating_sub(engine.stored_time_ms()) >= STORE_AFTER_MS && has_permissions(engine)
+    }
+
+    /// Makes the latest time durable. It blocks.
+    pub fn store(&self, engine: &Engine) -> Result<(), EngineError> {
+        if has_permissions(engine) { engine.store_time(self.now_ms()) } else { Ok(()) }
+    }
+
     fn now_ms(&self) -> i64 {
         let mut seen = self.last_reading.lock();
         let now = Instant::now();
@@ -64,7 +77,7 @@ impl ClockReading {
     }
 }
 
-/// The latest time of anything in the catalog.
+/// The latest time that was stored, and that of anything in the catalog.
 pub(crate) fn latest_stored_ms(engine: &Engine) -> i64 {
     let mut latest = 0;
     for database in engine.catalog().databases() {
@@ -79,7 +92,15 @@ pub(crate) fn latest_stored_ms(engine: &Engine) -> i64 {
             }
         }
     }
-    latest.saturating_mul(1000)
+    latest.saturating_mul(1000).max(engine.stored_time_ms())
+}
+
+fn has_permissions(engine: &Engine) -> bool {
+    let catalog = engine.catalog();
+    catalog.databases().iter().any(|database| {
+        let users = catalog.users(&database.id).unwrap_or_default();
+        users.iter().any(|user| !catalog.permissions(&database.id, &user.id).unwrap_or_default().is_empty())
+    })
 }
 
 #[cfg(test)]

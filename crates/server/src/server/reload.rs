@@ -14,6 +14,8 @@ use crate::state::State;
 const FILE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the clock is read, whether or not there are tokens to check.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// After a failure to store the time.
+const CLOCK_RETRY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
@@ -92,11 +94,18 @@ async fn watch_files(files: &[&Path], failure: &str, reload: impl Fn() -> Result
     }
 }
 
-/// A jump of the clock is logged when it happens, and not with the next token.
+/// A jump of the clock is logged when it happens, and not with the next token. The time is stored now and then.
 pub(super) async fn watch_clock(state: Arc<State>) {
     loop {
         tokio::time::sleep(CLOCK_INTERVAL).await;
-        state.token_clock.now_seconds();
+        if state.token_clock.is_store_due(&state.engine) {
+            let shared = state.clone();
+            let stored = tokio::task::spawn_blocking(move || shared.token_clock.store(&shared.engine)).await;
+            if let Ok(Err(error)) = stored {
+                tracing::warn!(%error, "the latest time was not stored");
+                tokio::time::sleep(CLOCK_RETRY).await;
+            }
+        }
     }
 }
 

@@ -79,7 +79,13 @@ async fn close(state: Arc<State>) -> Result<(), ServerError> {
     if !matches!(tokio::time::timeout(CALLS_TIMEOUT, finished).await, Ok(true)) {
         tracing::warn!("closing the engine while calls are still running");
     }
-    let closed = tokio::task::spawn_blocking(move || state.engine.close()).await;
+    let closed = tokio::task::spawn_blocking(move || {
+        if let Err(error) = state.token_clock.store(&state.engine) {
+            tracing::warn!(%error, "the latest time was not stored");
+        }
+        state.engine.close()
+    });
+    let closed = closed.await;
     match closed {
         Ok(closed) => closed.map_err(ServerError::Close),
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
