@@ -12,8 +12,13 @@ use crate::query::partition_scope::{key_of_values, partition_scopes};
 const RANGES_MAX: usize = 2000;
 
 /// Begins the rewritten query of a plan whose rows no client can merge. The plan names the first key only, so that a client
-/// asks one partition, which answers for all.
-const OVER_ALL_PARTITIONS: &str = "-- over all partitions\n";
+/// asks one partition, which answers for all. The mark goes on with the key at which that partition ends when the plan is
+/// made, and a line end.
+///
+/// Clients with a feed range of their own ask for the same plan and send the same text to their range. A range that is no
+/// whole partition, or that is not the plan's, answers for itself. The first partition as a feed range cannot be told from
+/// the plan's: it answers for all.
+const OVER_ALL_PARTITIONS: &str = "-- over all partitions, in the one before ";
 
 /// Refuses a query that the request leaves to the client: see [`Crossing`].
 pub(crate) fn check_crossing(
@@ -53,7 +58,8 @@ pub(crate) fn planned(
         if container.partitions().len() == 1 || is_narrowed(container, scope) {
             return Ok(PlannedQuery { plan, ranges });
         }
-        plan.set_rewritten_query(format!("{OVER_ALL_PARTITIONS}{}", query.syntax()));
+        let end = container.partitions().first().map(|first| first.range.max.to_hex()).unwrap_or_default();
+        plan.set_rewritten_query(format!("{OVER_ALL_PARTITIONS}{end}\n{}", query.syntax()));
         return Ok(PlannedQuery { plan, ranges: vec![QueryRange::point(EffectivePartitionKey::default())] });
     }
     let plan =
@@ -65,27 +71,37 @@ pub(crate) fn planned(
 pub(crate) enum MarkedRequest {
     /// The first partition answers for all.
     Whole(PageRequest),
-    /// Any other partition has no rows. A client asks one when the first partition was split while it read pages.
+    /// What the plan's partition was split into has no more rows. A client asks it when that happened while it read pages.
     Nothing(PageRequest),
 }
 
-/// `None`: the query has no mark, or the request names a partition key.
+/// `None`: the query has no mark, or the request names a partition key or a range that the plan does not.
 pub(crate) fn marked_request(
     container: &Container,
     text: &str,
     request: &PageRequest,
 ) -> Result<Option<MarkedRequest>, EngineError> {
-    if !text.starts_with(OVER_ALL_PARTITIONS) || request.scope.partition_key.is_some() {
+    let Some(end) = end_of_marked(text).filter(|_| request.scope.partition_key.is_none()) else {
         return Ok(None);
-    }
+    };
     let scopes = partition_scopes(container, &request.scope)?;
-    let is_first = scopes.iter().any(|scope| scope.range.min == EffectivePartitionKey::default());
-    Ok(Some(if is_first {
-        let scope = Scope::default();
-        MarkedRequest::Whole(PageRequest { scope, crossing: Crossing::Whole, ..request.clone() })
-    } else {
-        MarkedRequest::Nothing(PageRequest { continuation: None, ..request.clone() })
-    }))
+    let is_whole = scopes.iter().all(|scope| scope.range == scope.partition.layout.range);
+    Ok(match scopes.iter().map(|scope| &scope.range.min).min() {
+        Some(min) if is_whole && *min == EffectivePartitionKey::default() => {
+            let scope = Scope::default();
+            Some(MarkedRequest::Whole(PageRequest { scope, crossing: Crossing::Whole, ..request.clone() }))
+        }
+        Some(min) if is_whole && *min < end => {
+            Some(MarkedRequest::Nothing(PageRequest { continuation: None, ..request.clone() }))
+        }
+        _ => None,
+    })
+}
+
+/// Where the first partition ended when the plan of a marked query was made.
+fn end_of_marked(text: &str) -> Option<EffectivePartitionKey> {
+    let (end, _) = text.strip_prefix(OVER_ALL_PARTITIONS)?.split_once('\n')?;
+    EffectivePartitionKey::from_hex(end)
 }
 
 /// Like the service's gateway, which accepts every partition key and every partition id. A range is checked by the

@@ -593,8 +593,16 @@ fn subqueries_over_all_partitions_are_served_whole() {
                 let range = range.to_string();
                 let headers = [QUERY, ("x-ms-documentdb-partitionkeyrangeid", range.as_str())];
                 let page = client.must(200, "POST", DOCS, &headers, &asked);
-                let expected = if range == "0" { expected } else { "[]" };
-                assert!(page.body.contains(&format!("\"Documents\":{expected}")), "{query}: {}", page.body);
+                if range == "0" {
+                    assert!(
+                        page.body.contains(&format!("\"Documents\":{expected}")),
+                        "{query}: {}",
+                        page.body
+                    );
+                } else {
+                    // The plan does not name it: the range of a client with a feed range, which answers for itself.
+                    assert_eq!(page.body, client.must(200, "POST", DOCS, &headers, &body).body, "{query}");
+                }
             }
             // Where the plan is of one partition, the text stays.
             for narrow in
@@ -604,6 +612,37 @@ fn subqueries_over_all_partitions_are_served_whole() {
             }
         }
     }
+}
+
+/// Clients with a feed range ask for a plan without it, and send the text of the plan to their range.
+#[test]
+fn feed_ranges_of_subqueries_over_all_partitions_answer_for_themselves() {
+    let client = with_items_up_to(3, 60);
+    let body = query_body("SELECT VALUE s.k FROM (SELECT COUNT(1) AS k FROM c) AS s");
+    let (rewritten, _) = planned_query(&client, &[PLAN], &body);
+    let marked = query_body(&rewritten);
+    let count = |headers: &[(&str, &str)], body: &str| -> u64 {
+        let answer = client.must(200, "POST", DOCS, headers, body).body;
+        let list = answer.split("\"Documents\":[").nth(1).and_then(|rest| rest.split(']').next());
+        list.expect("rows").parse().unwrap_or_else(|_| panic!("no count in {answer}"))
+    };
+    const ID: &str = "x-ms-documentdb-partitionkeyrangeid";
+    const KIND: (&str, &str) = ("x-ms-read-key-type", "EffectivePartitionKeyRange");
+    // Parts of partitions, as clients name them: the first begins where the plan does.
+    let mut sum = 0;
+    for (id, start, end) in [("0", "", "08"), ("0", "08", "1555"), ("1", "20", "24"), ("2", "30", "FF")] {
+        let headers = [QUERY, KIND, (ID, id), ("x-ms-start-epk", start), ("x-ms-end-epk", end)];
+        let expected = count(&headers, &body);
+        assert_eq!(count(&headers, &marked), expected, "{start}..{end}");
+        sum += expected;
+    }
+    assert!((1..60).contains(&sum), "{sum}");
+    // Whole partitions but the plan's.
+    for id in ["1", "2"] {
+        let headers = [QUERY, KIND, (ID, id)];
+        assert_eq!(count(&headers, &marked), count(&headers, &body), "{id}");
+    }
+    assert_eq!(count(&[QUERY, (ID, "0")], &marked), 60, "the plan's partition answers for all");
 }
 
 /// The first partition answers for all; what it is split into answers once.
