@@ -254,6 +254,31 @@ fn answers_that_are_not_read_are_counted_and_dropped() {
     server.check_alive();
 }
 
+/// Its answer is counted with the answers; the memory for queries is for other queries.
+#[test]
+fn a_client_that_does_not_read_holds_no_memory_of_queries() {
+    let server = with_long_page(|_| {});
+    let body = r#"{"query":"SELECT * FROM c"}"#;
+    let clients: Vec<RawConnection> = (0..3)
+        .map(|_| {
+            let mut connection = server.connect();
+            connection.0.set_nonblocking(true).unwrap();
+            let headers: Vec<(&str, &str)> =
+                QUERY.into_iter().chain([("x-ms-max-item-count", "-1")]).collect();
+            for _ in 0..8 {
+                connection.send(signed(WELL_KNOWN_KEY, "POST", DOCS, &headers, body));
+            }
+            connection
+        })
+        .collect();
+    let is_stalled = || metric(&server, "quire_in_flight_bytes") > 8_500_000;
+    wait_until("three answers are not read", is_stalled);
+    wait_until("the memory of their queries is released", || {
+        metric(&server, "quire_query_memory_bytes") == 0 && is_stalled()
+    });
+    drop(clients);
+}
+
 #[test]
 fn when_memory_is_short_reads_are_refused_and_stalled_ones_dropped() {
     let server = with_long_page(|config| config.limits.in_flight_bytes_max = 8 << 20);
@@ -511,6 +536,37 @@ fn http2_requests_share_the_pool() {
     let statuses = server.runtime.block_on(calls).unwrap();
     assert!(statuses.iter().all(|status| *status == 200) && statuses.len() == 60, "{statuses:?}");
     assert!(MOST.load(Ordering::SeqCst) <= 3, "{} calls at once", MOST.load(Ordering::SeqCst));
+}
+
+/// Such a request may wait for background work for minutes.
+#[test]
+fn bodies_below_quire_are_counted_until_they_are_answered() {
+    static MAY_END: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let server = start_with(|config| {
+        config.endpoints = vec![Endpoint {
+            method: hyper::Method::POST,
+            path: "/_quire/slow",
+            call: Arc::new(|_, _| {
+                let started = Instant::now();
+                while !MAY_END.load(Ordering::SeqCst) && started.elapsed() < TIMEOUT {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Ok("{}".to_owned())
+            }),
+        }];
+    });
+    let body = format!(r#"{{"text":"{}"}}"#, "x".repeat(1_500_000));
+    let mut connection = server.connect();
+    connection.send(signed(WELL_KNOWN_KEY, "POST", "/_quire/slow", &[], &body));
+    wait_until("the body is counted", || metric(&server, "quire_in_flight_bytes") >= 1_500_000);
+    // Not only while it is read.
+    for _ in 0..20 {
+        assert!(metric(&server, "quire_in_flight_bytes") >= 1_500_000);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    MAY_END.store(true, Ordering::SeqCst);
+    assert_eq!(connection.read_reply().unwrap().status, 200);
+    wait_until("the body is released", || metric(&server, "quire_in_flight_bytes") == 0);
 }
 
 // ---- connections

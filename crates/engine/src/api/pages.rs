@@ -114,7 +114,7 @@ pub struct Page {
     pub index_metrics: Option<IndexMetrics>,
     /// Items of other containers that the rows have.
     pub followed: u64,
-    /// What the rows hold of the memory for queries, for as long as they are there.
+    /// What the rows hold of the memory for queries, until they are somebody else's to count.
     pub memory: Option<Reservation>,
 }
 

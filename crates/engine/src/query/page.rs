@@ -31,7 +31,7 @@ pub(crate) struct PageRows {
     count_max: usize,
     /// The partition of the last row, if rows come from single partitions.
     pub served_by: Option<u32>,
-    /// The memory of the text, reserved until the response is sent.
+    /// The memory of the text, reserved until the response is made.
     memory: Option<Reservation>,
     failure: Option<SqlError>,
 }

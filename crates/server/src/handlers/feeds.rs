@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{EngineError, Page, Reservation, Resource};
+use quire_engine::{EngineError, Page, Resource};
 use quire_resource::ResourceId;
 use quire_value::{Object, Value};
 
@@ -83,23 +82,10 @@ pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Ve
     }
 }
 
+/// The memory of the query is released here: from now on the answer is counted as one ([`crate::edge::answers`]), and a client
+/// that reads slowly holds nothing that other queries need.
 pub(super) fn page_reply(feed: Feed, owner_rid: &str, page: Page) -> Reply {
     let body = explained_envelope(feed, owner_rid, &page.rows, page.count, page.explain.as_deref());
-    let body = match page.memory {
-        Some(memory) => Bytes::from_owner(CountedBody { body, _memory: memory }),
-        None => body,
-    };
+    drop(page.memory);
     Reply::json(StatusCode::OK, body).count(page.count).continuation(page.continuation)
-}
-
-/// Keeps its reservation of query memory until it is sent, however slowly its client reads.
-struct CountedBody {
-    body: Bytes,
-    _memory: Reservation,
-}
-
-impl AsRef<[u8]> for CountedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.body
-    }
 }
