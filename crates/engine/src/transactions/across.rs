@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quire_resource::PartitionKey;
 
+use super::batch::check_response;
 use super::commit::{CommitFailure, CommittedTransaction, PendingCommit, committed};
 use super::maintained::{TransactionPart, commit_holding};
 use super::{ChangeItem, Transaction, TransactionChange, TransactionRead};
@@ -167,10 +168,15 @@ impl<'a> TransactionRun<'a> {
             let container: &'a Container = &self.containers[target.container];
             transactions.push(Transaction::begin_within(self.shared, container, target.key.clone(), false)?);
         }
-        let mut pending = Vec::with_capacity(self.steps.len());
+        let (mut pending, mut response_bytes) = (Vec::with_capacity(self.steps.len()), 0);
         for (at, (target, operation)) in self.steps.iter().enumerate() {
             self.cancel.check()?;
-            match step(&mut transactions[*target], *target, operation) {
+            let done = step(&mut transactions[*target], *target, operation).and_then(|done| {
+                response_bytes += done.done.body.len();
+                check_response(response_bytes)?;
+                Ok(done)
+            });
+            match done {
                 Ok(done) => pending.push(done),
                 Err(error) => {
                     let charge = transactions.iter().map(Transaction::charge).sum();

@@ -126,3 +126,27 @@ fn invalid_requests_are_explained() {
         r#"{"operations":[{"operationType":"Read","container":"books","id":"a","partitionKey":["p"]}]}"#,
     );
 }
+
+/// An answer is held in memory as a whole: a hundred items of 2 MB are not answered.
+#[test]
+fn answers_are_bounded() {
+    let client = client();
+    let text = "x".repeat(1_500_000);
+    let item = format!(r#"{{"id":"a","pk":"p","text":"{text}"}}"#);
+    let headers = [("x-ms-documentdb-partitionkey", r#"["p"]"#)];
+    client.must(201, "POST", "/dbs/d/colls/books/docs", &headers, &item);
+    let read = r#"{"operationType":"Read","container":"books","id":"a","partitionKey":["p"]}"#;
+    let patch = r#"{"operationType":"Patch","container":"books","id":"a","partitionKey":["p"],
+        "resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}}"#;
+    for (operation, count, status) in [(read, 2, 200), (read, 3, 207), (patch, 2, 200), (patch, 100, 207)] {
+        let body = format!(r#"{{"operations":[{}]}}"#, vec![operation; count].join(","));
+        let answer = client.must(status, "POST", TRANSACTION, &[], &body);
+        let is_refused = answer.body.contains(r#""statusCode":413,"subStatusCode":3402"#);
+        assert_eq!(is_refused, status == 207, "{count}: {}", &answer.body[..answer.body.len().min(300)]);
+        // Who does not want the items gets an answer.
+        let minimal = [("Prefer", "return=minimal")];
+        client.must(200, "POST", TRANSACTION, &minimal, &body.replace("incr", "add"));
+    }
+    let (_, stored) = self::read(&client, "books", "p", "a");
+    assert!(stored.contains(r#""n":1,"#), "{}", &stored[stored.len() - 300..]);
+}

@@ -88,7 +88,8 @@ pub struct Bulk {
     pub cancel: Cancel,
 }
 
-fn check_response(bytes: usize) -> Result<(), EngineError> {
+/// Of all operations together: an answer is held in memory as a whole.
+pub(super) fn check_response(bytes: usize) -> Result<(), EngineError> {
     if bytes <= RESPONSE_BYTES_MAX { Ok(()) } else { Err(response_too_large()) }
 }
 
