@@ -40,8 +40,9 @@ pub struct ModelStatus {
     pub declarations: Vec<DeclarationStatus>,
     /// Work that a write of a target has left.
     pub pending: Vec<PendingFanOut>,
-    /// Items that expired, or whose partition key was deleted, and that the sweep has not removed yet.
-    pub unswept: u64,
+    /// Items that expired, or whose partition key was deleted, and that the sweep has not removed yet. `None`: there are too many
+    /// items to count them for an answer.
+    pub unswept: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -26,6 +26,8 @@ const DRY_RUN_ITEMS_MAX: u64 = 10_000;
 /// Items of one step of a dry run.
 const STEP_ITEMS: usize = 1_000;
 const EXAMPLES_DEFAULT: usize = 10;
+/// Items that are read to count those that nobody sees any more.
+const UNSWEPT_ITEMS_MAX: u64 = if cfg!(test) { 500 } else { 100_000 };
 
 impl Engine {
     /// The states of the declarations of a database's model, and the work that is left.
@@ -71,13 +73,17 @@ impl Engine {
     }
 
     /// Items that nobody sees any more, and that count until the sweep has removed them.
-    fn unswept(&self, model: &DatabaseModel) -> Result<u64, EngineError> {
+    fn unswept(&self, model: &DatabaseModel) -> Result<Option<u64>, EngineError> {
         let state = self.catalog.state();
-        let mut count = 0;
+        let (mut count, mut items) = (0, 0);
         for container in state.containers().filter(|container| model.names(container.number)) {
             let moment = container.visibility_point(&self.shared);
             if container.definition.default_ttl.is_none() && !moment.hides_keys() {
                 continue;
+            }
+            items += container.usage().0;
+            if items > UNSWEPT_ITEMS_MAX {
+                return Ok(None);
             }
             let snapshot = container.snapshot(&self.shared)?;
             for_each_row(&*snapshot, ITEMS, &keys::container_prefix(container.number), |_, row| {
@@ -85,7 +91,7 @@ impl Engine {
                 Ok(())
             })?;
         }
-        Ok(count)
+        Ok(Some(count))
     }
 
     /// Starts a check of the database's model, or of one that is not declared.
@@ -251,6 +257,6 @@ fn pending_fan_out(link: &str, container: &str, row: &FanOutRow, job: &JobStatus
 
 impl ModelStatus {
     fn empty() -> ModelStatus {
-        ModelStatus { revision: 0, declarations: Vec::new(), pending: Vec::new(), unswept: 0 }
+        ModelStatus { revision: 0, declarations: Vec::new(), pending: Vec::new(), unswept: Some(0) }
     }
 }

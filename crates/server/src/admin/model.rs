@@ -163,7 +163,7 @@ fn status_json(status: &ModelStatus) -> Object {
     body.set("revision", number(status.revision));
     body.set("declarations", status.declarations.iter().map(declaration_json).collect::<Value>());
     body.set("pending", status.pending.iter().map(pending_json).collect::<Value>());
-    body.set("unswept", number(status.unswept));
+    body.set("unswept", status.unswept.map_or(Value::Null, |unswept| Value::from(number(unswept))));
     body
 }
 

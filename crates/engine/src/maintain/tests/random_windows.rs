@@ -215,7 +215,7 @@ impl Run {
             }
         }
         self.bench.engine.pause_sweep(false);
-        wait_until(|| self.bench.engine.model_status("d").unwrap().unswept == 0);
+        wait_until(|| self.bench.engine.model_status("d").unwrap().unswept == Some(0));
     }
 
     /// Another window, over what there is.

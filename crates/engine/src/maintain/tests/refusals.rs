@@ -200,3 +200,16 @@ fn too_many_references_and_keys_that_are_taken() {
     bench.delete("books", "b2", "[\"b2\"]").unwrap();
     bench.upsert("books", r#"{"id":"b1","isbn":"i1"}"#).unwrap();
 }
+
+/// Everyone who may read asks for the status, and it is no job: it does not read all items of a large container.
+#[test]
+fn a_status_counts_few_items_only() {
+    let bench =
+        Bench::new(1, LIBRARY, &links(r#"}],"rollups":[{"name":"n","link":"l","op":"count","into":"/n"}]}"#));
+    for author in 0..500 {
+        bench.create("authors", &format!(r#"{{"id":"a{author}"}}"#)).unwrap();
+    }
+    assert_eq!(bench.engine.model_status("d").unwrap().unswept, Some(0));
+    bench.create("books", r#"{"id":"b"}"#).unwrap();
+    assert_eq!(bench.engine.model_status("d").unwrap().unswept, None);
+}
