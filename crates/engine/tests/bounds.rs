@@ -5,7 +5,8 @@ mod support;
 use std::sync::Arc;
 
 use quire_engine::{
-    Engine, EngineError, Options, Page, PageRequest, Parameters, QueryMemoryLimits, Scope, SqlError,
+    Engine, EngineError, Options, Page, PageRequest, Parameters, Precondition, QueryMemoryLimits, Scope,
+    SqlError,
 };
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
@@ -15,13 +16,17 @@ use support::fixture::{FakeClock, Fixture, json, options, request};
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 fn with_memory(total_bytes: usize, query_bytes: usize) -> Fixture {
+    with_memory_and(total_bytes, query_bytes, "")
+}
+
+fn with_memory_and(total_bytes: usize, query_bytes: usize, members: &str) -> Fixture {
     let clock = FakeClock::new();
     let options =
         Options { query_memory: QueryMemoryLimits { total_bytes, query_bytes }, ..options(&clock, 1) };
     let storage = Arc::new(MemoryStorage::new());
     let engine = Engine::open(storage.clone(), options).expect("opens");
     engine.catalog().create_database(&json(r#"{"id":"db"}"#), None).expect("database");
-    let definition = json(&format!(r#"{{"id":"c","partitionKey":{KEY}}}"#));
+    let definition = json(&format!(r#"{{"id":"c","partitionKey":{KEY}{members}}}"#));
     let container = engine.catalog().create_container("db", &definition, None).expect("container");
     Fixture { engine, container, clock, storage }
 }
@@ -181,4 +186,104 @@ fn computed_properties_that_fail_leave_their_item() {
         -1,
     );
     assert_eq!(long, [Value::from(70_000)]);
+}
+
+/// Members of a container with twenty indexed computed properties.
+fn twenty_computed(expression: &str) -> String {
+    let each = |template: &dyn Fn(usize) -> String| (0..20).map(template).collect::<Vec<_>>().join(",");
+    let computed = each(&|n| format!(r#"{{"name":"p{n}","query":"SELECT VALUE {expression} FROM c"}}"#));
+    let paths = each(&|n| format!(r#"{{"path":"/p{n}/?"}}"#));
+    format!(
+        r#","computedProperties":[{computed}],"indexingPolicy":{{"includedPaths":[{{"path":"/*"}},{paths}]}}"#
+    )
+}
+
+/// An item of 17 KB, of which an expression makes 30 MB.
+fn growing(id: &str, letters: usize) -> String {
+    format!(r#"{{"id":"{id}","pk":"1","a":"{}","b":"{}"}}"#, "a".repeat(2_000), "b".repeat(letters))
+}
+
+/// Each value takes as many steps as it may, and all of them together more than a write may.
+#[test]
+fn a_write_has_one_meter_for_all_that_it_evaluates() {
+    let heavy = vec!["LENGTH(REPLACE(c.a, 'a', c.b))"; 8].join(" + ");
+    let fixture = with_memory_and(1 << 30, 128 << 20, &twenty_computed(&heavy));
+    let refused = fixture.create(&growing("1", 15_000));
+    let Err(EngineError::BadRequest { message }) = refused else { panic!("{:?}", refused.err()) };
+    assert!(message.contains("evaluation steps that one write may take"), "{message}");
+    assert!(matches!(fixture.read("1", r#"["1"]"#), Err(EngineError::ItemNotFound { .. })));
+    fixture.create(&growing("1", 100)).expect("less to evaluate");
+    let found = "SELECT VALUE c.id FROM c WHERE c.p19 = 1600000";
+    assert_eq!(fixture.all(Some(found), &Scope::default(), -1), [Value::from("1")]);
+    let refused = fixture.replace("1", &growing("1", 15_000));
+    assert!(matches!(refused, Err(EngineError::BadRequest { .. })));
+    assert_eq!(fixture.all(Some(found), &Scope::default(), -1), [Value::from("1")], "it is as it was");
+    assert_eq!(figure(&fixture, "query_memory_bytes"), 0);
+}
+
+/// Whatever the properties are that a container got later: an item can be deleted.
+#[test]
+fn an_item_that_is_too_much_for_a_write_can_be_deleted() {
+    let mut fixture = with_memory(1 << 30, 128 << 20);
+    fixture.create(&growing("1", 15_000)).expect("no computed properties yet");
+    let heavy = vec!["LENGTH(REPLACE(c.a, 'a', c.b))"; 8].join(" + ");
+    let definition = format!(r#"{{"id":"c","partitionKey":{KEY}{}}}"#, twenty_computed(&heavy));
+    let catalog = fixture.engine.catalog();
+    let replaced = catalog.replace_container("db", "c", &json(&definition), &Precondition::default());
+    fixture.container = replaced.expect("replaced");
+    let started = std::time::Instant::now();
+    while fixture.container.index_progress() < 100 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(120), "the index is not built");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let refused = fixture.replace("1", &growing("1", 14_999));
+    assert!(matches!(refused, Err(EngineError::BadRequest { .. })), "{:?}", refused.err());
+    fixture.delete("1", r#"["1"]"#).expect("deleted");
+    // Nothing but the names of the indexes.
+    assert_eq!(fixture.rows(3, &[]), fixture.rows(3, &[0; 8]));
+}
+
+#[test]
+fn what_writers_evaluate_is_in_the_memory_of_the_server() {
+    const TOTAL: usize = 200 << 20;
+    // Twenty values of 6 MB.
+    let fixture = with_memory_and(TOTAL, 150 << 20, &twenty_computed("REPLACE(c.a, 'a', c.b)"));
+    let begun = std::sync::Barrier::new(6);
+    let write = |number: usize| {
+        begun.wait();
+        match fixture.create(&growing(&number.to_string(), 3_000)) {
+            Ok(_) => true,
+            Err(EngineError::Sql(SqlError::ServerMemory { .. })) => false,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let created = std::thread::scope(|threads| {
+        let writers: Vec<_> = (0..6).map(|number| threads.spawn(move || write(number))).collect();
+        writers.into_iter().map(|writer| writer.join().expect("no panic")).filter(|done| *done).count()
+    });
+    let peak = figure(&fixture, "query_memory_peak_bytes") as usize;
+    assert!((120_000_000..=TOTAL).contains(&peak), "{peak}");
+    assert_eq!(figure(&fixture, "query_memory_bytes"), 0);
+    // Those that were refused may come again, and have their values then.
+    (0..6).for_each(|number| drop(fixture.create(&growing(&number.to_string(), 3_000))));
+    let all =
+        fixture.all(Some("SELECT VALUE c.id FROM c WHERE STARTSWITH(c.p3, 'b')"), &Scope::default(), -1);
+    assert_eq!(all.len(), 6, "{created} of them at first");
+    let share = with_memory_and(TOTAL, 100 << 20, &twenty_computed("REPLACE(c.a, 'a', c.b)"));
+    let refused = share.create(&growing("1", 3_000));
+    assert!(matches!(refused, Err(EngineError::BadRequest { .. })), "{:?}", refused.err());
+}
+
+/// Also without any expression: an array of 1.4 MB has 200,000 index rows.
+#[test]
+fn index_rows_of_writers_are_in_the_memory_of_the_server() {
+    let numbers: Vec<String> = (100_000..300_000).map(|number: u32| number.to_string()).collect();
+    let item = |id: usize| format!(r#"{{"id":"{id}","pk":"1","list":[{}]}}"#, numbers.join(","));
+    let fixture = with_memory(100 << 20, 60 << 20);
+    fixture.create(&item(1)).expect("created");
+    let peak = figure(&fixture, "query_memory_peak_bytes");
+    assert!((20 << 20..60 << 20).contains(&(peak as usize)), "{peak}");
+    assert_eq!(figure(&fixture, "query_memory_bytes"), 0);
+    let refused = with_memory(100 << 20, 8 << 20).create(&item(1));
+    assert!(matches!(refused, Err(EngineError::BadRequest { .. })), "{:?}", refused.err());
 }

@@ -52,7 +52,7 @@ pub use self::functions::{
 };
 pub use self::limits::{
     Allowance, Cancellation, MemoryPool, MemoryUse, Meter, QueryMemory, QueryTemp, Reservation, Spend,
-    TempFile, TempSpace, TempUse,
+    TempFile, TempSpace, TempUse, WriteMeter,
 };
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
 pub use self::query::{

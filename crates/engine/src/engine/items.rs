@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use quire_resource::PartitionKey;
+use quire_sql::WriteMeter;
 
 use super::Engine;
-use crate::api::{Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem, charge};
+use crate::api::{
+    Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind, charge,
+};
 use crate::catalog::Container;
 use crate::query::follow::{NotCached, read_ready};
 use crate::{items, maintain, query, scripts};
@@ -13,14 +16,22 @@ use crate::{items, maintain, query, scripts};
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
         let is_scripted = write.pre_trigger.is_some() || write.post_trigger.is_some();
-        self.on_current(container, |container| {
-            let write = write.clone();
-            if is_scripted {
-                scripts::write_item(&self.shared, container, write)
-            } else {
-                maintain::write::write_any(&self.shared, container, write)
-            }
-        })
+        let is_delete = matches!(write.kind, WriteKind::Delete { .. });
+        let run = || {
+            self.on_current(container, |container| {
+                let write = write.clone();
+                if is_scripted {
+                    scripts::write_item(&self.shared, container, write)
+                } else {
+                    maintain::write::write_any(&self.shared, container, write)
+                }
+            })
+        };
+        // Whatever follows from an item, it can be deleted.
+        match is_delete {
+            true => WriteMeter::unlimited(&self.shared.query_memory, run),
+            false => WriteMeter::limited(&self.shared.query_memory, run),
+        }
     }
 
     pub fn read_item(&self, container: &Arc<Container>, read: &ReadItem<'_>) -> Answer<ItemRead> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use quire_sql::WriteMeter;
+
 use super::Engine;
 use crate::api::{Answer, ExecuteProcedure, ExecuteSystemProcedure, ProcedureDone, charge};
 use crate::catalog::{Container, RoutedKey};
@@ -21,7 +23,8 @@ impl Engine {
                 Ok(place) => place,
                 Err(error) => return Answer { charge, position: None, result: Err(error) },
             };
-            let result = execute(&self.shared, container, &place, &call, &mut charge);
+            let run = || execute(&self.shared, container, &place, &call, &mut charge);
+            let result = WriteMeter::limited(&self.shared.query_memory, run);
             // Asked for after the run, so it covers it.
             Answer { charge, position: place.partition.position().ok(), result }
         })

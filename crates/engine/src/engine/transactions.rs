@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quire_resource::{PartitionKey, SessionToken};
+use quire_sql::WriteMeter;
 
 use super::Engine;
 use super::after_split::{HELD_MAX, check_name, current};
@@ -26,13 +27,19 @@ impl Engine {
         session: Option<&SessionToken>,
         cancel: &Cancel,
     ) -> Answer<Vec<OperationResult>> {
-        self.on_current(container, |container| {
-            atomic::write_batch(&self.shared, container, key, operations, session, cancel)
+        WriteMeter::limited(&self.shared.query_memory, || {
+            self.on_current(container, |container| {
+                atomic::write_batch(&self.shared, container, key, operations, session, cancel)
+            })
         })
     }
 
     /// Every operation for itself. Operations on one item keep their order.
     pub fn bulk(&self, container: &Arc<Container>, bulk: Bulk) -> Answer<Vec<OperationResult>> {
+        WriteMeter::limited(&self.shared.query_memory, || self.run_bulk(container, &bulk))
+    }
+
+    fn run_bulk(&self, container: &Arc<Container>, bulk: &Bulk) -> Answer<Vec<OperationResult>> {
         let mut answer =
             self.on_current(container, |container| bulk::run(&self.shared, container, bulk.clone(), 0));
         let mut container = Arc::clone(container);
@@ -86,7 +93,7 @@ impl Engine {
             let shared = &self.shared;
             let run =
                 TransactionRun { shared, containers: &containers, targets: &targets, steps: &steps, cancel };
-            match run.run() {
+            match WriteMeter::limited(&shared.query_memory, || run.run()) {
                 Err(EngineError::PartitionMoved) => self.follow(&mut containers)?,
                 answer => return answer,
             }

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use quire_sql::WriteMeter;
 use quire_storage::Op;
 use quire_value::{Node, Number, key};
 use smallvec::SmallVec;
@@ -13,6 +14,8 @@ use crate::store::keys::{self, INDEX};
 
 /// Bytes of an encoded number.
 const NUMBER_BYTES: usize = 11;
+/// Memory of a row besides its bytes here: its span, and its operation in a commit with a key of its own.
+const ROW_BYTES: usize = 128;
 
 /// The rows of one item, as the middles of their keys (index id and value): sorted, each once.
 #[derive(Default)]
@@ -127,6 +130,8 @@ impl RowSet {
         let row = |span: &(u32, u32)| &bytes[span.0 as usize..span.1 as usize];
         self.spans.sort_unstable_by(|a, b| row(a).cmp(row(b)));
         self.spans.dedup_by(|a, b| row(a) == row(b));
+        // Without memory for them the write is refused.
+        WriteMeter::keep(self.bytes.capacity() + self.spans.len() * ROW_BYTES);
     }
 
     fn rows(&self) -> impl Iterator<Item = &[u8]> {

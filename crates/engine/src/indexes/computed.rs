@@ -3,7 +3,9 @@
 use std::panic::AssertUnwindSafe;
 
 use quire_resource::ContainerDefinition;
-use quire_sql::{self as sql, Allowance, Environment, Parameters, Query, Reads, SystemProperties};
+use quire_sql::{
+    self as sql, Allowance, Environment, Parameters, Query, Reads, SystemProperties, WriteMeter,
+};
 use quire_value::{Item, Node, Object, Path, Segment, Value};
 use smallvec::SmallVec;
 
@@ -67,7 +69,9 @@ impl ComputedProperty {
                 rows.retain(|row| row.json_len_min() <= VALUE_BYTES_MAX);
                 Ok(rows)
             });
-            rows.ok()?.first().map(Item::from_value)
+            let value = rows.ok()?.first().map(Item::from_value)?;
+            // Without memory for it the write is refused.
+            WriteMeter::keep(value.as_bytes().len()).then_some(value)
         };
         // The evaluator is made and dropped inside, and nothing else is changed by it.
         std::panic::catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_else(|_| {
@@ -94,7 +98,8 @@ pub(super) fn indexed_computed(definition: &ContainerDefinition) -> Vec<Computed
     ComputedProperty::all(definition).into_iter().filter(is_named).collect()
 }
 
-/// What rows are made of: an item, and the values of its indexed computed properties.
+/// What rows are made of: an item, and the values of its indexed computed properties. Their memory is the write's until it is
+/// dropped.
 pub(super) struct IndexedValues<'a> {
     pub item: Node<'a>,
     pub computed: SmallVec<[(&'a str, Item); 0]>,
@@ -117,6 +122,12 @@ impl<'a> IndexedValues<'a> {
             Segment::Name(name) => node.get(name),
             _ => None,
         })
+    }
+}
+
+impl Drop for IndexedValues<'_> {
+    fn drop(&mut self) {
+        WriteMeter::release(self.computed.iter().map(|(_, value)| value.as_bytes().len()).sum());
     }
 }
 

@@ -3,10 +3,13 @@
 //! Their results are stored, so they depend on the values alone and never on what other threads evaluate at the same time.
 //! An evaluation begins within [`THREAD_BYTES_MAX`] of its own. One that needs more is repeated within
 //! [`Allowance::ALONE_BYTES_MAX`], and only one of these runs at a time: it waits, where a query would be refused.
+//! Inside of a write that memory is the server's, and all evaluations together are limited: see [`WriteMeter`].
 
 use std::sync::{Mutex, PoisonError};
 
+use super::memory::QueryMemory;
 use super::meter::Allowance;
+use super::write::WriteMeter;
 use crate::error::SqlError;
 
 /// For evaluations that many threads make at once.
@@ -15,7 +18,8 @@ const THREAD_BYTES_MAX: usize = 1 << 20;
 static LARGE: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    static OF_THREAD: Allowance = Allowance::limited(Allowance::ALONE_STEPS_MAX, THREAD_BYTES_MAX);
+    static OF_THREAD: Allowance =
+        Allowance::limited(Allowance::ALONE_STEPS_MAX, THREAD_BYTES_MAX).counted_for_write();
 }
 
 impl Allowance {
@@ -28,12 +32,29 @@ impl Allowance {
     /// Runs an evaluation within an allowance that it shares with nobody. It is run twice if it needs much memory, and must
     /// not begin another one.
     pub fn alone<T>(evaluate: impl Fn(&Allowance) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        if WriteMeter::is_stopped() {
+            return Err(SqlError::Budget { what: "what one write may evaluate" });
+        }
         match OF_THREAD.with(&evaluate) {
             Err(error) if error.is_out_of_space() => {}
             done => return done,
         }
         let _one = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
-        evaluate(&Allowance::limited(Allowance::ALONE_STEPS_MAX, Allowance::ALONE_BYTES_MAX))
+        let memory = match WriteMeter::pool() {
+            // A smaller one could never have it, and whether there is a value must not depend on that.
+            Some(pool) if pool.usage().total_bytes_max >= Allowance::ALONE_BYTES_MAX => {
+                pool.share(Allowance::ALONE_BYTES_MAX)
+            }
+            _ => QueryMemory::alone(Allowance::ALONE_BYTES_MAX),
+        };
+        let allowance =
+            Allowance::new(memory).with_item_steps(Allowance::ALONE_STEPS_MAX).counted_for_write();
+        evaluate(&allowance).inspect_err(|error| {
+            // Others hold it. With it there might be a value.
+            if matches!(error, SqlError::ServerMemory { .. }) {
+                WriteMeter::refuse(error.clone());
+            }
+        })
     }
 }
 

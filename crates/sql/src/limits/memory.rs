@@ -61,9 +61,19 @@ impl MemoryPool {
 
     /// The memory of a new query.
     pub fn query(self: &Arc<Self>) -> Arc<QueryMemory> {
+        self.share(self.query_bytes_max)
+    }
+
+    /// Memory for work that must be possible if there is any: its share is the whole pool.
+    pub(super) fn whole(self: &Arc<Self>) -> Arc<QueryMemory> {
+        self.share(self.total_bytes_max)
+    }
+
+    /// With a share of its own.
+    pub(super) fn share(self: &Arc<Self>, bytes_max: usize) -> Arc<QueryMemory> {
         Arc::new(QueryMemory {
             pool: Arc::clone(self),
-            bytes_max: self.query_bytes_max,
+            bytes_max,
             used_bytes: AtomicUsize::new(0),
             is_refused: AtomicBool::new(false),
         })

@@ -19,6 +19,7 @@ use crate::error::SqlError;
 
 use super::memory::QueryMemory;
 use super::temp::QueryTemp;
+use super::write::WriteMeter;
 
 /// Steps between two checks for cancellation: well below a millisecond of work.
 const CHECK_STEPS: u64 = 16_384;
@@ -41,6 +42,8 @@ pub struct Allowance {
     /// Temporary files for what does not fit into memory.
     temp: Option<Arc<QueryTemp>>,
     item_steps_max: u64,
+    /// Steps are counted for the write of the thread.
+    is_for_write: bool,
 }
 
 impl Allowance {
@@ -51,7 +54,8 @@ impl Allowance {
     pub const BYTES_MAX: usize = 512 << 20;
 
     pub fn new(memory: Arc<QueryMemory>) -> Allowance {
-        Allowance { cancellation: None, memory, temp: None, item_steps_max: Allowance::ITEM_STEPS_MAX }
+        let item_steps_max = Allowance::ITEM_STEPS_MAX;
+        Allowance { cancellation: None, memory, temp: None, item_steps_max, is_for_write: false }
     }
 
     /// An allowance with its own memory pool and these limits.
@@ -79,6 +83,11 @@ impl Allowance {
         self
     }
 
+    pub(super) fn counted_for_write(mut self) -> Allowance {
+        self.is_for_write = true;
+        self
+    }
+
     pub fn memory(&self) -> &Arc<QueryMemory> {
         &self.memory
     }
@@ -91,6 +100,7 @@ impl Allowance {
             granted: Cell::new(first),
             before: Cell::new(0),
             item_began: Cell::new(0),
+            counted: Cell::new(0),
             kept: Cell::new(0),
             transient: Cell::new(0),
             taken: Cell::new(0),
@@ -128,6 +138,8 @@ pub struct Meter {
     /// Steps spent up to the last check, and at the start of the current item.
     before: Cell<u64>,
     item_began: Cell<u64>,
+    /// Steps that were counted for the write of the thread.
+    counted: Cell<u64>,
     kept: Cell<usize>,
     transient: Cell<usize>,
     /// Bytes reserved of the query's memory; at least the kept and transient bytes.
@@ -187,11 +199,20 @@ impl Meter {
         if of_item > self.allowance.item_steps_max {
             return Err(SqlError::Budget { what: "the allowed evaluation steps" });
         }
+        self.count_for_write()?;
         self.allowance.check_cancelled()?;
         let granted = CHECK_STEPS.min(self.allowance.item_steps_max - of_item);
         self.granted.set(granted);
         self.left.set(granted);
         Ok(())
+    }
+
+    fn count_for_write(&self) -> Result<(), SqlError> {
+        if !self.allowance.is_for_write {
+            return Ok(());
+        }
+        let steps = self.steps();
+        WriteMeter::spend(steps - self.counted.replace(steps))
     }
 
     /// Reserves memory for a value that outlives its expression.
@@ -358,6 +379,8 @@ impl Drop for KeptMemory<'_> {
 
 impl Drop for Meter {
     fn drop(&mut self) {
+        // A write that has no more steps then is refused before it is committed.
+        let _ = self.count_for_write();
         self.allowance.memory.release(self.taken.get());
     }
 }

@@ -4,6 +4,7 @@ mod alone; // evaluation outside of queries
 mod memory; // one pool for all queries, a share for each
 mod meter; // accounting for all work of a query
 mod temp; // temporary files, for what does not fit into memory
+mod write; // all evaluations of one write
 
 use crate::error::SqlError;
 
@@ -11,6 +12,7 @@ pub use self::memory::{MemoryPool, MemoryUse, QueryMemory, Reservation};
 pub(crate) use self::meter::KeptMemory;
 pub use self::meter::{Allowance, Cancellation, Meter};
 pub use self::temp::{QueryTemp, TempFile, TempSpace, TempUse};
+pub use self::write::WriteMeter;
 
 /// Called before so many steps of work. An error ends the work.
 pub type Spend<'s> = dyn FnMut(u64) -> Result<(), SqlError> + 's;

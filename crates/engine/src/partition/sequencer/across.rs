@@ -21,10 +21,11 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use quire_sql::WriteMeter;
 use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Token};
 
 use super::group::{CommitGroup, item_of};
-use super::queue::{GROUP_BYTES_MAX, Leadership};
+use super::queue::{GROUP_BYTES_MAX, Leadership, check_evaluated};
 use super::ticket::Ticket;
 use super::{
     BuiltTargets, CommittedState, CommittedWrite, CountedIndexes, Differences, PreparedWrite, Sequencer,
@@ -135,10 +136,12 @@ impl CommitQueue {
         if work.writes.is_empty() && work.differences.is_none() {
             return Ok(AtomicWritesDone::default());
         }
+        check_evaluated()?;
         let ticket = Ticket::new(work);
         if self.enqueue(&ticket) || ticket.wait_to_lead() {
-            self.lead(shared);
+            WriteMeter::outside(|| self.lead(shared));
         }
+        WriteMeter::restart();
         ticket.answer()
     }
 

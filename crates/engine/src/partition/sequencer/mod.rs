@@ -43,6 +43,7 @@ use quire_storage::{PartitionId, Position};
 pub(crate) use across::{AtomicWrites, CommitQueue, CommitQueues};
 pub(crate) use differences::{BuiltTargets, Differences};
 pub(crate) use prepared::{CommittedWrite, ItemPut, PreparedWrite, WriteRefused};
+pub(crate) use queue::check_evaluated;
 pub(crate) use retry::until_taken;
 
 use self::doubt::UnresolvedCommit;

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use quire_sql::{SqlError, WriteMeter};
+
 use super::group::CommitGroup;
 use super::ticket::Ticket;
 use super::{CommittedWrite, PreparedWrite, Sequencer, SequencerState, WriteRefused};
+use crate::api::EngineError;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
@@ -33,27 +36,34 @@ impl Sequencer {
     /// Blocks until the write is durable and visible, or certainly not going to be (except after `Overloaded`).
     pub fn submit(&self, prepared: PreparedWrite) -> Result<CommittedWrite, WriteRefused> {
         let ticket = Ticket::new(QueuedRequest::Write(prepared));
+        check_evaluated()?;
         let leads = self.enqueue(std::slice::from_ref(&ticket));
         if leads || ticket.wait_to_lead() {
-            self.lead();
+            WriteMeter::outside(|| self.lead());
         }
+        WriteMeter::restart();
         ticket.answer()
     }
 
     /// The same for several writes that have nothing to do with each other: they share a sync as far as they fit into
     /// one group. Answers in their order.
     pub fn submit_all(&self, writes: Vec<PreparedWrite>) -> Vec<Result<CommittedWrite, WriteRefused>> {
+        if let Err(error) = check_evaluated() {
+            return writes.iter().map(|_| Err(WriteRefused::Failed(error.duplicate()))).collect();
+        }
         let tickets: Vec<_> =
             writes.into_iter().map(|write| Ticket::new(QueuedRequest::Write(write))).collect();
         let mut leads = self.enqueue(&tickets);
         // Tickets are served in their order, so the one that is to lead is the first without an answer.
         let answer = |ticket: &Arc<WriteTicket>| {
             if std::mem::take(&mut leads) || ticket.wait_to_lead() {
-                self.lead();
+                WriteMeter::outside(|| self.lead());
             }
             ticket.answer()
         };
-        tickets.iter().map(answer).collect()
+        let answers = tickets.iter().map(answer).collect();
+        WriteMeter::restart();
+        answers
     }
 
     /// True: the caller leads now, and the first of the tickets is taken first.
@@ -122,6 +132,19 @@ impl Sequencer {
         }
         taken
     }
+}
+
+/// Nothing is committed of which a part was not evaluated: see [`WriteMeter`].
+pub(crate) fn check_evaluated() -> Result<(), EngineError> {
+    WriteMeter::check().map_err(|error| {
+        WriteMeter::restart();
+        match error {
+            SqlError::ServerMemory { .. } => EngineError::Sql(error),
+            _ => EngineError::BadRequest {
+                message: format!("The indexes and the model make too much of what is written: {error}."),
+            },
+        }
+    })
 }
 
 impl Leadership<'_> {

@@ -20,7 +20,7 @@ use crate::items::write::{PlannedWrite, WriteAttempt, WriteRequest, missing_or, 
 use crate::items::{etag_matches, read};
 use crate::maintain::write::run_request;
 use crate::partition::Partition;
-use crate::partition::sequencer::WriteRefused;
+use crate::partition::sequencer::{WriteRefused, check_evaluated};
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 
@@ -235,7 +235,7 @@ impl<'a> BulkRun<'a> {
         for (index, work) in round {
             match work {
                 BulkWork::Read { .. } => self.alone(index, work),
-                BulkWork::Write { mut request, is_delete } => match request.attempt(self.shared) {
+                BulkWork::Write { mut request, is_delete } => match self.attempt(&mut request) {
                     Ok(WriteAttempt::Ready(plan)) => match self.reserve(request.response_bytes()) {
                         Ok(()) => ready.push(BulkWrite { index, request, is_delete, plan }),
                         Err(error) => self.fail(index, error),
@@ -252,6 +252,13 @@ impl<'a> BulkRun<'a> {
         drop(held);
         apart.into_iter().for_each(|(index, work)| self.alone(index, work));
         again
+    }
+
+    /// Each operation fails for itself, also when too much follows from it.
+    fn attempt(&self, request: &mut WriteRequest<'a>) -> Result<WriteAttempt, EngineError> {
+        let attempt = request.attempt(self.shared);
+        check_evaluated()?;
+        attempt
     }
 
     /// One group for each partition.
