@@ -19,6 +19,8 @@ use crate::store::scan;
 const VALUE_BYTES_MAX: usize = 1_400;
 const HEAD_BYTES: usize = 25;
 const HASH_BYTES: usize = 16;
+/// Of the count at the beginning of a row.
+pub(crate) const EXTREME_COUNT_BYTES: usize = 8;
 
 /// By how many each encoded value becomes more.
 pub(crate) type ExtremeChange = BTreeMap<Vec<u8>, i64>;

@@ -13,7 +13,7 @@ mod referrers; // from a target to its referrers
 mod target; // what rows call targets and referrers
 mod totals; // totals of a rollup
 
-pub(crate) use extremes::{End, ExtremeChange, extreme, extreme_ops, extreme_row};
+pub(crate) use extremes::{EXTREME_COUNT_BYTES, End, ExtremeChange, extreme, extreme_ops, extreme_row};
 pub(crate) use find::{FoundTarget, ScannedKey, TargetRoute, find_target, scan_for_key, visible_targets};
 pub(crate) use mirror::{mirror_value_bytes, mirror_values};
 pub(crate) use referrers::{Referrer, ReferrerPage, Referrers};

@@ -5,48 +5,36 @@
 //! items follow from all of them together. Only declarations whose rows are complete have any here: those that are active, and
 //! those whose owned values are being written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use quire_model::{Database, ModelRules, OnDelete, Operation, RollupTotals, TargetKey};
 use quire_resource::{ContainerDefinition, expires_at};
-use quire_storage::Op;
 use quire_value::Node;
 
 use crate::api::{EngineError, corrupt};
 use crate::catalog::model_row::ModelRow;
 use crate::indexes::IndexId;
 use crate::links::{
-    TargetHash, extreme_row, link_rows, mirror_value_bytes, referrer_order, referrer_place, totals_op,
+    EXTREME_COUNT_BYTES, TargetHash, extreme_row, link_rows, mirror_value_bytes, referrer_order,
+    referrer_place,
 };
+use crate::maintenance::aggregates::{Aggregate, Aggregates, KeyHolder};
 use crate::maintenance::derived::DerivedRow;
 use crate::model::{Declaration, Declarations};
 use crate::partition::deleted_keys::DeletedKeys;
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, DeclarationKeys, INDEX, LOOKUPS, LinkKeys};
 
-/// A target of a declaration: container, number of the declaration, hash.
-type TargetName = (DeclarationKeys, TargetHash);
-
 pub(crate) struct ModelRows {
     rules: ModelRules,
     declarations: Declarations,
     containers: HashMap<String, u32>,
-    totals: HashMap<TargetName, RollupTotals>,
-    extremes: HashMap<TargetName, BTreeMap<Vec<u8>, i64>>,
-    /// The item that expires last has the key; the others are no longer visible.
-    link_keys: HashMap<TargetName, KeyHolder>,
+    /// Totals, values of `min` and `max`, and keys of links. Of several items with a key the one that expires last has it; the
+    /// others are no longer visible.
+    aggregates: Aggregates,
     /// Default times to live of containers, and keys that were deleted.
     default_ttls: HashMap<u32, Option<i32>>,
     deleted_keys: HashMap<u32, DeletedKeys>,
-}
-
-/// An item with a key of a link. Of several the greatest has it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct KeyHolder {
-    expires_at: i64,
-    ts: i64,
-    lsn: u64,
-    rid: u64,
 }
 
 impl KeyHolder {
@@ -74,18 +62,9 @@ impl ModelRows {
         let containers = named.map(|(number, definition)| (definition.id.clone(), *number)).collect();
         let default_ttls =
             definitions.iter().map(|(number, definition)| (*number, definition.default_ttl)).collect();
-        let (totals, extremes, link_keys, deleted_keys) = Default::default();
+        let (aggregates, deleted_keys) = Default::default();
         let declarations = row.declarations;
-        Ok(ModelRows {
-            rules,
-            declarations,
-            containers,
-            totals,
-            extremes,
-            link_keys,
-            default_ttls,
-            deleted_keys,
-        })
+        Ok(ModelRows { rules, declarations, containers, aggregates, default_ttls, deleted_keys })
     }
 
     /// Call it before adding items of the container: partition keys whose items are no longer visible.
@@ -150,11 +129,9 @@ impl ModelRows {
         let Some(key) = self.rules.links[link].target_key(row.node()?, &row.partition_key()?) else {
             return Ok(());
         };
-        let name = self.name(container, &self.declarations.links[link], &key);
+        let (rows, target) = name(container, &self.declarations.links[link], &key);
         let holder = self.holder(container, rid, row);
-        let entry = self.link_keys.entry(name).or_insert(holder);
-        *entry = holder.max(*entry);
-        Ok(())
+        self.aggregates.add(rows.link_key(&target.0), Aggregate::Holder(holder))
     }
 
     fn holder(&self, container: u32, rid: u64, row: &ItemRow<'_>) -> KeyHolder {
@@ -176,12 +153,17 @@ impl ModelRows {
         }
         let target = self.number(&link.to.container);
         for (key, change) in self.rules.rollup_changes(rollup, None, Some(node))? {
-            let name = self.name(target, own, &key);
+            let (rows, target) = name(target, own, &key);
             if matches!(rollup.rollup.op, Operation::Min | Operation::Max) {
-                let values = self.extremes.entry(name).or_default();
-                change.keys.iter().for_each(|(value, by)| *values.entry(value.clone()).or_default() += by);
+                for (value, by) in &change.keys {
+                    let (key, row) = extreme_row(rows, target, value, *by);
+                    let (_, rest) = row.split_at(EXTREME_COUNT_BYTES);
+                    self.aggregates.add(key, Aggregate::Value { count: *by, rest: rest.to_vec() })?;
+                }
             } else {
-                self.totals.entry(name).or_default().apply(&change);
+                let mut totals = RollupTotals::default();
+                totals.apply(&change);
+                self.aggregates.add(rows.total(&target.0), Aggregate::Totals(totals))?;
             }
         }
         Ok(())
@@ -207,7 +189,7 @@ impl ModelRows {
             (self.number(&link.link.to.container), referrer_place(row.id()?, &row.partition_key()?, rid));
         let mut rows: Vec<DerivedRow> = Vec::new();
         for reference in link.references(row.node()?)? {
-            let (keys, hash) = self.name(target, own, &reference.target);
+            let (keys, hash) = name(target, own, &reference.target);
             let (key, value) = (keys.mirror(&hash.0, &place), mirror_value_bytes(&value));
             if rows.iter().all(|row| row.key != key) {
                 rows.push(DerivedRow { space: LOOKUPS, key, value });
@@ -216,43 +198,20 @@ impl ModelRows {
         Ok(rows)
     }
 
-    /// Rows that follow from all items that were taken in.
-    pub fn remaining_rows(&self) -> Vec<DerivedRow> {
-        let mut rows = self.totals_and_extremes();
-        rows.extend(self.link_key_rows(|_| true));
-        rows
-    }
-
-    /// The same, in two parts: those that are there, and those that need not be.
-    pub fn certain_rows(&self) -> (Vec<DerivedRow>, Vec<DerivedRow>) {
-        let mut rows = self.totals_and_extremes();
-        rows.extend(self.link_key_rows(|holder| !holder.is_passing()));
-        (rows, self.link_key_rows(KeyHolder::is_passing))
-    }
-
-    fn link_key_rows(&self, is_asked: impl Fn(&KeyHolder) -> bool) -> Vec<DerivedRow> {
-        let row = |((rows, target), holder): (&TargetName, &KeyHolder)| {
-            let (key, value) = (rows.link_key(&target.0), keys::number_value(holder.rid));
-            DerivedRow { space: LOOKUPS, key, value }
-        };
-        self.link_keys.iter().filter(|(_, holder)| is_asked(holder)).map(row).collect()
-    }
-
-    fn totals_and_extremes(&self) -> Vec<DerivedRow> {
-        let lookup = |key, value| DerivedRow { space: LOOKUPS, key, value };
-        let totals = self.totals.iter().filter_map(|((rows, target), totals)| {
-            match totals_op(*rows, *target, totals) {
-                Op::Put { key, value, .. } => Some(lookup(key, value)),
-                Op::Delete { .. } | Op::Rows { .. } => None,
-            }
-        });
-        let extremes = self.extremes.iter().flat_map(|((rows, target), values)| {
-            values.iter().map(|(value, count)| {
-                let (key, value) = extreme_row(*rows, *target, value, *count);
-                lookup(key, value)
-            })
-        });
-        totals.chain(extremes).collect()
+    /// Rows that follow from all items that were taken in, and whether each must be there. Nothing is left then.
+    pub fn drain_rows(
+        &mut self,
+        mut each: impl FnMut(DerivedRow, bool) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        self.aggregates.drain(|key, aggregate| {
+            let (value, is_certain) = match aggregate {
+                Aggregate::Totals(totals) if totals == RollupTotals::default() => return Ok(()),
+                Aggregate::Totals(totals) => (totals.to_bytes(), true),
+                Aggregate::Value { count, rest } => ([&count.to_le_bytes()[..], &rest].concat(), true),
+                Aggregate::Holder(holder) => (keys::number_value(holder.rid), !holder.is_passing()),
+            };
+            each(DerivedRow { space: LOOKUPS, key, value }, is_certain)
+        })
     }
 
     /// The rows of a target of a link; `None` where there is no such link.
@@ -260,7 +219,7 @@ impl ModelRows {
         let link = self.declarations.links.iter().position(|own| own.number == declaration)?;
         let (rules, own) = (&self.rules.links[link], &self.declarations.links[link]);
         let number = self.number(&rules.link.to.container);
-        let (keys, hash) = self.name(number, own, target);
+        let (keys, hash) = name(number, own, target);
         let lookup = match &target.partition_key {
             Some(key) if !rules.link.has_key_index() => {
                 let epk = rules.target_key.effective(key);
@@ -277,10 +236,11 @@ impl ModelRows {
     fn number(&self, container: &str) -> u32 {
         self.containers.get(container).copied().unwrap_or_default()
     }
+}
 
-    fn name(&self, container: u32, own: &Declaration, target: &TargetKey) -> TargetName {
-        (DeclarationKeys { container, declaration: own.number }, TargetHash::of(target))
-    }
+/// A target of a declaration.
+fn name(container: u32, own: &Declaration, target: &TargetKey) -> (DeclarationKeys, TargetHash) {
+    (DeclarationKeys { container, declaration: own.number }, TargetHash::of(target))
 }
 
 fn link_keys(container: u32, link: &Declaration) -> LinkKeys {

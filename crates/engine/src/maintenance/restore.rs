@@ -64,7 +64,7 @@ pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport,
     let definitions = restore.write_catalog()?;
     let mut models = restore.model_rows(&definitions)?;
     let items = restore.write_items(&repeated, &definitions, &mut models)?;
-    restore.write_models(&models)?;
+    restore.write_models(&mut models)?;
     for container in &manifest.containers {
         restore.place(container)?;
     }
@@ -188,11 +188,9 @@ impl Restore<'_> {
     }
 
     /// What follows from all items by the models, and which targets have referrers that are still to be rewritten.
-    fn write_models(&mut self, models: &[(u32, ModelRows)]) -> Result<(), EngineError> {
-        for (_, model) in models {
-            for DerivedRow { space, key, value } in model.remaining_rows() {
-                self.loader.put(space, key, value)?;
-            }
+    fn write_models(&mut self, models: &mut [(u32, ModelRows)]) -> Result<(), EngineError> {
+        for (_, model) in models.iter_mut() {
+            model.drain_rows(|DerivedRow { space, key, value }, _| self.loader.put(space, key, value))?;
         }
         self.loader.flush()?;
         let snapshot = self.loader.storage.snapshot()?;

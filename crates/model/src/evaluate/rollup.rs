@@ -79,6 +79,12 @@ impl RollupTotals {
         self.sum.add_sum(&change.sum);
     }
 
+    pub fn merge(&mut self, other: &RollupTotals) {
+        self.count += other.count;
+        self.numbers += other.numbers;
+        self.sum.add_sum(&other.sum);
+    }
+
     /// Count and numbers (8 bytes each, little-endian), then the sum.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -94,21 +94,18 @@ impl Verifier<'_> {
         &mut self,
         containers: impl Iterator<Item = &'c u32>,
     ) -> Result<(), EngineError> {
-        let mut rest = Vec::new();
-        for (_, model) in &self.models.models {
-            let (certain, others) = model.certain_rows();
-            rest.extend(certain);
-            for row in others {
-                if self.snapshot.get(row.space, &row.key)?.is_some() {
-                    rest.push(row);
+        let mut models = std::mem::take(&mut self.models.models);
+        for (_, model) in &mut models {
+            model.drain_rows(|row, is_certain| {
+                if !is_certain && self.snapshot.get(row.space, &row.key)?.is_none() {
+                    return Ok(());
                 }
-            }
+                self.models.note(std::slice::from_ref(&row));
+                let container = row.key.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+                self.check_derived(container, std::slice::from_ref(&row))
+            })?;
         }
-        self.models.note(&rest);
-        for row in &rest {
-            let container = row.key.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-            self.check_derived(container, std::slice::from_ref(row))?;
-        }
+        self.models.models = models;
         let states: HashMap<u32, bool> =
             self.models.models.iter().flat_map(|(_, model)| model.declarations()).collect();
         let jobs = read_jobs(self.snapshot)?;
