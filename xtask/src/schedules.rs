@@ -1,14 +1,22 @@
-//! The concurrent core under an explorer of schedules: `crates/engine/tests/schedules.rs`, which only a feature builds.
+//! The concurrent core under an explorer of schedules: `tests/schedules.rs` of the engine and of the embedded storage, which
+//! only a feature builds.
 //!
-//! The feature is asked for beside the whole workspace, so everything but the engine is as the other tests have built it.
+//! The features are asked for beside the whole workspace, so everything else is as the other tests have built it.
 
 use anyhow::Result;
 
 use crate::command::{Tally, cargo, cargo_line, counted};
 use crate::rust_tests;
 
-const TARGET: &[&str] =
-    &["test", "--release", "--workspace", "--features", "quire-engine/schedules", "--test", "schedules"];
+const TARGET: &[&str] = &[
+    "test",
+    "--release",
+    "--workspace",
+    "--features",
+    "quire-engine/schedules,quire-storage-local/schedules",
+    "--test",
+    "schedules",
+];
 
 /// As many schedules as the test command has time for, and all known races.
 pub fn test() -> Result<Tally> {

@@ -4,7 +4,7 @@
 //! that:
 //! their data is in the journal, and they never change acknowledged data. So a thread here
 //! - holds a reserve of descriptors, and releases it when others have taken all of them;
-//! - detects that the workers have stopped, sleep_unless_ended until there are descriptors and space, and reopens the store for
+//! - detects that the workers have stopped, waits until there are descriptors and space, and reopens the store for
 //!   its users. Until then commits are refused as [`StorageError::Unavailable`]; none of them was written.
 //!
 //! A failed write or sync of the journal is different: whether the batch was written is unknown, and only a caller
@@ -36,7 +36,7 @@ const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Between a panic of this thread and its next start.
 const RESTART_WAIT: Duration = Duration::from_millis(500);
-/// How long a user sleep_unless_ended for a store that is being reopened.
+/// How long a user waits for a store that is being reopened.
 const USER_WAIT_MAX: Duration = Duration::from_secs(10);
 const USER_WAIT_STEP: Duration = Duration::from_millis(5);
 

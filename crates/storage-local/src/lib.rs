@@ -22,8 +22,11 @@ mod health; // availability while descriptors or space are short
 mod index_rows; // packed in the journal, sorted runs in memory, bulk writes to tables
 mod log; // the chain of commit records, and detection of a damaged journal
 mod removal; // removal of key ranges, and reclamation of their space
+#[cfg(feature = "schedules")]
+pub mod schedules; // group commit under an explorer of schedules
 mod snapshot;
 mod store; // keyspaces and their options
+mod sync; // locks, or those of the explorer
 mod template; // a new store, created once and copied
 mod threads; // panics of threads
 mod verify;

@@ -1,28 +1,27 @@
-//! GroupCommit commit: a writer that finds no leader becomes the leader and commits for all waiting writers.
+//! Group commit: what waits is written as one journal batch with one sync.
 //!
-//! A writer queues its work. If there is no leader, it becomes the leader: it takes the queue, writes it as one
-//! journal batch with one sync, and answers all writers. Writers that arrive meanwhile queue; the first of them leads
-//! the next round. So a single writer pays for one append and one sync, and sixteen writers share them. There is no
-//! thread and no timer.
+//! A single writer pays for one append and one sync, and sixteen writers share them. Who leads is decided in
+//! [`crate::commit::leader`], in which order things happen in [`crate::commit::round`].
 //!
-//! Invariants: one leader at a time; a leader's own work is the first of its round; two works of one round never
-//! write the same key (the second sleep_unless_ended for the next round), since a batch has no order.
+//! Invariant: two works of one round never write the same key (the second waits for the next round), since a batch has no
+//! order.
 
 use crate::OpenStore;
+use crate::commit::leader::{LeaderQueue, NotCommitted, Waiting};
+use crate::commit::round::{RoundStore, commit_round, refuse_round};
 use crate::commit::state::{Ledger, StorageState};
 use crate::error::failed;
 use crate::index_rows::packed::{Delta, DeltaBuilder, packed_key};
+use crate::index_rows::read_view::PublishGuard;
 use crate::log::record::{
     CHECKPOINT_KEY, Record, RowsChecksum, encode_checkpoint, encode_position, position_key, record_key,
 };
 use crate::store::Store;
 use fjall::{Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
-use parking_lot::{Condvar, Mutex};
 use quire_storage::{CommitError, Committed, Guard, PartitionId, Position, Space, StorageError, Token};
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Limits of a round, so that a journal batch keeps a reasonable size.
@@ -53,83 +52,23 @@ type Outcome = Result<Answer, CommitError>;
 
 #[derive(Default)]
 pub(crate) struct GroupCommit {
-    queue: Mutex<Queue>,
-    idle: Condvar,
+    queue: LeaderQueue<Work, Outcome>,
     hasher: RandomState,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    has_leader: bool,
-    closed: bool,
-}
-
-struct Waiting {
-    work: Work,
-    waiter: Arc<Waiter>,
-}
-
-/// Where a waiting writer receives its result.
-#[derive(Default)]
-struct Waiter {
-    signal: Mutex<Signal>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-enum Signal {
-    #[default]
-    Wait,
-    Lead,
-    Done(Outcome),
-}
-
-impl Waiter {
-    fn send(&self, signal: Signal) {
-        *self.signal.lock() = signal;
-        self.changed.notify_one();
-    }
-
-    /// Waits for a result; `None` means that this writer becomes the leader.
-    fn wait(&self) -> Option<Outcome> {
-        let mut signal = self.signal.lock();
-        loop {
-            match std::mem::take(&mut *signal) {
-                Signal::Wait => self.changed.wait(&mut signal),
-                Signal::Lead => return None,
-                Signal::Done(outcome) => return Some(outcome),
-            }
-        }
-    }
 }
 
 impl GroupCommit {
     /// Blocks until the work is durable and visible, or refused.
     pub(crate) fn submit(&self, work: Work, open: &OpenStore) -> Outcome {
-        let waiter = Arc::new(Waiter::default());
-        let leads = {
-            let mut queue = self.queue.lock();
-            if queue.closed {
-                return Err(StorageError::Closed.into());
-            }
-            queue.waiting.push_back(Waiting { work, waiter: waiter.clone() });
-            !std::mem::replace(&mut queue.has_leader, true)
-        };
-        if !leads && let Some(outcome) = waiter.wait() {
-            return outcome;
+        match self.queue.submit(work, || self.lead(open)) {
+            Ok(outcome) => outcome,
+            Err(NotCommitted::Closed) => Err(StorageError::Closed.into()),
+            Err(NotCommitted::NotAnswered) => Err(StorageError::Poisoned { during: "hand-over" }.into()),
         }
-        self.lead(open);
-        waiter.wait().unwrap_or(Err(StorageError::Poisoned { during: "hand-over" }.into()))
     }
 
-    /// Refuses new work and sleep_unless_ended for queued work.
+    /// Refuses new work and waits for queued work.
     pub(crate) fn close(&self) {
-        let mut queue = self.queue.lock();
-        queue.closed = true;
-        while queue.has_leader {
-            self.idle.wait(&mut queue);
-        }
+        self.queue.close();
     }
 
     fn lead(&self, open: &OpenStore) {
@@ -142,7 +81,7 @@ impl GroupCommit {
             }
             Ok(waited) => {
                 state.counters.stalled_microseconds.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
-                commit_round(round, open);
+                commit_round(&OpenRound(open), round);
                 let merged = open.views.merge_small();
                 state.counters.merged_rows.fetch_add(merged as u64, Ordering::Relaxed);
                 state.counters.merged_rows_max.fetch_max(merged as u64, Ordering::Relaxed);
@@ -152,25 +91,23 @@ impl GroupCommit {
                 refuse_round(round, || refusal(state));
             }
         }
-        self.appoint_leader();
     }
 
     /// Takes work from the front of the queue, up to the limits or the first key that occurs twice.
-    fn take_round(&self) -> Vec<Waiting> {
-        let mut queue = self.queue.lock();
-        let (mut round, mut bytes, mut keys) = (Vec::new(), 0, HashSet::new());
-        while let Some(next) = queue.waiting.front() {
-            let alone = queue.waiting.len() == 1 && round.is_empty();
-            if round.len() >= ROUND_WORKS_MAX || (bytes > 0 && bytes + next.work.bytes() > ROUND_BYTES_MAX) {
-                break;
+    fn take_round(&self) -> Vec<Waiting<Work, Outcome>> {
+        let (mut works, mut bytes, mut keys) = (0, 0, HashSet::new());
+        self.queue.take_round(|work, behind| {
+            let alone = works == 0 && behind == 0;
+            if works >= ROUND_WORKS_MAX || (bytes > 0 && bytes + work.bytes() > ROUND_BYTES_MAX) {
+                return false;
             }
-            if !alone && !self.add_keys(&next.work, &mut keys) {
-                break;
+            if !alone && !self.add_keys(work, &mut keys) {
+                return false;
             }
-            bytes += next.work.bytes();
-            round.extend(queue.waiting.pop_front());
-        }
-        round
+            works += 1;
+            bytes += work.bytes();
+            true
+        })
     }
 
     /// Whether none of the work's keys is in the round yet. By hash: a collision only ends a round early.
@@ -185,17 +122,6 @@ impl GroupCommit {
         }
         keys.extend(hashes);
         true
-    }
-
-    fn appoint_leader(&self) {
-        let mut queue = self.queue.lock();
-        match queue.waiting.front() {
-            Some(next) => next.waiter.send(Signal::Lead),
-            None => {
-                queue.has_leader = false;
-                self.idle.notify_all();
-            }
-        }
     }
 }
 
@@ -221,39 +147,35 @@ fn refusal(state: &StorageState) -> StorageError {
     state.poisoned().unwrap_or(StorageError::Poisoned { during: "commit" })
 }
 
-fn refuse_round(round: Vec<Waiting>, error: impl Fn() -> StorageError) {
-    for waiting in round {
-        waiting.waiter.send(Signal::Done(Err(error().into())));
-    }
-}
+/// An open store, as what rounds are written to.
+struct OpenRound<'a>(&'a OpenStore);
 
-fn commit_round(round: Vec<Waiting>, open: &OpenStore) {
-    let state = &open.state;
-    if state.poisoned().is_some() {
-        return refuse_round(round, || refusal(state));
+impl<'a> RoundStore for OpenRound<'a> {
+    type Work = Work;
+    type Answer = Answer;
+    type Batch = Batch<'a>;
+
+    fn refusal(&self) -> Option<StorageError> {
+        self.0.state.poisoned()
     }
-    let mut batch = Batch::new(open, round.len());
-    let mut answered = Vec::with_capacity(round.len());
-    {
-        let mut ledger = state.ledger.lock();
-        for waiting in round {
-            match batch.take(waiting.work, &mut ledger) {
-                Ok(answer) => answered.push((waiting.waiter, answer)),
-                Err(error) => waiting.waiter.send(Signal::Done(Err(error))),
-            }
+
+    fn prepare(&self, works: Vec<Work>) -> (Option<Batch<'a>>, Vec<Outcome>) {
+        let mut batch = Batch::new(self.0, works.len());
+        let mut ledger = self.0.state.ledger.lock();
+        let answers = works.into_iter().map(|work| batch.take(work, &mut ledger)).collect();
+        if batch.commits.is_empty() {
+            return (None, answers);
         }
-        if !batch.commits.is_empty() {
-            batch.finish(&mut ledger);
-        }
+        batch.finish(&mut ledger);
+        (Some(batch), answers)
     }
-    if !batch.commits.is_empty() {
-        batch.write();
+
+    fn sync(&self, batch: &mut Batch<'a>) -> bool {
+        batch.sync()
     }
-    for (waiter, answer) in answered {
-        waiter.send(Signal::Done(match state.poisoned() {
-            None => Ok(answer),
-            Some(error) => Err(error.into()),
-        }));
+
+    fn publish(&self, batch: Batch<'a>) {
+        batch.publish();
     }
 }
 
@@ -261,7 +183,10 @@ fn commit_round(round: Vec<Waiting>, open: &OpenStore) {
 struct Batch<'a> {
     open: &'a OpenStore,
     store: &'a Store,
-    inner: OwnedWriteBatch,
+    /// `None`: it was written.
+    inner: Option<OwnedWriteBatch>,
+    /// From before it is written until it is published.
+    gate: Option<PublishGuard<'a>>,
     /// Rows that are kept in runs.
     deltas: DeltaBuilder,
     delta: Delta,
@@ -280,7 +205,8 @@ impl<'a> Batch<'a> {
         Batch {
             open,
             store,
-            inner,
+            inner: Some(inner),
+            gate: None,
             deltas: DeltaBuilder::default(),
             delta: Delta::default(),
             sequence: 0,
@@ -342,9 +268,10 @@ impl<'a> Batch<'a> {
     fn add(&mut self, keyspace: &Keyspace, key: UserKey, value: Option<UserValue>) {
         self.checksum.row(&key, value.as_deref());
         self.bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+        let inner = self.inner.as_mut().expect("a batch is filled before it is written");
         match value {
-            Some(value) => self.inner.insert(keyspace, key, value),
-            None => self.inner.remove(keyspace, key),
+            Some(value) => inner.insert(keyspace, key, value),
+            None => inner.remove(keyspace, key),
         }
     }
 
@@ -376,7 +303,8 @@ impl<'a> Batch<'a> {
             moves: std::mem::take(&mut self.moves),
         };
         let (value, link) = record.encode();
-        self.inner.insert(&keyspace, record_key(record.sequence), value);
+        let inner = self.inner.as_mut().expect("a batch is filled before it is written");
+        inner.insert(&keyspace, record_key(record.sequence), value);
         ledger.chain.extend(link, record.commits.len());
         (self.commits, self.moves) = (record.commits, record.moves);
     }
@@ -393,27 +321,35 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Journal, sync, memtables, publish; then the acknowledgement. A failure is recorded in the state.
-    fn write(self) {
-        let (inner, state) = (self.inner, &self.open.state);
-        let gate = self.open.views.gate();
+    /// Journal, sync, memtables. A failure is recorded in the state.
+    fn sync(&mut self) -> bool {
+        let Some(inner) = self.inner.take() else { return false };
+        let state = &self.open.state;
+        self.gate = Some(self.open.views.gate());
         // A panic inside would leave the other writers waiting forever.
         let committed = {
             let _alone = self.store.committing.lock();
             catch_unwind(AssertUnwindSafe(move || inner.commit()))
         };
         match committed {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => return true,
             // fjall checks this before it writes anything.
-            Ok(Err(fjall::Error::Poisoned)) => return state.halt("flush"),
+            Ok(Err(fjall::Error::Poisoned)) => state.halt("flush"),
             Ok(Err(error)) => {
                 let error = failed("writing the journal", error);
                 tracing::error!(%error, "journal write failed, no more writes until reopened");
-                return state.poison("journal write", matches!(error, StorageError::DiskFull { .. }));
+                state.poison("journal write", matches!(error, StorageError::DiskFull { .. }));
             }
-            Err(_) => return state.poison("journal write", false),
+            Err(_) => state.poison("journal write", false),
         }
-        gate.publish(&self.store.database, self.delta.runs, self.sequence);
-        state.publish(&self.moves, self.commits.len(), self.bytes);
+        false
+    }
+
+    /// To readers, and to the file of acknowledged commits.
+    fn publish(self) {
+        if let Some(gate) = self.gate {
+            gate.publish(&self.store.database, self.delta.runs, self.sequence);
+        }
+        self.open.state.publish(&self.moves, self.commits.len(), self.bytes);
     }
 }

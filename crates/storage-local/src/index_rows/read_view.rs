@@ -80,7 +80,7 @@ struct RunLayers {
     /// Being flushed.
     frozen: Option<Arc<RunLayer>>,
     active: RunLayer,
-    /// Someone sleep_unless_ended until all of it is in tables.
+    /// Someone waits until all of it is in tables.
     flush_wanted: bool,
     ended: bool,
 }
@@ -170,7 +170,7 @@ impl ReadViews {
     }
 
     /// Continues to merge small runs, in proportion to new rows. Returns the number of rows moved. Only the leader
-    /// calls this, after its answers; the next leader sleep_unless_ended for it, so it never takes more than a few milliseconds.
+    /// calls this, after its answers; the next leader waits for it, so it never takes more than a few milliseconds.
     pub(crate) fn merge_small(&self) -> usize {
         let arrived = self.arrived.swap(0, Ordering::Relaxed);
         let budget = MERGED_PER_COMMIT_MAX.min(arrived * MERGED_PER_ROW + MERGED_PER_COMMIT_MIN);
@@ -258,7 +258,7 @@ impl ReadViews {
         }
     }
 
-    /// Makes the flusher take the current rows, and sleep_unless_ended for it; returns early when the storage closes or refuses
+    /// Makes the flusher take the current rows, and waits for it; returns early when the storage closes or refuses
     /// writes.
     pub(crate) fn flush_and_wait(&self, state: &StorageState) {
         let mut layers = self.layers.lock();

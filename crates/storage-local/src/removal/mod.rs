@@ -42,7 +42,7 @@ const MARKER_KEY: [u8; CAPS.key_bytes_max + 2] = [0xFF; CAPS.key_bytes_max + 2];
 const COMMIT_ROWS_MAX: usize = 2000;
 /// Tombstones per step: a table of a few megabytes, since the journal's lock is held while it is completed.
 const STEP_ROWS_MAX: usize = 100_000;
-/// A step sleep_unless_ended for compaction while this many runs are in level 0, well below the limit at which writers wait.
+/// A step waits for compaction while this many runs are in level 0, well below the limit at which writers wait.
 const LEVEL_0_RUNS_MAX: usize = 8;
 const STEP_WAIT_MAX: Duration = Duration::from_millis(100);
 
