@@ -16,6 +16,8 @@ use crate::store::keys::{self, INDEX};
 const NUMBER_BYTES: usize = 11;
 /// Memory of a row besides its bytes here: its span, and its operation in a commit with a key of its own.
 const ROW_BYTES: usize = 128;
+/// While rows are added they are counted in pieces.
+const COUNTED_PIECE: usize = 1 << 20;
 
 /// The rows of one item, as the middles of their keys (index id and value): sorted, each once.
 #[derive(Default)]
@@ -33,6 +35,10 @@ pub(crate) struct RowSet {
     pub scalars: usize,
     /// What is counted without rows: by id, not 0.
     weights: Vec<(IndexId, u64)>,
+    /// Bytes that are counted in the memory of the write.
+    counted: usize,
+    /// There was too little memory: no row is added any more, and the write is refused.
+    is_stopped: bool,
 }
 
 /// A row with holes for `_ts`.
@@ -120,8 +126,23 @@ impl RowSet {
 
     fn end(&mut self) {
         let start = self.spans.last().map_or(0, |(_, end)| *end);
+        if self.is_stopped {
+            return self.bytes.truncate(start as usize);
+        }
         let end = u32::try_from(self.bytes.len()).expect("an item of 2 MB has far less than 4 GB of rows");
         self.spans.push((start, end));
+        let size = self.bytes.len() + size_of_val(&*self.spans);
+        if size >= self.counted + COUNTED_PIECE {
+            self.count(size);
+        }
+    }
+
+    fn count(&mut self, size: usize) {
+        match size.checked_sub(self.counted) {
+            Some(more) => self.is_stopped |= !WriteMeter::keep(more),
+            None => WriteMeter::release(self.counted - size),
+        }
+        self.counted = size;
     }
 
     /// To be called when all rows are there.
@@ -130,8 +151,8 @@ impl RowSet {
         let row = |span: &(u32, u32)| &bytes[span.0 as usize..span.1 as usize];
         self.spans.sort_unstable_by(|a, b| row(a).cmp(row(b)));
         self.spans.dedup_by(|a, b| row(a) == row(b));
-        // Without memory for them the write is refused.
-        WriteMeter::keep(self.bytes.capacity() + self.spans.len() * ROW_BYTES);
+        let size = self.bytes.capacity() + self.spans.len() * ROW_BYTES;
+        self.count(size);
     }
 
     fn rows(&self) -> impl Iterator<Item = &[u8]> {

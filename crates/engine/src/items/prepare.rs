@@ -16,7 +16,7 @@ use super::unique::Tuple;
 use crate::api::{EngineError, IndexingDirective};
 use crate::catalog::Container;
 use crate::indexes::{IndexChange, IndexId, Indexes, RowSet};
-use crate::partition::sequencer::{ItemPut, PreparedWrite};
+use crate::partition::sequencer::{ItemPut, PreparedWrite, check_evaluated};
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::store::item_row::{ClientVersion, Indexing, ItemRow, NewItemRow};
@@ -287,6 +287,8 @@ impl<'a> RowBuilder<'a> {
             Some(row) => self.rules.indexes.rows_of(rid, row)?.map(|rows| (rows, row.stamp.ts)),
             None => None,
         };
+        // Where rows are missing nothing more is made of the others.
+        check_evaluated()?;
         let had_none = old.is_some_and(|row| !row.indexing.has_rows);
         self.unindexed_items_delta += i64::from(!indexed.indexing.has_rows) - i64::from(had_none);
         Ok(IndexChange::between(before, indexed.rows))
@@ -298,6 +300,7 @@ impl<'a> RowBuilder<'a> {
             self.unindexed_items_delta -= 1;
             return Ok(0);
         };
+        check_evaluated()?;
         let values = rows.scalars;
         let mut change = IndexChange::between(Some((rows, row.stamp.ts)), None);
         change.stamp(row.stamp.ts);
