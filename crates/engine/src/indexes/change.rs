@@ -16,6 +16,8 @@ use crate::store::keys::{self, INDEX};
 const NUMBER_BYTES: usize = 11;
 /// Memory of a row besides its bytes here: its span, and its operation in a commit with a key of its own.
 const ROW_BYTES: usize = 128;
+/// With fewer rows than this none are removed before all are there.
+const COMPACTED_ROWS_MIN: usize = 1 << 18;
 /// While rows are added they are counted in pieces.
 const COUNTED_PIECE: usize = 1 << 20;
 
@@ -37,6 +39,8 @@ pub(crate) struct RowSet {
     weights: Vec<(IndexId, u64)>,
     /// Bytes that are counted in the memory of the write.
     counted: usize,
+    /// Rows that are there twice are removed when there are so many, and then when there are twice as many.
+    compacted_at: usize,
     /// There was too little memory: no row is added any more, and the write is refused.
     is_stopped: bool,
 }
@@ -131,10 +135,26 @@ impl RowSet {
         }
         let end = u32::try_from(self.bytes.len()).expect("an item of 2 MB has far less than 4 GB of rows");
         self.spans.push((start, end));
+        if self.spans.len() >= COMPACTED_ROWS_MIN.max(self.compacted_at) {
+            self.compact();
+        }
         let size = self.bytes.len() + size_of_val(&*self.spans);
         if size >= self.counted + COUNTED_PIECE {
             self.count(size);
         }
+    }
+
+    /// Values of computed properties may have millions of elements, of which many are the same.
+    fn compact(&mut self) {
+        self.sort();
+        let mut bytes = Vec::with_capacity(self.rows().map(<[u8]>::len).sum());
+        for span in &mut self.spans {
+            let start = bytes.len() as u32;
+            bytes.extend_from_slice(&self.bytes[span.0 as usize..span.1 as usize]);
+            *span = (start, bytes.len() as u32);
+        }
+        self.bytes = bytes;
+        self.compacted_at = 2 * self.spans.len();
     }
 
     fn count(&mut self, size: usize) {
@@ -145,12 +165,16 @@ impl RowSet {
         self.counted = size;
     }
 
-    /// To be called when all rows are there.
-    pub fn finish(&mut self) {
+    fn sort(&mut self) {
         let bytes = &self.bytes;
         let row = |span: &(u32, u32)| &bytes[span.0 as usize..span.1 as usize];
         self.spans.sort_unstable_by(|a, b| row(a).cmp(row(b)));
         self.spans.dedup_by(|a, b| row(a) == row(b));
+    }
+
+    /// To be called when all rows are there.
+    pub fn finish(&mut self) {
+        self.sort();
         let size = self.bytes.capacity() + self.spans.len() * ROW_BYTES;
         self.count(size);
     }
@@ -311,4 +335,25 @@ fn merged(mut counts: Vec<(IndexId, i64)>) -> Vec<(IndexId, i64)> {
     });
     counts.retain(|(_, count)| *count != 0);
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_rows_take_no_memory() {
+        let (mut rows, mut few) = (RowSet::new(), RowSet::new());
+        for number in 0_u32..3_000_000 {
+            let value = (number % 100_000).to_be_bytes();
+            rows.push_encoded(IndexId(7), [&value, b"x"]);
+            if number < 100_000 {
+                few.push_encoded(IndexId(7), [&value, b"x"]);
+            }
+            assert!(rows.spans.len() <= COMPACTED_ROWS_MIN && rows.bytes.len() <= 16 * COMPACTED_ROWS_MIN);
+        }
+        rows.finish();
+        few.finish();
+        assert!(rows.rows().eq(few.rows()) && rows.rows().count() == 100_000);
+    }
 }
