@@ -31,9 +31,9 @@ thread_local! {
 }
 
 /// Puts a meter, or none, back when it is dropped.
-struct Restored(Option<WriteMeter>);
+struct MeterToRestore(Option<WriteMeter>);
 
-impl Drop for Restored {
+impl Drop for MeterToRestore {
     fn drop(&mut self) {
         let before = self.0.take();
         // The one that was there is dropped after the cell is free again.
@@ -69,13 +69,13 @@ impl WriteMeter {
             taken: Cell::new(0),
             stopped: RefCell::new(None),
         };
-        let _restored = Restored(CURRENT.with(|current| current.replace(Some(meter))));
+        let _restored = MeterToRestore(CURRENT.with(|current| current.replace(Some(meter))));
         write()
     }
 
     /// Runs work for others, such as the commit of a group, outside of this thread's write.
     pub fn outside<T>(work: impl FnOnce() -> T) -> T {
-        let _restored = Restored(CURRENT.with(RefCell::take));
+        let _restored = MeterToRestore(CURRENT.with(RefCell::take));
         work()
     }
 
