@@ -132,10 +132,10 @@ fn merge(
         Some(reader) => reader.next(),
         None => Ok(entries.next()),
     };
-    for source in 0..values.len() {
+    for (source, first) in values.iter_mut().enumerate() {
         if let Some((key, value)) = advance(source, &mut readers)? {
             next.push(Reverse((key, source)));
-            values[source] = Some(value);
+            *first = Some(value);
         }
     }
     let mut current: Option<(Vec<u8>, Aggregate)> = None;

@@ -47,7 +47,9 @@ struct Waiter<O> {
     changed: Condvar,
 }
 
+#[derive(Default)]
 enum Signal<O> {
+    #[default]
     Wait,
     Lead,
     Done(O),
@@ -62,12 +64,6 @@ impl<W, O> Default for LeaderQueue<W, O> {
 impl<W, O> Default for Queue<W, O> {
     fn default() -> Queue<W, O> {
         Queue { waiting: VecDeque::new(), has_leader: false, closed: false }
-    }
-}
-
-impl<O> Default for Signal<O> {
-    fn default() -> Signal<O> {
-        Signal::Wait
     }
 }
 

@@ -10,7 +10,7 @@ use crate::commit::leader::Waiting;
 use crate::sync::races::{Race, is_put_back};
 
 /// What a round is written to.
-pub(crate) trait RoundStore {
+pub(crate) trait RoundStore: Sized {
     type Work;
     type Answer: Copy;
     type Batch;
@@ -18,10 +18,7 @@ pub(crate) trait RoundStore {
     /// Why nothing is written, if that is so.
     fn refusal(&self) -> Option<StorageError>;
     /// The batch of all works that can be committed, and their answers in order. `None`: there is nothing to write.
-    fn prepare(
-        &self,
-        works: Vec<Self::Work>,
-    ) -> (Option<Self::Batch>, Vec<Result<Self::Answer, CommitError>>);
+    fn prepare(&self, works: Vec<Self::Work>) -> PreparedRound<Self>;
     /// Durable when it returns true. Otherwise there is a [`RoundStore::refusal`] from then on.
     fn sync(&self, batch: &mut Self::Batch) -> bool;
     /// Shows a durable batch to readers.
@@ -29,6 +26,8 @@ pub(crate) trait RoundStore {
 }
 
 type RoundOutcome<S> = Result<<S as RoundStore>::Answer, CommitError>;
+/// The batch of a round, and its answers.
+pub(crate) type PreparedRound<S> = (Option<<S as RoundStore>::Batch>, Vec<RoundOutcome<S>>);
 
 pub(crate) fn commit_round<S: RoundStore>(store: &S, round: Vec<Waiting<S::Work, RoundOutcome<S>>>) {
     if is_refused(store) {
