@@ -23,6 +23,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::caller::WatchedCaller;
 use crate::functions::{CallResult, FunctionCall};
+use crate::host::answers;
 use crate::worker::confine::Confinement;
 use crate::worker::remote::FunctionText;
 use crate::worker::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
@@ -398,7 +399,9 @@ impl Worker {
         loop {
             match self.receive()? {
                 FromWorker::NeedsText => Frame::script_text(run.script.body).send(&mut self.input)?,
-                FromWorker::Request(request) => Frame::answer(&host.call(request)).send(&mut self.input)?,
+                FromWorker::Operations(operations) => {
+                    Frame::answers(&answers(operations, host)).send(&mut self.input)?;
+                }
                 FromWorker::Done(outcome) => {
                     self.remember(run.script.version);
                     return Ok(Ok(outcome));
