@@ -29,7 +29,7 @@ mod worker; // worker processes: confinement, and messages between them and the 
 pub use caller::Caller;
 pub use error::{Position, ScriptError};
 pub use functions::{CallResult, FunctionCall, Functions};
-pub use host::{Answer, Host, IndexAction, ItemLink, Reply, Request};
+pub use host::{Answer, Host, IndexAction, ItemLink, Operation, Reply, Request};
 pub use isolation::{Isolation, Spatial, SpatialFunction};
 pub use limits::Limits;
 pub use run::{Call, Collection, Failure, Outcome, Script, ScriptRun, Scripts, TriggerOperation};

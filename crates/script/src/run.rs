@@ -4,21 +4,24 @@
 //! jobs run, and the host serves the oldest waiting operation. The run ends when nothing waits.
 
 use std::borrow::Borrow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rquickjs::function::Args;
-use rquickjs::{Ctx, Function, Object};
+use rquickjs::{Ctx, Object, Value};
 
 use crate::functions::{Functions, LoadedFunctions};
+use crate::host::{OPERATIONS_BYTES_MAX, OPERATIONS_MAX};
 use crate::runtime::compile::{Compiled, Entry, Form, Report, error_of};
-use crate::runtime::realm::{Realm, RunRealm, TurnError};
+use crate::runtime::realm::{ApiFunction, Realm, RunRealm, TurnError};
 use crate::runtime::sandbox::{Pool, Sandbox};
 use crate::runtime::versions::Versions;
 use crate::worker::pool::{Program, Workers};
 use crate::worker::remote::RemoteFunctions;
 use crate::{
-    Answer, Caller, Host, IndexAction, Isolation, ItemLink, Limits, Reply, Request, ScriptError, Spatial,
+    Answer, Caller, Host, IndexAction, Isolation, ItemLink, Limits, Operation, Reply, Request, ScriptError,
+    Spatial,
 };
 
 /// Idle runtimes kept for the next runs.
@@ -241,7 +244,8 @@ impl Scripts {
         sandbox.set_own_memory_limit(limits);
         let make_realm = |compiled: &Compiled| {
             let realm = sandbox.realm_for(compiled)?;
-            Borrow::<Realm>::borrow(&realm).begin(|given| push_arguments(given, run, limits))?;
+            let with_all = !realm.is_shared() || compiled.needs.short;
+            Borrow::<Realm>::borrow(&realm).begin(|given| push_arguments(given, run, limits, with_all))?;
             Ok::<RunRealm, ScriptError>(realm)
         };
         let give_back = |realm, compiled: &Compiled| sandbox.give_back_realm(realm, compiled);
@@ -287,28 +291,41 @@ impl Turns<'_> {
 
     fn start(&self, entry: Entry) -> Result<(), ScriptError> {
         let fit = self.turn(|ctx, api| {
-            let call: Function<'_> = api.get("call")?;
-            call.call((entry.restore(ctx)?, Limits::ARGUMENT_COUNT_MAX as u32))
+            ApiFunction::Call.of(api)?.call((entry.restore(ctx)?, Limits::ARGUMENT_COUNT_MAX as u32))
         })?;
         if fit { Ok(()) } else { Err(ScriptError::Parameters { count_max: Limits::ARGUMENT_COUNT_MAX }) }
     }
 
     fn until_done(&mut self, host: &mut dyn Host) -> Result<(), ScriptError> {
+        // Taken from the script, not yet answered.
+        let mut waiting = VecDeque::new();
         loop {
             self.run_jobs()?;
-            let Some(request) = self.take()? else { return Ok(()) };
-            let Answer { reply, accepting } = host.call(request);
-            if reply == Reply::Stop {
-                return Err(ScriptError::Stopped);
+            if waiting.is_empty() {
+                waiting = self.take()?;
             }
-            let state = &self.sandbox.state;
-            state.check_time()?;
-            state.count_served();
-            if !accepting || self.memory_is_short(&reply) {
-                state.refuse();
+            if waiting.is_empty() {
+                return Ok(());
             }
-            self.complete(reply)?;
+            for answer in host.call_next(&mut waiting) {
+                self.answer(answer)?;
+                self.run_jobs()?;
+            }
         }
+    }
+
+    fn answer(&mut self, answer: Answer) -> Result<(), ScriptError> {
+        let Answer { reply, accepting } = answer;
+        if reply == Reply::Stop {
+            return Err(ScriptError::Stopped);
+        }
+        let state = &self.sandbox.state;
+        state.check_time()?;
+        state.count_served();
+        if !accepting || self.memory_is_short(&reply) {
+            state.refuse();
+        }
+        self.complete(reply)
     }
 
     fn run_jobs(&self) -> Result<(), ScriptError> {
@@ -330,35 +347,40 @@ impl Turns<'_> {
         }
     }
 
-    /// The next waiting operation. The prelude keeps it until its answer is given.
-    fn take(&self) -> Result<Option<Request>, ScriptError> {
+    /// The next waiting operations, as many as go together. The prelude keeps them until they are answered.
+    fn take(&self) -> Result<VecDeque<Operation>, ScriptError> {
         self.turn(|_, api| {
-            let operation: Option<Object<'_>> = api.get::<_, Function<'_>>("take")?.call(())?;
-            operation.as_ref().map(request_of).transpose()
+            let (mut taken, mut bytes) = (VecDeque::new(), 0);
+            let mut next: Option<Object<'_>> = ApiFunction::Take.of(api)?.call(())?;
+            while let Some(object) = next {
+                let operation = operation_of(&object)?;
+                bytes += operation.size_bytes();
+                taken.push_back(operation);
+                next = object.get("next")?;
+                let is_full = taken.len() >= OPERATIONS_MAX || bytes >= OPERATIONS_BYTES_MAX;
+                // One that reads page after page is done before those behind it begin.
+                if next.is_some() && (is_full || object.get::<_, Option<bool>>("sorts")? == Some(true)) {
+                    ApiFunction::Leave.of(api)?.call::<_, ()>((next,))?;
+                    break;
+                }
+            }
+            Ok(taken)
         })
     }
 
     fn complete(&self, reply: Reply) -> Result<(), ScriptError> {
-        self.turn(|_, api| {
-            let function = |name| api.get::<_, Function<'_>>(name);
-            match reply {
-                Reply::Item { status, body } => function("item")?.call((status, body)),
-                Reply::NotModified => function("item")?.call((304,)),
-                Reply::Deleted => function("item")?.call((204,)),
-                Reply::Page { items, continuation } => function("page")?.call((items, continuation)),
-                Reply::Error { status, message } => function("error")?.call((status, message)),
-                Reply::Stop => Ok(()),
-            }
-        })?;
-        Ok(())
+        self.turn(|_, api| match reply {
+            Reply::Item { status, body } => ApiFunction::Item.of(api)?.call((status, body)),
+            Reply::NotModified => ApiFunction::Item.of(api)?.call((304,)),
+            Reply::Deleted => ApiFunction::Item.of(api)?.call((204,)),
+            Reply::Page { items, continuation } => ApiFunction::Page.of(api)?.call((items, continuation)),
+            Reply::Error { status, message } => ApiFunction::Error.of(api)?.call((status, message)),
+            Reply::Stop => Ok(()),
+        })
     }
 
     fn memory_is_short(&mut self, reply: &Reply) -> bool {
-        self.unseen_bytes += match reply {
-            Reply::Item { body, .. } => body.len(),
-            Reply::Page { items, .. } => items.len(),
-            _ => 0,
-        };
+        self.unseen_bytes += reply.size_bytes();
         if self.unseen_bytes < MEMORY_CHECK_BYTES {
             return false;
         }
@@ -373,7 +395,7 @@ impl Turns<'_> {
         }
         self.sandbox.set_own_memory_limit(self.limits);
         let report = self.realm.turn(state, |ctx| {
-            let reason: Function<'_> = self.realm.api(ctx)?.get("abortReason")?;
+            let reason = ApiFunction::AbortReason.of(&self.realm.api(ctx)?)?;
             Ok(Report::of(ctx, reason.call(())?))
         });
         Err(match report {
@@ -383,10 +405,7 @@ impl Turns<'_> {
     }
 
     fn body(&self, run: &ScriptRun<'_>) -> Result<Option<String>, ScriptError> {
-        let text = self.turn(|_, api| {
-            let body: Function<'_> = api.get("body")?;
-            body.call::<_, Option<String>>(())
-        })?;
+        let text = self.turn(|_, api| ApiFunction::Body.of(api)?.call::<_, Option<String>>(()))?;
         self.check_aborted()?;
         if text.as_ref().is_some_and(|text| is_longer(text, self.limits.body_length)) {
             let message = "Resulting message would be too large because of \"Body\".".to_owned();
@@ -420,7 +439,12 @@ impl Turns<'_> {
 }
 
 /// In the order of the parameters of the prelude's `begin`.
-fn push_arguments<'js>(given: &mut Args<'js>, run: &ScriptRun<'_>, limits: &Limits) -> rquickjs::Result<()> {
+fn push_arguments<'js>(
+    given: &mut Args<'js>,
+    run: &ScriptRun<'_>,
+    limits: &Limits,
+    with_all: bool,
+) -> rquickjs::Result<()> {
     let (kind, operation, request_body, response_body) = match run.call {
         Call::Procedure { parameters } => ("procedure", None, Some(parameters), None),
         Call::PreTrigger { operation, body } => ("pre", Some(operation.name()), body, None),
@@ -441,7 +465,8 @@ fn push_arguments<'js>(given: &mut Args<'js>, run: &ScriptRun<'_>, limits: &Limi
     given.push_arg(limits.body_length as f64)?;
     given.push_arg(headers)?;
     given.push_arg(request_body)?;
-    given.push_arg(response_body)
+    given.push_arg(response_body)?;
+    given.push_arg(with_all)
 }
 
 /// In UTF-16 code units. Most texts are short enough even in bytes.
@@ -458,6 +483,11 @@ impl TriggerOperation {
             TriggerOperation::Delete => "Delete",
         }
     }
+}
+
+fn operation_of(operation: &Object<'_>) -> rquickjs::Result<Operation> {
+    let has_callback = operation.get::<_, Value<'_>>("callback")?.is_function();
+    Ok(Operation { request: request_of(operation)?, has_callback })
 }
 
 /// Reads properties written by the prelude.
@@ -477,21 +507,19 @@ fn request_of(operation: &Object<'_>) -> rquickjs::Result<Request> {
             _ => IndexAction::Default,
         })
     };
-    let kind: String = operation.get("kind")?;
-    Ok(match kind.as_str() {
-        "read" => Request::Read { item: item()?, if_none_match: text("etag")? },
-        "feed" => {
-            Request::ReadFeed { page_size: operation.get("pageSize")?, continuation: text("continuation")? }
-        }
-        "query" => Request::Query {
+    let kind: u32 = operation.get("kind")?;
+    Ok(match kind {
+        0 => Request::Read { item: item()?, if_none_match: text("etag")? },
+        1 => Request::ReadFeed { page_size: operation.get("pageSize")?, continuation: text("continuation")? },
+        2 => Request::Query {
             text: operation.get("text")?,
             parameters: text("parameters")?,
             page_size: operation.get("pageSize")?,
             continuation: text("continuation")?,
         },
-        "create" => Request::Create { body: body()?, index_action: index_action()? },
-        "upsert" => Request::Upsert { body: body()?, if_match: text("etag")?, index_action: index_action()? },
-        "replace" => Request::Replace {
+        3 => Request::Create { body: body()?, index_action: index_action()? },
+        4 => Request::Upsert { body: body()?, if_match: text("etag")?, index_action: index_action()? },
+        5 => Request::Replace {
             item: item()?,
             body: body()?,
             if_match: text("etag")?,

@@ -2,11 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, though not by the usual harness")]
 
+mod messages; // operations that go to the host together
 mod support;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use messages::{
+    a_long_queue_goes_in_bounded_messages, a_message_changes_nothing_but_the_cost,
+    a_worker_that_dies_inside_a_message_fails_its_run, operations_of_one_turn_share_a_message,
+};
 use quire_script::*;
 use quire_testkit::hostile::{CORPUS, ExpectedEnd, NEXT, UNHARMED};
 use support::*;
@@ -34,6 +39,13 @@ fn main() -> ExitCode {
         ("workers_end_with_the_server", workers_end_with_the_server),
         ("many_at_once", many_at_once),
         ("a_round_trip_is_cheap", a_round_trip_is_cheap),
+        ("operations_of_one_turn_share_a_message", operations_of_one_turn_share_a_message),
+        ("a_message_changes_nothing_but_the_cost", a_message_changes_nothing_but_the_cost),
+        ("a_long_queue_goes_in_bounded_messages", a_long_queue_goes_in_bounded_messages),
+        (
+            "a_worker_that_dies_inside_a_message_fails_its_run",
+            a_worker_that_dies_inside_a_message_fails_its_run,
+        ),
         ("a_confined_process_can_do_nothing_else", a_confined_process_can_do_nothing_else),
         ("workers_that_cannot_start_are_reported", workers_that_cannot_start_are_reported),
         ("functions_run_as_in_process", functions_run_as_in_process),

@@ -247,3 +247,49 @@ fn kinds_of_runs_take_turns_in_one_context() {
         );
     }
 }
+
+/// A context keeps the program of a script for its next run, and nothing that a run did to it.
+#[test]
+fn a_script_that_runs_again_begins_anew() {
+    let scripts = Scripts::new(Limits::default());
+    let set = "getContext().getResponse().setBody";
+    for text in [
+        format!("function f() {{ f.count = (f.count || 0) + 1; {set}(f.count) }}"),
+        format!("(function () {{ var n = 0; return function () {{ {set}(++n) }} }})()"),
+        format!(
+            "(() => {{ const seen = [], inner = () => {{ seen.push(1); inner.x = (inner.x || 0) + 1; return seen.length * inner.x }};
+                return () => {set}(inner()) }})()"
+        ),
+        format!("function () {{ class A {{ static n = 0 }} {set}(++A.n) }}"),
+        format!("function () {{ var r = /a/g; r.test('aa'); {set}(r.lastIndex) }}"),
+        format!(
+            "function () {{ const tag = s => {{ var n = s.length; try {{ s.length = 9 }} catch {{}} try {{ s.raw.length = 9 }} catch {{}} return n }};
+                {set}(tag`a`) }}"
+        ),
+    ] {
+        for _ in 0..3 {
+            let result = scripts.run(&procedure(&text, "[]"), &mut MemoryHost::default());
+            assert_eq!(show(result), "1", "{text}");
+        }
+    }
+}
+
+/// More scripts than a context keeps, in turn: each runs its own program.
+#[test]
+fn scripts_in_turn_run_their_own_programs() {
+    let scripts = Scripts::new(Limits::default());
+    let text = |number: usize| format!("function () {{ getContext().getResponse().setBody({number}) }}");
+    let long = |number: usize| {
+        format!(
+            "function () {{ var a = '{}'; getContext().getResponse().setBody({number}) }}",
+            "x".repeat(90_000)
+        )
+    };
+    for round in 0..3 {
+        for number in 0..100 {
+            let text = if number % 10 == round { long(number) } else { text(number) };
+            let result = scripts.run(&procedure(&text, "[]"), &mut MemoryHost::default());
+            assert_eq!(show(result), number.to_string());
+        }
+    }
+}

@@ -41,7 +41,7 @@ impl<'t, 'a> ItemHost<'t, 'a> {
         self.stopped
     }
 
-    fn serve(&mut self, request: Request) -> Result<Reply, EngineError> {
+    fn serve(&mut self, request: Request, callback: Callback) -> Result<Reply, EngineError> {
         match request {
             Request::Read { item, if_none_match } => self.read(item, if_none_match.as_deref()),
             Request::ReadFeed { page_size, continuation } => {
@@ -52,19 +52,20 @@ impl<'t, 'a> ItemHost<'t, 'a> {
                 page(self.transaction.query(&text, &parameters, page_size, continuation.as_deref())?)
             }
             Request::Create { body, index_action } => {
-                self.write(TransactionChange::Create, body, None, index_action)
+                self.write(TransactionChange::Create, body, None, index_action, callback)
             }
             Request::Upsert { body, if_match, index_action } => {
-                self.write(TransactionChange::Upsert, body, if_match, index_action)
+                self.write(TransactionChange::Upsert, body, if_match, index_action, callback)
             }
             Request::Replace { item, body, if_match, index_action } => {
                 let id = self.id_of(item)?;
-                self.write(TransactionChange::Replace { id }, body, if_match, index_action)
+                self.write(TransactionChange::Replace { id }, body, if_match, index_action, callback)
             }
             Request::Delete { item, if_match, partition_key } => {
                 self.check_key(partition_key.as_deref())?;
                 let id = self.id_of(item)?;
-                self.write(TransactionChange::Delete { id }, String::new(), if_match, IndexAction::Default)
+                let (change, action) = (TransactionChange::Delete { id }, IndexAction::Default);
+                self.write(change, String::new(), if_match, action, callback)
             }
         }
     }
@@ -83,6 +84,7 @@ impl<'t, 'a> ItemHost<'t, 'a> {
         body: String,
         if_match: Option<String>,
         index_action: IndexAction,
+        callback: Callback,
     ) -> Result<Reply, EngineError> {
         let indexing = match index_action {
             IndexAction::Default => IndexingDirective::Default,
@@ -97,7 +99,11 @@ impl<'t, 'a> ItemHost<'t, 'a> {
             return Ok(Reply::Deleted);
         }
         let status = if changed.created { 201 } else { 200 };
-        Ok(Reply::Item { status, body: self.transaction.json_of(&changed) })
+        let body = match callback {
+            Callback::Given => self.transaction.json_of(&changed),
+            Callback::Missing => String::new(),
+        };
+        Ok(Reply::Item { status, body })
     }
 
     fn id_of(&mut self, item: ItemLink) -> Result<String, EngineError> {
@@ -120,16 +126,23 @@ impl<'t, 'a> ItemHost<'t, 'a> {
     }
 }
 
-impl Host for ItemHost<'_, '_> {
-    fn call(&mut self, request: Request) -> Answer {
+/// Whether the script looks at the item that a write gives.
+#[derive(Clone, Copy)]
+enum Callback {
+    Given,
+    Missing,
+}
+
+impl ItemHost<'_, '_> {
+    fn answer(&mut self, request: Request, callback: Callback) -> Answer {
         let allowance = self.allowance;
         let served = if allowance.is_over() || allowance.client.is_cancelled() {
             Err(EngineError::Cancelled)
         } else if matches!(request, Request::Query { .. }) {
             // Its functions are a part of the script.
-            self.serve(request)
+            self.serve(request, callback)
         } else {
-            allowance.unwatched(|| self.serve(request))
+            allowance.unwatched(|| self.serve(request, callback))
         };
         let reply = served.unwrap_or_else(|error| match script_error(&error) {
             Some((status, message)) => Reply::Error { status, message },
@@ -140,6 +153,16 @@ impl Host for ItemHost<'_, '_> {
         });
         let accepting = self.allowance.is_ample(self.transaction.charge()) && self.transaction.has_room();
         Answer { reply, accepting }
+    }
+}
+
+impl Host for ItemHost<'_, '_> {
+    fn call(&mut self, request: Request) -> Answer {
+        self.answer(request, Callback::Given)
+    }
+
+    fn call_without_callback(&mut self, request: Request) -> Answer {
+        self.answer(request, Callback::Missing)
     }
 
     fn caller(&self) -> Caller {

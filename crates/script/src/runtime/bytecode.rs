@@ -50,18 +50,29 @@ impl Bytecode {
 
     /// Runs the program in a context and returns the value of its last statement.
     pub(crate) fn evaluate<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Value<'js>> {
+        evaluate_program(ctx, self.load(ctx)?)
+    }
+
+    /// The program in a context, for [`evaluate_program`]: it can be evaluated there more than once.
+    pub(crate) fn load<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Value<'js>> {
         let flags = qjs::JS_READ_OBJ_BYTECODE as i32;
         // SAFETY: `ctx` as above. The bytes were written by this engine in this process (`Bytecode` has no other
-        // constructor) and outlive the call, which copies what it keeps. `JS_EvalFunction` takes over the function
-        // that was read; what it returns is owned by us and given to `Value`.
+        // constructor) and outlive the call, which copies what it keeps. What it returns is owned by us.
         unsafe {
             let raw = ctx.as_raw().as_ptr();
-            let function = qjs::JS_ReadObject(raw, self.0.as_ptr(), self.0.len() as _, flags);
-            if qjs::JS_IsException(function) {
-                return Err(Error::Exception);
-            }
-            checked(ctx, qjs::JS_EvalFunction(raw, function))
+            checked(ctx, qjs::JS_ReadObject(raw, self.0.as_ptr(), self.0.len() as _, flags))
         }
+    }
+}
+
+/// Runs a program that was loaded in this context: it makes all its functions and values anew. A value that is no program is
+/// refused by the engine.
+pub(crate) fn evaluate_program<'js>(ctx: &Ctx<'js>, program: Value<'js>) -> rquickjs::Result<Value<'js>> {
+    // SAFETY: `ctx` as above; `program` belongs to its runtime. `JS_EvalFunction` takes over one reference, which is made
+    // for it; what it returns is owned by us and given to `Value`.
+    unsafe {
+        let raw = ctx.as_raw().as_ptr();
+        checked(ctx, qjs::JS_EvalFunction(raw, qjs::JS_DupValue(raw, program.as_raw())))
     }
 }
 

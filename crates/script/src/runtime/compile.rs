@@ -3,6 +3,8 @@
 //! The text is an expression that evaluates to a function (`function () {…}`, `(a) => …`), or else a program whose
 //! first declared function is the entry point.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rquickjs::{Coerced, Ctx, FromJs, Function, Persistent, Value};
 
 use crate::runtime::bytecode::{Bytecode, SourceDetail};
@@ -19,6 +21,8 @@ const TRAILING_PARTS_MAX: usize = 1000;
 /// Longest reported message or stack of an error.
 const TEXT_LENGTH_MAX: usize = 4096;
 
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Expression,
@@ -30,7 +34,12 @@ pub(crate) enum Form {
 pub(crate) struct Compiled {
     pub(crate) form: Form,
     pub(crate) needs: Needs,
+    /// No other has it.
+    number: u64,
     code: Bytecode,
+    /// Whether a context may keep it between runs. A template gives all its evaluations one list of texts: see
+    /// [`super::shared_realm`].
+    may_keep: bool,
     shareable: Shareable,
 }
 
@@ -76,7 +85,9 @@ impl Compiled {
         });
         sandbox.state.check_time()?;
         let shareable = Shareable::new(text, form == Form::Expression);
-        Ok(Compiled { form, needs: Needs::of(text), code: compiled?, shareable })
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let may_keep = !text.contains('`');
+        Ok(Compiled { form, needs: Needs::of(text), number, code: compiled?, may_keep, shareable })
     }
 
     /// Whether its runs may share a context, as far as is known without the names of the built-ins.
@@ -101,11 +112,18 @@ impl Compiled {
     pub(crate) fn entry(&self, realm: &Realm, state: &RunState) -> Result<Option<Entry>, TurnError> {
         realm.turn(state, |ctx| {
             let function = match self.form {
-                Form::Expression => self.code.evaluate(ctx)?.into_function(),
+                Form::Expression => self.evaluate_expression(realm, ctx)?.into_function(),
                 Form::Program => self.evaluate_program(ctx)?,
             };
             Ok(function.map(|function| Persistent::save(ctx, function)))
         })
+    }
+
+    fn evaluate_expression<'js>(&self, realm: &Realm, ctx: &Ctx<'js>) -> rquickjs::Result<Value<'js>> {
+        match realm.programs.as_ref().filter(|_| self.may_keep) {
+            Some(programs) => programs.evaluate(ctx, self.number, &self.code),
+            None => self.code.evaluate(ctx),
+        }
     }
 
     fn evaluate_program<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Option<Function<'js>>> {

@@ -16,6 +16,8 @@ pub(crate) struct Needs {
     pub(crate) promise: bool,
     /// `more.js`
     pub(crate) more: bool,
+    /// The global `__`.
+    pub(crate) short: bool,
     /// Bits for `language.js`: 1 `Error`, 2 its kinds, 4 `ErrorCodes`, 8 what must be removed, 16 `bind`, 32 weak
     /// collections. Zero: not needed.
     pub(crate) language: u32,
@@ -48,6 +50,7 @@ impl Needs {
         proxy: true,
         promise: true,
         more: true,
+        short: true,
         language: 63,
     };
 
@@ -74,6 +77,7 @@ impl Needs {
             proxy: has(&["Proxy"]),
             promise: has(&["Promise", "async", "await", "Async", "import"]),
             more: computes_names || has(MORE),
+            short: has(&["__"]),
             language: bits.iter().filter(|(needed, _)| *needed).map(|(_, bit)| bit).sum(),
         }
     }
@@ -154,6 +158,7 @@ mod tests {
         assert_eq!(Needs::of("throw new TypeError(1, 'x')").language, 3);
         assert_eq!(Needs::of("ErrorCodes.Conflict").language, 5);
         let plain = Needs::of("function (a) { getContext().getResponse().setBody(a) }");
-        assert!(!plain.map_set && !plain.promise && !plain.more && plain.language == 0);
+        assert!(!plain.map_set && !plain.promise && !plain.more && !plain.short && plain.language == 0);
+        assert!(Needs::of("function () { return __.filter }").short && Needs::ALL.short);
     }
 }

@@ -6,19 +6,51 @@ use rquickjs::function::Args;
 use rquickjs::{Context, Ctx, Error, Function, Object, Persistent, Value};
 
 use super::sandbox::{RunState, engine_failed};
-use super::shared_realm::SharedRealm;
+use super::shared_realm::{LoadedPrograms, SharedRealm};
 use crate::ScriptError;
 
 /// A context with the prelude's functions.
 pub(crate) struct Realm {
     pub(crate) context: Context,
+    /// A list of them.
     pub(super) api: Option<Persistent<Object<'static>>>,
+    /// Of a context that runs share.
+    pub(super) programs: Option<LoadedPrograms>,
+}
+
+/// The prelude's functions, in the order of the list at the end of `prelude/api.js`.
+#[derive(Clone, Copy)]
+pub(crate) enum ApiFunction {
+    Begin,
+    End,
+    Call,
+    Take,
+    Leave,
+    Item,
+    Page,
+    Error,
+    Body,
+    AbortReason,
+    Shared,
+}
+
+impl ApiFunction {
+    pub(crate) fn of<'js>(self, api: &Object<'js>) -> rquickjs::Result<Function<'js>> {
+        api.get(self as u32)
+    }
 }
 
 /// The context of a run.
 pub(crate) enum RunRealm {
     Own(Realm),
     Shared(SharedRealm),
+}
+
+impl RunRealm {
+    /// Whether nothing in it can be changed but by its own run.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, RunRealm::Shared(_))
+    }
 }
 
 impl Borrow<Realm> for RunRealm {
@@ -44,7 +76,7 @@ impl Realm {
         api: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<Object<'js>>,
     ) -> Result<Realm, ScriptError> {
         let api = context.with(|ctx| Ok(Persistent::save(&ctx, api(&ctx)?))).map_err(engine_failed)?;
-        Ok(Realm { context, api: Some(api) })
+        Ok(Realm { context, api: Some(api), programs: None })
     }
 
     /// Makes what belongs to one run; `arguments` are those of the prelude's `begin`.
@@ -53,7 +85,7 @@ impl Realm {
         arguments: impl for<'js> FnOnce(&mut Args<'js>) -> rquickjs::Result<()>,
     ) -> Result<(), ScriptError> {
         let begun = self.context.with(|ctx| {
-            let begin: Function<'_> = self.api(&ctx)?.get("begin")?;
+            let begin = ApiFunction::Begin.of(&self.api(&ctx)?)?;
             let mut given = Args::new_unsized(ctx);
             arguments(&mut given)?;
             given.apply::<()>(&begin)

@@ -218,7 +218,7 @@ impl Sandbox {
             };
             context.with(prepare).map_err(engine_failed)?;
         }
-        Ok(Realm { context, api: None })
+        Ok(Realm { context, api: None, programs: None })
     }
 
     /// A new context with the server-side API; [`Realm::begin`] comes next.

@@ -7,7 +7,10 @@
 //! 3. a variable of the program around the script (`let` outside of all functions): the text is one expression
 //!    ([`Compiled::is_shareable`](super::compile::Compiled::is_shareable));
 //! 4. the state of the engine's random numbers: a shared context has others, new in each run;
-//! 5. a job, or memory: the runtime is not used again, as with contexts of their own.
+//! 5. a job, or memory: the runtime is not used again, as with contexts of their own;
+//! 6. something in a program that the context keeps for the next run of the same script: a program is code and constants, and
+//!    every evaluation makes its functions anew. The one constant that is an object is the list of texts of a template, so texts
+//!    with one are not kept.
 //!
 //! A frozen built-in also changes what a script may do: it cannot add to one, and an assignment to an inherited name is ignored.
 //! A script whose text could notice has a context of its own: see [`super::shareable`]. Those rules are for scripts that work; none
@@ -16,11 +19,13 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use rquickjs::{Context, Ctx, Error, Filter, Function, Object, Value};
+use parking_lot::Mutex;
+use rquickjs::atom::PredefinedAtom;
+use rquickjs::{Array, Context, Ctx, Error, Filter, FromJs, Function, Object, Value};
 
-use super::bytecode::Bytecode;
+use super::bytecode::{Bytecode, evaluate_program};
 use super::needs::Needs;
-use super::realm::Realm;
+use super::realm::{ApiFunction, Realm};
 use super::sandbox::{RunState, Sandbox, engine_failed};
 use crate::ScriptError;
 
@@ -28,7 +33,42 @@ use crate::ScriptError;
 pub(crate) struct SharedRealm(Realm);
 
 /// The same between runs. Its runtime has [`kept`] what the next run needs.
-pub(crate) struct IdleRealm(Context);
+pub(crate) struct IdleRealm {
+    context: Context,
+    programs: LoadedPrograms,
+}
+
+/// The programs that a context keeps: a script that runs again is not loaded again. Beyond either bound, all are dropped.
+#[derive(Default)]
+pub(crate) struct LoadedPrograms(Mutex<Vec<LoadedProgram>>);
+
+const PROGRAM_COUNT_MAX: usize = 32;
+const PROGRAMS_BYTES_MAX: usize = 256 << 10;
+
+struct LoadedProgram {
+    number: u64,
+    size_bytes: usize,
+}
+
+/// What a runtime keeps for its shared context, a list that scripts cannot reach.
+#[derive(Clone, Copy)]
+enum ContextSlot {
+    Api,
+    /// What `freeze.js` returns: see [`FreezeFunction`].
+    Freeze,
+    /// Number of all properties of the global object.
+    GlobalCount,
+    /// In the order of [`LoadedPrograms`].
+    Programs,
+}
+
+/// In the order of the list at the end of `prelude/freeze.js`.
+#[derive(Clone, Copy)]
+enum FreezeFunction {
+    IsUntouched,
+    FrozenNames,
+    GlobalNames,
+}
 
 /// What a script could notice.
 pub(crate) struct FrozenNames {
@@ -45,13 +85,16 @@ impl SharedRealm {
         let freeze = &sandbox.prelude()?.freeze;
         let keep = |ctx: Ctx<'_>| {
             replace_random(&ctx, Arc::clone(&sandbox.state))?;
-            let (api, kept) = (realm.api(&ctx)?, Object::new(ctx.clone())?);
-            kept.set("check", frozen(&ctx, &api, freeze)?)?;
-            kept.set("api", api)?;
-            ctx.store_userdata(kept).map_err(|_| Error::Unknown).map(drop)
+            let (api, list) = (realm.api(&ctx)?, Array::new(ctx.clone())?);
+            let (programs, freeze) = (Array::new(ctx.clone())?, frozen(&ctx, &api, freeze)?);
+            list.set(ContextSlot::Api as usize, api)?;
+            list.set(ContextSlot::Freeze as usize, freeze)?;
+            list.set(ContextSlot::GlobalCount as usize, global_count(&ctx))?;
+            list.set(ContextSlot::Programs as usize, programs)?;
+            ctx.store_userdata(list.into_object()).map_err(|_| Error::Unknown).map(drop)
         };
         realm.context.with(keep).map_err(engine_failed)?;
-        Ok(SharedRealm(realm))
+        Ok(SharedRealm(Realm { programs: Some(LoadedPrograms::default()), ..realm }))
     }
 
     pub(crate) fn realm(&self) -> &Realm {
@@ -61,15 +104,14 @@ impl SharedRealm {
     /// After a run; `None` if it has changed the global object.
     pub(crate) fn into_idle(self, state: &RunState) -> Option<IdleRealm> {
         let is_untouched = |ctx: &Ctx<'_>| {
-            self.0.api(ctx)?.get::<_, Function<'_>>("end")?.call::<_, ()>(())?;
-            let check: Object<'_> = kept(ctx)?.get("check")?;
-            let is_untouched: bool = check.get::<_, Function<'_>>("isUntouched")?.call(())?;
-            // Fields of classes: no script sees those of another, but they hold memory.
-            let mut hidden = ctx.globals().own_keys::<Value<'_>>(Filter::new().private());
-            Ok(is_untouched && hidden.next().is_none())
+            ApiFunction::End.of(&self.0.api(ctx)?)?.call::<_, ()>(())?;
+            let is_untouched: bool = FreezeFunction::IsUntouched.of(ctx)?.call(())?;
+            let count: usize = kept(ctx, ContextSlot::GlobalCount)?;
+            Ok(is_untouched && global_count(ctx) == count)
         };
         let is_untouched = self.0.turn(state, is_untouched).is_ok_and(|is_untouched| is_untouched);
-        is_untouched.then(|| IdleRealm(self.0.context.clone()))
+        let Realm { context, programs, .. } = self.0;
+        is_untouched.then(|| IdleRealm { context, programs: programs.unwrap_or_default() })
     }
 
     /// Those of all shared contexts.
@@ -84,25 +126,77 @@ impl SharedRealm {
 
 impl IdleRealm {
     pub(crate) fn into_shared(self) -> Result<SharedRealm, ScriptError> {
-        let realm = Realm::with_api(self.0, |ctx| kept(ctx)?.get("api"))?;
-        Ok(SharedRealm(realm))
+        let realm = Realm::with_api(self.context, |ctx| kept(ctx, ContextSlot::Api))?;
+        Ok(SharedRealm(Realm { programs: Some(self.programs), ..realm }))
     }
 }
 
 impl FrozenNames {
     fn of(ctx: &Ctx<'_>) -> rquickjs::Result<FrozenNames> {
-        let check: Object<'_> = kept(ctx)?.get("check")?;
-        let list = |name: &str| {
-            let names: String = check.get::<_, Function<'_>>(name)?.call(())?;
+        let list = |names: FreezeFunction| {
+            let names: String = names.of(ctx)?.call(())?;
             Ok::<_, Error>(names.lines().map(str::to_owned).collect())
         };
-        Ok(FrozenNames { properties: list("frozenNames")?, globals: list("globalNames")? })
+        let (properties, globals) = (list(FreezeFunction::FrozenNames)?, list(FreezeFunction::GlobalNames)?);
+        Ok(FrozenNames { properties, globals })
     }
 }
 
-/// `api` and `check` of the shared context of this runtime: scripts cannot reach it.
-fn kept<'js>(ctx: &Ctx<'js>) -> rquickjs::Result<Object<'js>> {
-    ctx.userdata::<Object<'js>>().map(|kept| kept.clone()).ok_or(Error::Unknown)
+impl FreezeFunction {
+    fn of<'js>(self, ctx: &Ctx<'js>) -> rquickjs::Result<Function<'js>> {
+        kept::<Object<'js>>(ctx, ContextSlot::Freeze)?.get(self as u32)
+    }
+}
+
+impl LoadedPrograms {
+    /// Evaluates the program with this number, which is loaded if it is not there.
+    pub(super) fn evaluate<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        number: u64,
+        code: &Bytecode,
+    ) -> rquickjs::Result<Value<'js>> {
+        let list: Array<'js> = kept(ctx, ContextSlot::Programs)?;
+        let at = self.0.lock().iter().position(|program| program.number == number);
+        let program = match at {
+            Some(at) => list.get(at)?,
+            None => self.load(ctx, &list, number, code)?,
+        };
+        evaluate_program(ctx, program)
+    }
+
+    fn load<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        list: &Array<'js>,
+        number: u64,
+        code: &Bytecode,
+    ) -> rquickjs::Result<Value<'js>> {
+        let (program, size_bytes) = (code.load(ctx)?, code.size_bytes());
+        if size_bytes > PROGRAMS_BYTES_MAX / 4 {
+            return Ok(program);
+        }
+        let mut loaded = self.0.lock();
+        let all_bytes: usize = loaded.iter().map(|program| program.size_bytes).sum();
+        if loaded.len() >= PROGRAM_COUNT_MAX || all_bytes + size_bytes > PROGRAMS_BYTES_MAX {
+            loaded.clear();
+            list.as_object().set(PredefinedAtom::Length, 0)?;
+        }
+        list.set(loaded.len(), program.clone())?;
+        loaded.push(LoadedProgram { number, size_bytes });
+        Ok(program)
+    }
+}
+
+fn kept<'js, T: FromJs<'js>>(ctx: &Ctx<'js>, what: ContextSlot) -> rquickjs::Result<T> {
+    let list = ctx.userdata::<Object<'js>>().map(|list| list.clone()).ok_or(Error::Unknown)?;
+    list.get(what as u32)
+}
+
+/// The number of all properties of the global object. Among them are fields of classes: no script sees those of another, but they
+/// hold memory.
+fn global_count(ctx: &Ctx<'_>) -> usize {
+    ctx.globals().own_keys::<Value<'_>>(Filter::new().string().symbol().private()).len()
 }
 
 /// `Math.random` of the engine is one sequence for all runs of a context: who has seen some of it knows the rest.
@@ -113,7 +207,7 @@ fn replace_random(ctx: &Ctx<'_>, state: Arc<RunState>) -> rquickjs::Result<()> {
 
 /// Freezes the context; what `freeze.js` returns.
 fn frozen<'js>(ctx: &Ctx<'js>, api: &Object<'js>, freeze: &Bytecode) -> rquickjs::Result<Object<'js>> {
-    let seeds: Object<'js> = api.get::<_, Function<'js>>("shared")?.call(())?;
+    let seeds: Object<'js> = ApiFunction::Shared.of(api)?.call(())?;
     let function: Function<'js> = freeze.evaluate(ctx)?.get()?;
     function.call((seeds,))
 }
@@ -187,7 +281,7 @@ mod tests {
         let code = sandbox.with_compiler(|ctx| Bytecode::compile(ctx, DUMP, "dump", SourceDetail::Nothing));
         let dumped = shared.realm().context.with(|ctx| {
             let api = shared.realm().api(&ctx)?;
-            let seeds: Vec<Value<'_>> = api.get::<_, Function<'_>>("shared")?.call(())?;
+            let seeds: Vec<Value<'_>> = ApiFunction::Shared.of(&api)?.call(())?;
             let seeds: Vec<_> = seeds.into_iter().chain(class_prototypes(&ctx)).collect();
             code?.evaluate(&ctx)?.get::<Function<'_>>()?.call::<_, String>((seeds,))
         });
@@ -196,7 +290,7 @@ mod tests {
 
     fn begin(shared: &SharedRealm) {
         shared.realm().context.with(|ctx| {
-            let begin: Function<'_> = shared.realm().api(&ctx).unwrap().get("begin").unwrap();
+            let begin = ApiFunction::Begin.of(&shared.realm().api(&ctx).unwrap()).unwrap();
             let (none, text) = (Value::new_undefined(ctx.clone()), "");
             let headers = Vec::<&str>::new();
             let mut given = rquickjs::function::Args::new_unsized(ctx);
@@ -209,6 +303,8 @@ mod tests {
             given.push_arg(1000).unwrap();
             given.push_arg(headers).unwrap();
             given.push_arg("[]").unwrap();
+            given.push_arg(Option::<&str>::None).unwrap();
+            given.push_arg(true).unwrap();
             given.apply::<()>(&begin).unwrap();
         });
     }
@@ -224,7 +320,7 @@ mod tests {
         sandbox.set_script_memory_limit(&LIMITS);
         let Ok(Some(entry)) = compiled.entry(shared.realm(), &sandbox.state) else { return true };
         let _ = shared.realm().turn(&sandbox.state, |ctx| {
-            let call: Function<'_> = shared.realm().api(ctx)?.get("call")?;
+            let call = ApiFunction::Call.of(&shared.realm().api(ctx)?)?;
             call.call::<_, bool>((Persistent::restore(entry, ctx)?, 10))
         });
         let is_short = || sandbox.state.is_out_of_memory();
@@ -429,7 +525,7 @@ mod tests {
         let code =
             sandbox.with_compiler(|ctx| Bytecode::compile(ctx, CALL_ALL, "calls", SourceDetail::Nothing));
         let step = shared.realm().context.with(|ctx| {
-            let seeds: Value<'_> = shared.realm().api(&ctx)?.get::<_, Function<'_>>("shared")?.call(())?;
+            let seeds: Value<'_> = ApiFunction::Shared.of(&shared.realm().api(&ctx)?)?.call(())?;
             let function: Function<'_> = code?.evaluate(&ctx)?.get()?;
             Ok::<_, Error>(Persistent::save(&ctx, function.call::<_, Function<'_>>((seeds,))?))
         });

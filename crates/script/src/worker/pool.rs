@@ -23,6 +23,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::caller::WatchedCaller;
 use crate::functions::{CallResult, FunctionCall};
+use crate::host::answers;
 use crate::worker::confine::Confinement;
 use crate::worker::remote::FunctionText;
 use crate::worker::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
@@ -65,6 +66,9 @@ struct Shared {
     panics: AtomicU64,
     #[cfg(test)]
     panics_wanted: AtomicU64,
+    /// How often the thread that manages workers has looked at them.
+    #[cfg(test)]
+    checks: AtomicU64,
 }
 
 #[derive(Default)]
@@ -72,6 +76,8 @@ struct PoolState {
     idle: Vec<(Worker, Instant)>,
     wanted: Vec<Sender<io::Result<Worker>>>,
     running: HashMap<u64, WatchedWorker>,
+    /// When the thread that manages workers looks at them next; `None`: not before it is notified.
+    next_check: Option<Instant>,
     last_number: u64,
     /// Running functions are overdue, whatever their time limit.
     stops_functions: bool,
@@ -116,6 +122,8 @@ impl Workers {
             panics: AtomicU64::new(0),
             #[cfg(test)]
             panics_wanted: AtomicU64::new(0),
+            #[cfg(test)]
+            checks: AtomicU64::new(0),
         });
         let kept = Arc::clone(&shared);
         let manager =
@@ -252,10 +260,10 @@ impl Shared {
             WatchedWorker { deadline, caller: WatchedCaller::new(caller, now), is_function, process };
         state.last_number += 1;
         let number = state.last_number;
-        let is_next = state.running.values().all(|other| other.next() > watched.next());
+        let is_late = state.next_check.is_none_or(|next_check| next_check > watched.next());
         state.running.insert(number, watched);
         drop(state);
-        if is_next {
+        if is_late {
             self.changed.notify_one();
         }
         number
@@ -279,6 +287,8 @@ impl Shared {
     fn manage_workers(&self) {
         let mut state = self.state.lock();
         while !state.closed {
+            #[cfg(test)]
+            self.checks.fetch_add(1, Ordering::Relaxed);
             let wanted = std::mem::take(&mut state.wanted);
             let (overdue, forgotten, next) = state.due(Instant::now());
             if !wanted.is_empty() || !overdue.is_empty() || !forgotten.is_empty() {
@@ -293,6 +303,7 @@ impl Shared {
                 });
                 continue;
             }
+            state.next_check = next;
             match next {
                 Some(next) => drop(self.changed.wait_until(&mut state, next)),
                 None => self.changed.wait(&mut state),
@@ -388,7 +399,9 @@ impl Worker {
         loop {
             match self.receive()? {
                 FromWorker::NeedsText => Frame::script_text(run.script.body).send(&mut self.input)?,
-                FromWorker::Request(request) => Frame::answer(&host.call(request)).send(&mut self.input)?,
+                FromWorker::Operations(operations) => {
+                    Frame::answers(&answers(operations, host)).send(&mut self.input)?;
+                }
                 FromWorker::Done(outcome) => {
                     self.remember(run.script.version);
                     return Ok(Ok(outcome));
@@ -505,6 +518,38 @@ mod tests {
     /// A worker that only has to start: it ends with its input.
     fn program() -> Program {
         Program { path: "/bin/cat".into(), arguments: Vec::new() }
+    }
+
+    #[test]
+    fn the_manager_is_woken_for_earlier_deadlines_alone() {
+        let workers = Workers::start(program());
+        let worker = workers.take().expect("a worker");
+        let watch = |time: Duration| {
+            let watch =
+                KillWhen { deadline: Instant::now() + time, is_function: false, caller: Caller::default() };
+            workers.shared.watch(&worker, watch)
+        };
+        let checks = || workers.shared.checks.load(Ordering::Relaxed);
+        let first = watch(Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+        let before = checks();
+        for _ in 0..1000 {
+            let number = watch(Duration::from_secs(90));
+            assert!(workers.shared.stop_watching(number));
+        }
+        assert!(workers.shared.stop_watching(first));
+        // Nothing runs now; the thread still waits for the first deadline.
+        for _ in 0..1000 {
+            let number = watch(Duration::from_secs(90));
+            assert!(workers.shared.stop_watching(number));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(checks(), before);
+        let overdue = watch(Duration::from_millis(20));
+        while worker.is_alive() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!workers.shared.stop_watching(overdue), "it was killed at its deadline");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! It can access only its input and output: see [`confine`](crate::worker::confine()).
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::fd::AsFd;
@@ -11,7 +12,9 @@ use std::time::{Duration, Instant};
 use crate::functions::{LoadedFunctions, decode_call};
 use crate::worker::confine::confine;
 use crate::worker::wire::{Calls, Frame, OwnedRun, OwnedScript, ToWorker, malformed, read_frame, to_worker};
-use crate::{Answer, Caller, Failure, Host, Limits, Request, Script, ScriptError, Scripts, Spatial};
+use crate::{
+    Answer, Caller, Failure, Host, Limits, Operation, Request, Script, ScriptError, Scripts, Spatial,
+};
 
 /// CPU time of a run beyond its time limit, in seconds.
 const PROCESSOR_SECONDS_MORE: u64 = 3;
@@ -139,9 +142,17 @@ impl Pipe {
 
 impl Host for Pipe {
     fn call(&mut self, request: Request) -> Answer {
-        let answer = Frame::request(&request).send(&mut self.output).and_then(|()| self.receive());
-        match answer {
-            Ok(Some(ToWorker::Answer(answer))) => answer,
+        let mut waiting = VecDeque::from([Operation { request, has_callback: true }]);
+        self.call_next(&mut waiting).remove(0)
+    }
+
+    fn call_next(&mut self, waiting: &mut VecDeque<Operation>) -> Vec<Answer> {
+        let answers = Frame::operations(waiting.iter()).send(&mut self.output).and_then(|()| self.receive());
+        match answers {
+            Ok(Some(ToWorker::Answers(answers))) if answers.len() <= waiting.len() => {
+                waiting.drain(..answers.len());
+                answers
+            }
             // The server has gone or sends invalid messages: there is nobody to report to.
             _ => std::process::exit(1),
         }

@@ -4,20 +4,25 @@
 // a script does to prototypes or globals changes what happens here. `native` is not reachable from a script. Each
 // built-in it holds takes time to make: what is not for every script is in other files.
 //
-// `begin` makes everything that belongs to one run: what a script can change of the API is new in every run.
+// `begin` starts a run: what a script can change of the API is new in every run. In a context whose built-ins are frozen it is made
+// when it is first asked for.
+//
+// Operations are numbered by kind, as `run.rs` reads them.
 (function (native, withMore) {
 "use strict";
 const { parse, stringify } = JSON;
 const { defineProperty } = Object;
 const { apply } = Reflect;
 const { isArray } = Array;
-const { startsWith, split, toLowerCase, toWellFormed } = String.prototype;
+const { indexOf, slice, startsWith, split, toLowerCase, toWellFormed } = String.prototype;
 const toText = String, toNumber = Number;
 const NativeError = Error, NativeTypeError = TypeError;
 const root = globalThis, NOTHING = [];
 
 // What `native` does.
 const ACCEPTING = 0, ABORT = 1, NEW_ID = 3, MORE = 5;
+// Kinds of operations; `more.js` and `queries.js` have feeds (1) and queries (2).
+const READ = 0, CREATE = 3, UPSERT = 4, REPLACE = 5, DELETE = 6;
 
 function hide(object, name, value) {
   defineProperty(object, name, { __proto__: null, value, writable: true, configurable: true, enumerable: false });
@@ -74,36 +79,46 @@ function readable(map, slots, name, value) {
 
 // What belongs to the run under way.
 let run = null;
-let selfLink, altLink, bodyMax;
+let selfLink, altLink, selfItems, altItems, bodyMax;
 
-function requestOf(isProcedure, isPre, operationType, headers, body) {
+function collectionOf(run) { return run.collection ??= new Collection(); }
+function requestOf(run) {
+  if (run.request !== null) return run.request;
+  const { isProcedure, isPre, operationType, headers, requestBody: body } = run;
   const slots = { __proto__: null, Body: { __proto__: null, writable: isPre,
     value: isProcedure ? body : body === undefined ? "" : parse(body) } };
   const request = message(slots, isPre);
   if (operationType !== undefined) readable(request, slots, "OperationType", operationType);
   for (let i = 0; i + 1 < headers.length; i += 2) readable(request, slots, headers[i], headers[i + 1]);
   run.slotsOfRequest = slots;
-  run.request = request;
+  return run.request = request;
 }
-function responseOf(kind, body) {
+function slotsOfResponse(run) {
+  if (run.slotsOfResponse !== null) return run.slotsOfResponse;
+  const { isProcedure, responseBody: body } = run;
   const slots = { __proto__: null, Body: { __proto__: null, writable: true,
-    value: kind === "procedure" || body === undefined ? "" : parse(body) } };
+    value: isProcedure || body === undefined ? "" : parse(body) } };
   // What the script has logged so far.
   run.logSlot = { __proto__: null, writable: false, value: "" };
-  if (kind === "procedure") slots["x-ms-documentdb-script-log-results"] = run.logSlot;
-  run.slotsOfResponse = slots;
-  if (kind === "pre") return;
-  const response = run.response = message(slots, true);
-  if (kind === "post") {
+  if (isProcedure) slots["x-ms-documentdb-script-log-results"] = run.logSlot;
+  return run.slotsOfResponse = slots;
+}
+// A pre-trigger has none.
+function responseOf(run) {
+  if (run.isPre || run.response !== null) return run.response ?? undefined;
+  const slots = slotsOfResponse(run), response = run.response = message(slots, true);
+  if (!run.isProcedure) {
     readable(response, slots, "ResourceQuotaCurrentUsage", run.usage);
     readable(response, slots, "MaxResourceQuota", run.quota);
     response.getCurrentResourceQuotaUsage = response.getResourceQuotaCurrentUsage;
   }
+  return response;
 }
 
 // ---- the queue ----
-// Operations wait here, in the order in which they were started.
-let queue = null, current = null;
+// Operations wait here, in the order in which they were started, until they are answered. The host takes several at once: those
+// from `unsent` on are still ours.
+let queue = null;
 
 function enqueue(operation) {
   if (queue.aborted || !native(ACCEPTING, queue.waiting)) return false;
@@ -111,7 +126,16 @@ function enqueue(operation) {
   operation.next = null;
   if (queue.last) queue.last.next = operation; else queue.first = operation;
   queue.last = operation;
+  queue.unsent ??= operation;
   return true;
+}
+// The oldest operation has its answer.
+function answered() {
+  const operation = queue.first;
+  queue.waiting--;
+  queue.first = operation.next;
+  if (!queue.first) queue.last = null;
+  return operation;
 }
 
 // ---- arguments of collection methods ----
@@ -168,7 +192,21 @@ function checkCollectionLink(link) {
   segmentsOf(link, "collection", 4);
   throw outside(link);
 }
+// The id in a link of the usual form; undefined for others, which `itemOf` takes apart.
+function nameAfter(link, start) {
+  const name = apply(slice, link, [start.length]), at = apply(indexOf, name, ["/"]);
+  if (name === "" || at === 0) return undefined;
+  return at === -1 ? name : at === name.length - 1 ? apply(slice, name, [0, at]) : undefined;
+}
 function itemOf(operation, link) {
+  if (typeof link === "string") {
+    const isSelf = apply(startsWith, link, [selfItems]);
+    const name = isSelf ? nameAfter(link, selfItems) : apply(startsWith, link, [altItems]) ? nameAfter(link, altItems) : undefined;
+    if (name !== undefined) {
+      if (isSelf) operation.rid = clean(name); else operation.id = clean(name);
+      return;
+    }
+  }
   const segments = segmentsOf(link, "document", 6);
   if (apply(startsWith, link, [selfLink])) operation.rid = clean(segments[5]);
   else if (apply(startsWith, link, [altLink + "/"])) operation.id = clean(segments[5]);
@@ -197,7 +235,7 @@ function write(name, kind, link, body, options, callback) {
   checkCollectionLink(link);
   options = tail(operation, name, options, callback);
   indexActionOf(operation, options);
-  if (kind === "upsert") operation.etag = optionalText("etag", options.etag);
+  if (kind === UPSERT) operation.etag = optionalText("etag", options.etag);
   operation.body = bodyText(body, options);
   return enqueue(operation);
 }
@@ -206,7 +244,7 @@ class Collection {
   getAltLink() { return altLink; }
   readDocument(link, options, callback) {
     need("readDocument", arguments.length, 1);
-    const operation = { __proto__: null, kind: "read" };
+    const operation = { __proto__: null, kind: READ };
     itemOf(operation, link);
     options = tail(operation, "readDocument", options, callback);
     operation.etag = optionalText("ifNoneMatch", options.ifNoneMatch);
@@ -214,15 +252,15 @@ class Collection {
   }
   createDocument(link, body, options, callback) {
     need("createDocument", arguments.length, 2);
-    return write("createDocument", "create", link, body, options, callback);
+    return write("createDocument", CREATE, link, body, options, callback);
   }
   upsertDocument(link, body, options, callback) {
     need("upsertDocument", arguments.length, 2);
-    return write("upsertDocument", "upsert", link, body, options, callback);
+    return write("upsertDocument", UPSERT, link, body, options, callback);
   }
   replaceDocument(link, body, options, callback) {
     need("replaceDocument", arguments.length, 2);
-    const operation = { __proto__: null, kind: "replace" };
+    const operation = { __proto__: null, kind: REPLACE };
     itemOf(operation, link);
     options = tail(operation, "replaceDocument", options, callback);
     indexActionOf(operation, options);
@@ -233,7 +271,7 @@ class Collection {
   }
   deleteDocument(link, options, callback) {
     need("deleteDocument", arguments.length, 1);
-    const operation = { __proto__: null, kind: "delete" };
+    const operation = { __proto__: null, kind: DELETE };
     itemOf(operation, link);
     options = tail(operation, "deleteDocument", options, callback);
     operation.etag = optionalText("etag", options.etag);
@@ -243,23 +281,23 @@ class Collection {
 }
 
 // ---- globals ----
-function contextOf(collection, request, response) {
+function contextOf(run) {
   const context = {
-    getCollection() { return collection; },
-    getRequest() { return request; },
+    getCollection() { return collectionOf(run); },
+    getRequest() { return requestOf(run); },
     abort(error) {
       queue.aborted ??= { __proto__: null, error };
       native(ABORT);
       throw error;
     },
   };
-  if (response) context.getResponse = () => response;
+  if (!run.isPre) context.getResponse = () => responseOf(run);
   return context;
 }
-hide(root, "getContext", function getContext() { return run.context; });
+hide(root, "getContext", function getContext() { return run.context ??= contextOf(run); });
 hide(root, "__", undefined);
 const more = withMore ? native(MORE)({ __proto__: null, native, hide, push, fail, clean, need, tail, optionalText, enqueue, put,
-  checkCollectionLink, responseOptions, methods: Collection.prototype, runOf: () => run, queueOf: () => queue }) : undefined;
+  checkCollectionLink, responseOptions, slotsOfResponse, methods: Collection.prototype, runOf: () => run, queueOf: () => queue }) : undefined;
 
 // ---- life of a run ----
 // The arguments of a procedure by the rules of `Function.prototype.apply`; undefined when they cannot be.
@@ -284,72 +322,80 @@ function argumentsFrom(text, most) {
 function responseOptions() {
   return { currentCollectionSizeInMB: run.usage, maxCollectionSizeInMB: run.quota };
 }
-return {
-  __proto__: null,
-  begin(kind, operationType, self, alt, usage, quota, partitionKey, logging, bodyLengthMax, headers, requestBody, responseBody) {
+// In the order of `ApiFunction`: the host finds them by number.
+return [
+  function begin(kind, operationType, self, alt, usage, quota, partitionKey, logging, bodyLengthMax, headers, requestBody, responseBody,
+      withAll) {
     const isProcedure = kind === "procedure", isPre = kind === "pre";
-    run = { __proto__: null, usage, quota, partitionKey, logging, isPre, request: null, response: undefined, slotsOfRequest: null,
-      slotsOfResponse: null, logSlot: null, collection: null, short: null, context: null,
-      parameters: isProcedure ? requestBody : undefined };
-    queue = { __proto__: null, first: null, last: null, waiting: 0, aborted: null };
-    current = null;
+    run = { __proto__: null, usage, quota, partitionKey, logging, isProcedure, isPre, operationType, headers, requestBody, responseBody,
+      request: null, response: null, slotsOfRequest: null, slotsOfResponse: null, logSlot: null, collection: null, short: null,
+      context: null };
+    queue = { __proto__: null, first: null, last: null, unsent: null, waiting: 0, aborted: null };
     selfLink = self;
     altLink = alt;
+    selfItems = self + "docs/";
+    altItems = alt + "/docs/";
     bodyMax = bodyLengthMax;
-    requestOf(isProcedure, isPre, operationType, headers, requestBody);
-    responseOf(kind, responseBody);
-    const { request, response } = run, collection = run.collection = new Collection();
-    const short = run.short = { __proto__: collection };
-    short.request = request;
+    // The body of a trigger's request is the client's: what is wrong with it is not the script's fault.
+    if (!isProcedure || withAll) {
+      requestOf(run);
+      slotsOfResponse(run);
+    }
+    if (!withAll) return;
+    const short = run.short = { __proto__: collectionOf(run) }, response = responseOf(run);
+    short.request = run.request;
     if (response) short.response = response;
-    run.context = contextOf(collection, request, response);
+    run.context = contextOf(run);
     defineProperty(root, "__", { __proto__: null, value: short });
   },
   // What a run had is not kept for the next. It throws if `__` cannot be set again.
-  end() {
-    run = queue = current = null;
+  function end() {
+    // Its functions have the run.
+    if (run) run.context = null;
+    run = queue = null;
     defineProperty(root, "__", { __proto__: null, value: undefined, writable: true });
   },
   // Whether the parameters fit; a trigger has none.
-  call(entry, most) {
-    const list = run.parameters === undefined ? NOTHING : argumentsFrom(run.parameters, most);
+  function call(entry, most) {
+    const list = run.isProcedure ? argumentsFrom(run.requestBody, most) : NOTHING;
     if (list === undefined) return false;
     apply(entry, undefined, list);
     return true;
   },
-  // The next operation for the host, or null.
-  take() {
-    const operation = current = queue.first;
-    if (operation) {
-      queue.waiting--;
-      queue.first = operation.next;
-      if (!queue.first) queue.last = null;
-    }
-    return operation;
+  // The operations for the host, a list by `next`, or null.
+  function take() {
+    const first = queue.unsent;
+    queue.unsent = null;
+    return first;
   },
-  item(status, text) {
-    const { callback, kind } = current, options = responseOptions();
+  // Those that the host has not taken.
+  function leave(operation) { queue.unsent = operation; },
+  function item(status, text) {
+    const { callback, kind } = answered();
     if (!callback) return;
+    const options = responseOptions();
     options.statusCode = status;
-    if (kind === "delete") return void callback(undefined, options);
+    if (kind === DELETE) return void callback(undefined, options);
     if (status === 304) options.notModified = true;
     callback(undefined, text === undefined ? undefined : parse(text), options);
   },
-  page(text, continuation) { more.page(current, text, continuation); },
-  error(status, text) {
-    const { callback, kind } = current, body = stringify({ __proto__: null, Errors: [text] });
+  function page(text, continuation) { more.page(answered(), text, continuation); },
+  function error(status, text) {
+    const { callback, kind } = answered(), body = stringify({ __proto__: null, Errors: [text] });
     const error = fail(status, body);
     hide(error, "body", body);
     if (!callback) throw error;
-    if (kind === "delete") callback(error, responseOptions());
+    if (kind === DELETE) callback(error, responseOptions());
     else callback(error, undefined, responseOptions());
   },
-  body() {
-    const { value } = (run.isPre ? run.slotsOfRequest : run.slotsOfResponse).Body;
+  function body() {
+    const slots = run.isPre ? run.slotsOfRequest : run.slotsOfResponse;
+    if (slots === null) return '""';
+    const { value } = slots.Body;
     return value === undefined ? undefined : stringify(value);
   },
-  abortReason: () => queue.aborted.error,
+  () => queue.aborted.error,
   // Objects of ours that scripts can reach from those of a run.
-  shared: () => [Collection.prototype, more.queryPrototype()],
-};
+  () => [Collection.prototype, more.queryPrototype()],
+];
 })

@@ -1,8 +1,8 @@
 // The rest of the server-side API: feeds, queries, attachments, console. Evaluated before a script that can name any of it.
 (function (core) {
 "use strict";
-const { native, hide, push, fail, clean, need, tail, optionalText, enqueue, put, checkCollectionLink, responseOptions, methods, runOf,
-  queueOf } = core;
+const { native, hide, push, fail, clean, need, tail, optionalText, enqueue, put, checkCollectionLink, responseOptions, slotsOfResponse,
+  methods, runOf, queueOf } = core;
 const { apply } = Reflect;
 const bindCall = (method) => (receiver, ...given) => apply(method, receiver, given);
 const { parse, stringify } = JSON;
@@ -45,14 +45,14 @@ class Rest {
   getPartitionKeyDefinition() { return parse(runOf().partitionKey); }
   readDocuments(link, options, callback) {
     need("readDocuments", arguments.length, 1);
-    const operation = { __proto__: null, kind: "feed" };
+    const operation = { __proto__: null, kind: 1 };
     checkCollectionLink(link);
     pageOf(operation, tail(operation, "readDocuments", options, callback));
     return enqueue(operation);
   }
   queryDocuments(link, query, options, callback) {
     need("queryDocuments", arguments.length, 2);
-    const operation = { __proto__: null, kind: "query" };
+    const operation = { __proto__: null, kind: 2 };
     checkCollectionLink(link);
     queryOf(operation, query);
     pageOf(operation, tail(operation, "queryDocuments", options, callback));
@@ -102,10 +102,10 @@ let loaded = null;
 function queries() {
   return loaded ??= native(QUERIES)({ __proto__: null, fail, push, hide, isArray, codePointAt: bindCall(codePointAt),
     sort: bindCall(sort), slice: bindCall(slice), startsWith: bindCall(startsWith), toNumber, isInteger,
-    isCollection: (value) => value === runOf().collection || value === runOf().short,
+    isCollection: (value) => typeof value === "object" && value !== null && (value === runOf().collection || value === runOf().short),
     start: (operation, name, options, callback, prepare) => {
       pageOf(operation, tail(operation, name, options, callback));
-      if (!operation.callback && !runOf().response) {
+      if (!operation.callback && runOf().isPre) {
         throw fail(400, "The callback function must be provided for scenarios, such as pre-trigger, when response object is not available.");
       }
       if (prepare) prepare(operation);
@@ -119,11 +119,11 @@ function page(operation, text, continuation) {
     for (let i = 0; i < items.length; i++) push(operation.gathered, items[i]);
     if (continuation) {
       operation.continuation = continuation;
-      // Before all others: it has only begun.
+      // Before all others: it has only begun. It was the last of its message, so none of them is with the host.
       const queue = queueOf();
       queue.waiting++;
       operation.next = queue.first;
-      queue.first = operation;
+      queue.first = queue.unsent = operation;
       queue.last ??= operation;
       return;
     }
@@ -137,7 +137,7 @@ function page(operation, text, continuation) {
   const options = responseOptions();
   if (continuation) options.continuation = continuation;
   if (operation.callback) operation.callback(undefined, items, options);
-  else if (operation.stages !== undefined) put(runOf().slotsOfResponse, "Body", stringify(items), true);
+  else if (operation.stages !== undefined) put(slotsOfResponse(runOf()), "Body", stringify(items), true);
 }
 
 // ---- console ----
@@ -159,6 +159,7 @@ function log() {
     else text += format[i];
   }
   if (!native(LOG, clean(text))) throw tooLong();
+  slotsOfResponse(runOf());
   runOf().logSlot.value += text;
 }
 // No log is longer, so a format need not be looked through to know that it does not fit.

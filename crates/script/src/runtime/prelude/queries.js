@@ -100,7 +100,7 @@ function argumentsOf(given, chained) {
   return args;
 }
 function startQuery(stages, name, options, callback) {
-  const operation = { __proto__: null, kind: "query", text: "SELECT * FROM c", stages, sorts: false };
+  const operation = { __proto__: null, kind: 2, text: "SELECT * FROM c", stages, sorts: false };
   for (let at = stages; at; at = at.before) operation.sorts = operation.sorts || at.stage.sorts === true;
   return start(operation, name, options, callback, operation.sorts ? pageSorted : undefined);
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::functions::CallResult;
 use crate::worker::confine::Confinement;
 use crate::{
-    Answer, Call, Collection, Failure, Limits, Outcome, Request, Script, ScriptRun, TriggerOperation,
+    Answer, Call, Collection, Failure, Limits, Operation, Outcome, Script, ScriptRun, TriggerOperation,
 };
 
 pub(crate) use self::read::{from_worker, to_worker};
@@ -22,6 +22,9 @@ pub(crate) use self::write::Frame;
 
 /// Longest frame of a worker: the memory of a script, with every character in its longest form.
 pub(crate) const FRAME_BYTES_MAX: usize = 256 << 20;
+
+/// Memory for a frame before its bytes are there.
+const SHORT_FRAME_BYTES: usize = 16 << 10;
 
 /// What the server sends.
 pub(crate) enum ToWorker {
@@ -31,7 +34,8 @@ pub(crate) enum ToWorker {
         run: Box<OwnedRun>,
     },
     Text(String),
-    Answer(Answer),
+    /// To the first operations of the last message, at least one.
+    Answers(Vec<Answer>),
     /// Calls of user-defined functions.
     Calls(Calls),
     /// Ends the page whose functions were loaded.
@@ -57,7 +61,8 @@ pub(crate) struct OwnedScript {
 pub(crate) enum FromWorker {
     /// The worker does not have the version: the text is needed.
     NeedsText,
-    Request(Request),
+    /// At least one, at most [`OPERATIONS_MAX`](crate::host::OPERATIONS_MAX).
+    Operations(Vec<Operation>),
     Done(Outcome),
     Failed(Failure),
     /// The results of the first calls, at least one.
@@ -126,8 +131,8 @@ pub(crate) fn read_frame(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     if length > FRAME_BYTES_MAX {
         return Err(malformed());
     }
-    let mut frame = Vec::new();
-    // Grows as bytes arrive: a length alone takes no memory.
+    // Most are short. Longer ones grow as bytes arrive: a length alone takes no memory.
+    let mut frame = Vec::with_capacity(length.min(SHORT_FRAME_BYTES) + 32);
     if from.take(length as u64).read_to_end(&mut frame)? < length {
         return Ok(None);
     }
@@ -151,7 +156,7 @@ pub fn is_worker_message(frame: &[u8]) -> bool {
 pub fn worker_message_rewritten(frame: &[u8]) -> Option<Vec<u8>> {
     let frame = match from_worker(frame)? {
         FromWorker::NeedsText => Frame::needs_text(),
-        FromWorker::Request(request) => Frame::request(&request),
+        FromWorker::Operations(operations) => Frame::operations(operations.iter()),
         FromWorker::Done(outcome) => Frame::done(&outcome),
         FromWorker::Failed(failure) => Frame::failed(&failure),
         FromWorker::Ready(confinement) => Frame::ready(confinement),

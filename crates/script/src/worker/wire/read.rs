@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use crate::functions::{CallResult, decode_call};
+use crate::host::OPERATIONS_MAX;
 use crate::values::{ScriptValue, refused};
 use crate::worker::confine::Confinement;
 use crate::{
-    Answer, Failure, IndexAction, ItemLink, Limits, Outcome, Position, Reply, Request, ScriptError,
-    TriggerOperation,
+    Answer, Failure, IndexAction, ItemLink, Limits, Operation, Outcome, Position, Reply, Request,
+    ScriptError, TriggerOperation,
 };
 
 use super::{Calls, FromWorker, OwnedCall, OwnedRun, OwnedScript, ToWorker};
@@ -17,7 +18,7 @@ pub(crate) fn to_worker(frame: &[u8]) -> Option<ToWorker> {
     let message = match fields.byte()? {
         1 => ToWorker::Run { limits: fields.limits()?, run: Box::new(fields.run()?) },
         2 => ToWorker::Text(fields.text()?),
-        3 => ToWorker::Answer(fields.answer()?),
+        3 => ToWorker::Answers(fields.answers()?),
         4 => ToWorker::Calls(fields.calls()?),
         5 => ToWorker::Release,
         _ => return None,
@@ -29,7 +30,7 @@ pub(crate) fn from_worker(frame: &[u8]) -> Option<FromWorker> {
     let mut fields = Fields(frame);
     let message = match fields.byte()? {
         1 => FromWorker::NeedsText,
-        2 => FromWorker::Request(fields.request()?),
+        2 => FromWorker::Operations(fields.operations()?),
         3 => FromWorker::Done(Outcome {
             body: fields.optional()?,
             log: fields.optional()?,
@@ -177,6 +178,20 @@ impl<'a> Fields<'a> {
             headers.push((self.text()?, self.text()?));
         }
         Some(headers)
+    }
+
+    fn answers(&mut self) -> Option<Vec<Answer>> {
+        let count = self.operation_count()?;
+        (0..count).map(|_| self.answer()).collect()
+    }
+
+    fn operations(&mut self) -> Option<Vec<Operation>> {
+        let count = self.operation_count()?;
+        (0..count).map(|_| Some(Operation { has_callback: self.flag()?, request: self.request()? })).collect()
+    }
+
+    fn operation_count(&mut self) -> Option<usize> {
+        self.size().filter(|count| (1..=OPERATIONS_MAX).contains(count))
     }
 
     fn answer(&mut self) -> Option<Answer> {

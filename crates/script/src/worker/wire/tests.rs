@@ -4,8 +4,9 @@ use quire_value::Value;
 
 use super::*;
 use crate::functions::FunctionCall;
+use crate::host::OPERATIONS_MAX;
 use crate::values::ScriptValue;
-use crate::{IndexAction, ItemLink, Position, Reply, ScriptError};
+use crate::{IndexAction, ItemLink, Position, Reply, Request, ScriptError};
 
 fn sent(frame: Frame) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -34,9 +35,11 @@ fn requests_come_back_as_they_were() {
         },
         Request::Delete { item, if_match: text(""), partition_key: text("[1]") },
     ] {
-        let frame = sent(Frame::request(&request));
-        let Some(FromWorker::Request(read)) = from_worker(&frame) else { panic!("{request:?}") };
-        assert_eq!(read, request);
+        let operations =
+            [true, false].map(|has_callback| Operation { request: request.clone(), has_callback });
+        let frame = sent(Frame::operations(operations.iter()));
+        let Some(FromWorker::Operations(read)) = from_worker(&frame) else { panic!("{request:?}") };
+        assert_eq!(read, operations);
         for length in 0..frame.len() {
             assert!(from_worker(&frame[..length]).is_none(), "{request:?} cut at {length}");
         }
@@ -54,10 +57,11 @@ fn answers_and_results_come_back_as_they_were() {
         Reply::Stop,
     ] {
         let answer = Answer { reply, accepting: false };
-        let Some(ToWorker::Answer(read)) = to_worker(&sent(Frame::answer(&answer))) else {
-            panic!("{answer:?}")
+        let answers = [answer.clone(), Answer { accepting: true, ..answer }];
+        let Some(ToWorker::Answers(read)) = to_worker(&sent(Frame::answers(&answers))) else {
+            panic!("{answers:?}")
         };
-        assert_eq!(read, answer);
+        assert_eq!(read, answers);
     }
     for error in [
         ScriptError::Compile { message: "m".into(), position: Some(Position { line: 3, column: 4 }) },
@@ -141,6 +145,8 @@ fn changed_frames_are_read_or_refused() {
     let value = Ok(ScriptValue::Json(r#"{"a": [1, null]}"#.into()));
     let failure = Failure { error: ScriptError::Result { what: "a symbol" }, log: text("l") };
     let outcome = Outcome { body: text("1"), log: None, unhandled_rejections: 2 };
+    let request = Request::Create { body: "{}".into(), index_action: IndexAction::Include };
+    let operation = Operation { request, has_callback: true };
     let frames: Vec<Vec<u8>> = [
         Frame::calls(load, &[call.clone(), call]),
         Frame::values().value(&value).value(&Err(ScriptError::TimedOut)).counted(2),
@@ -149,8 +155,11 @@ fn changed_frames_are_read_or_refused() {
         Frame::ready(Confinement { calls: true, files: false }),
         Frame::release(),
         Frame::script_text("x => x"),
-        Frame::answer(&Reply::Page { items: "[]".into(), continuation: text("c") }.into()),
-        Frame::request(&Request::Create { body: "{}".into(), index_action: IndexAction::Include }),
+        Frame::answers(&[
+            Reply::Page { items: "[]".into(), continuation: text("c") }.into(),
+            Reply::Deleted.into(),
+        ]),
+        Frame::operations([operation.clone(), operation].iter()),
     ]
     .into_iter()
     .map(sent)
@@ -193,6 +202,11 @@ fn bad_frames_are_refused() {
     for frame in [&[][..], &[9], &[1, 1], &[2, 0, 7], &[2, 3, 255, 255, 255, 255, 255, 255, 255, 255]] {
         assert!(from_worker(frame).is_none(), "{frame:?}");
     }
+    let request = Request::ReadFeed { page_size: 1, continuation: None };
+    let operations = vec![Operation { request, has_callback: true }; OPERATIONS_MAX + 1];
+    assert!(from_worker(&sent(Frame::operations(operations[1..].iter()))).is_some());
+    assert!(from_worker(&sent(Frame::operations(operations.iter()))).is_none(), "too many");
+    assert!(from_worker(&sent(Frame::operations([].iter()))).is_none(), "none");
     let huge = u32::MAX.to_le_bytes();
     assert!(read_frame(&mut huge.as_slice()).is_err());
     assert!(read_frame(&mut [8, 0, 0, 0, 1].as_slice()).unwrap().is_none());

@@ -6,8 +6,8 @@ use crate::functions::FunctionCall;
 use crate::values::{ScriptValue, refused_code};
 use crate::worker::confine::Confinement;
 use crate::{
-    Answer, Call, Collection, Failure, IndexAction, ItemLink, Limits, Outcome, Position, Reply, Request,
-    Script, ScriptError, ScriptRun, TriggerOperation,
+    Answer, Call, Collection, Failure, IndexAction, ItemLink, Limits, Operation, Outcome, Position, Reply,
+    Request, Script, ScriptError, ScriptRun, TriggerOperation,
 };
 
 use super::malformed;
@@ -24,7 +24,7 @@ impl Frame {
     }
 
     fn new(kind: u8) -> Frame {
-        let mut bytes = Vec::with_capacity(256);
+        let mut bytes = Vec::with_capacity(1024);
         bytes.extend([0, 0, 0, 0, kind]);
         Frame(bytes)
     }
@@ -115,8 +115,12 @@ impl Frame {
         Frame::new(2).text(text)
     }
 
-    pub(crate) fn answer(answer: &Answer) -> Frame {
-        let frame = Frame::new(3).flag(answer.accepting);
+    pub(crate) fn answers(answers: &[Answer]) -> Frame {
+        answers.iter().fold(Frame::new(3).number(answers.len() as u64), Frame::answer)
+    }
+
+    fn answer(self, answer: &Answer) -> Frame {
+        let frame = self.flag(answer.accepting);
         match &answer.reply {
             Reply::Item { status, body } => frame.byte(0).number(u64::from(*status)).text(body),
             Reply::NotModified => frame.byte(1),
@@ -137,8 +141,14 @@ impl Frame {
         Frame::new(1)
     }
 
-    pub(crate) fn request(request: &Request) -> Frame {
-        let frame = Frame::new(2);
+    pub(crate) fn operations<'o>(operations: impl ExactSizeIterator<Item = &'o Operation>) -> Frame {
+        let frame = Frame::new(2).number(operations.len() as u64);
+        operations
+            .fold(frame, |frame, operation| frame.flag(operation.has_callback).request(&operation.request))
+    }
+
+    fn request(self, request: &Request) -> Frame {
+        let frame = self;
         match request {
             Request::Read { item, if_none_match } => {
                 frame.byte(0).item(item).optional(if_none_match.as_deref())
