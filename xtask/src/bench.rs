@@ -85,7 +85,7 @@ fn counted_instructions(program: &Path, operation: &str, count: u64) -> Result<u
     Ok(figure.trim().parse()?)
 }
 
-/// Recall and CPU of vector search; takes how many vectors and which data.
+/// Recall and CPU of vector search; takes how many vectors, which data, and a directory to keep the store in.
 pub fn vectors(arguments: &[&str]) -> Result<()> {
     let bench = ["bench", "--package", "quire-engine", "--bench", "vectors", "--"];
     check(cargo().args(bench).args(arguments))

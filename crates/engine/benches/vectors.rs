@@ -1,6 +1,7 @@
 //! Vector indexes on the embedded storage: how near an approximate search comes to the truth, and what it costs.
 //!
-//! `cargo xtask bench vectors [vectors] [kind of data]`. Vectors of 384 dimensions; CPU time, since other things may run beside it.
+//! `cargo xtask bench vectors [vectors] [kind of data] [directory]`. Vectors of 384 dimensions; CPU time, since other things may run
+//! beside it. A store in a directory is kept, and the next run with the same directory only asks its queries.
 //!
 //! | data      | what it is                                                                                   |
 //! |-----------|----------------------------------------------------------------------------------------------|
@@ -8,6 +9,7 @@
 //! | overlap   | 300 clusters that overlap in 32 dimensions, turned into 384, with noise: much like embeddings |
 //! | uniform   | nothing is near anything: no index can help, only the scan is exact                          |
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,8 @@ const QUERIES: usize = 100;
 const CACHE_BYTES: usize = 1 << 30;
 /// Numbers of a vector are whole multiples of this, as of embeddings of 16 bits.
 const UNIT: f32 = 256.0;
+/// Beside a complete store: what is asked.
+const QUESTIONS: &str = "questions";
 
 struct Fixed;
 
@@ -95,19 +99,66 @@ impl Data {
     }
 }
 
-fn json_of(vector: &[i16]) -> String {
-    let numbers: Vec<String> = vector.iter().map(|number| (f32::from(*number) / UNIT).to_string()).collect();
-    format!("[{}]", numbers.join(","))
+/// The text of every number that a vector can have: making it costs more than storing it.
+struct NumberTexts(Vec<String>);
+
+impl NumberTexts {
+    fn new() -> NumberTexts {
+        NumberTexts((i16::MIN..=i16::MAX).map(|number| (f32::from(number) / UNIT).to_string()).collect())
+    }
+
+    fn json_of(&self, vector: &[i16]) -> String {
+        let mut json = String::from("[");
+        for number in vector {
+            json.push_str(&self.0[(i32::from(*number) - i32::from(i16::MIN)) as usize]);
+            json.push(',');
+        }
+        json.pop();
+        json.push(']');
+        json
+    }
 }
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let count: usize = arguments.next().map_or(1_000_000, |count| count.parse().expect("a number"));
     let kind = arguments.next().unwrap_or_else(|| "overlap".to_owned());
+    let temporary = tempfile::tempdir().expect("a directory");
+    let directory = arguments.next().map_or_else(|| temporary.path().to_owned(), PathBuf::from);
+    let directory = directory.join(format!("{kind}-{count}"));
+    let questions = match Questions::load(&directory) {
+        Some(questions) => questions,
+        None => load(&directory, count, &kind),
+    };
+    let bench = Bench::reopen(&directory);
+    bench.wait();
+    println!("{:?}", bench.engine.vector_indexes(&bench.container).expect("status"));
+    println!("opened again; queries warm up the cache");
+    bench.run(&questions, "", QUERIES, true);
+    println!(
+        "{:<36} {:>8} {:>14} {:>8}",
+        "ORDER BY VectorDistance, TOP 10", "recall", "CPU a query", "leaves"
+    );
+    for (what, options, queries, index_use) in [
+        ("diskANN", "", QUERIES, true),
+        ("diskANN, searchListSizeMultiplier 30", ", false, {'searchListSizeMultiplier':30}", QUERIES, true),
+        ("diskANN, searchListSizeMultiplier 100", ", false, {'searchListSizeMultiplier':100}", QUERIES, true),
+        ("brute force by the index (exact)", ", true", 5, true),
+        ("brute force over the items", "", 1, false),
+    ] {
+        let answers = bench.run(&questions, options, queries, index_use);
+        let Answers { recall, cpu, leaves } = answers;
+        println!("{what:<36} {recall:>8.3} {:>11.2} ms {leaves:>8.0}", cpu.as_secs_f64() * 1000.0);
+        println!("{:>36} memory {:.0} MB", "", resident_kilobytes() as f64 / 1024.0);
+    }
+    bench.engine.close().expect("closes");
+}
+
+/// Makes a store and waits until its index has everything.
+fn load(directory: &Path, count: usize, kind: &str) -> Questions {
     let mut random = Random(7);
-    let data = Data::new(&kind, &mut random);
-    let directory = tempfile::tempdir().expect("a directory");
-    let bench = Bench::open(directory.path());
+    let data = Data::new(kind, &mut random);
+    let bench = Bench::open(directory);
     let cpu = process_cpu();
     let vectors = bench.load(count, &data, &mut random);
     println!(
@@ -117,40 +168,54 @@ fn main() {
     let cpu = process_cpu();
     bench.wait();
     println!("the index has them all after another {:.0} s of CPU", cpu_since(cpu));
-    let targets: Vec<Vec<i16>> = (0..QUERIES).map(|_| data.draw(&mut random)).collect();
-    let truth: Vec<Vec<usize>> = targets.iter().map(|target| nearest(&vectors, target)).collect();
-    drop(vectors);
+    let targets = (0..QUERIES).map(|_| data.draw(&mut random));
+    let norms: Vec<f64> =
+        vectors.chunks(DIMENSIONS).map(|vector| (product(vector, vector) as f64).sqrt()).collect();
+    let questions = Questions(targets.map(|target| (nearest(&vectors, &norms, &target), target)).collect());
     bench.engine.close().expect("closes");
-    drop(bench);
-    let bench = Bench::reopen(directory.path());
-    bench.wait();
-    println!("opened again; queries warm up the cache");
-    bench.measure(&targets, &truth, "", QUERIES);
-    println!("{:<34} {:>10} {:>14}", "ORDER BY VectorDistance, TOP 10", "recall", "CPU a query");
-    for (what, options, queries) in [
-        ("diskANN", "", QUERIES),
-        ("diskANN, searchListSizeMultiplier 30", ", false, {'searchListSizeMultiplier':30}", QUERIES),
-        ("brute force by the index (exact)", ", true", 5),
-    ] {
-        let (recall, cpu) = bench.measure(&targets, &truth, options, queries);
-        println!("{what:<34} {recall:>10.3} {:>11.2} ms", cpu.as_secs_f64() * 1000.0);
+    questions.save(directory);
+    questions
+}
+
+/// Vectors to look for, each with the ten vectors that are nearest.
+struct Questions(Vec<(Vec<usize>, Vec<i16>)>);
+
+impl Questions {
+    /// `None` if the load was not completed.
+    fn load(directory: &Path) -> Option<Questions> {
+        let lines = std::fs::read_to_string(directory.join(QUESTIONS)).ok()?;
+        let question = |line: &str| {
+            let (nearest, target) = line.split_once(';').expect("two parts");
+            let nearest = nearest.split(',').map(|id| id.parse().expect("a number"));
+            (nearest.collect(), target.split(',').map(|number| number.parse().expect("a number")).collect())
+        };
+        Some(Questions(lines.lines().map(question).collect()))
     }
-    let (recall, cpu) = bench.scan(&targets, &truth);
-    println!("{:<34} {recall:>10.3} {:>11.2} ms", "brute force over the items", cpu.as_secs_f64() * 1000.0);
+
+    fn save(&self, directory: &Path) {
+        let mut lines = String::new();
+        for (nearest, target) in &self.0 {
+            let nearest: Vec<String> = nearest.iter().map(usize::to_string).collect();
+            let target: Vec<String> = target.iter().map(i16::to_string).collect();
+            lines.push_str(&format!("{};{}\n", nearest.join(","), target.join(",")));
+        }
+        std::fs::write(directory.join(QUESTIONS), lines).expect("written");
+    }
+}
+
+fn product(a: &[i16], b: &[i16]) -> i64 {
+    // So many products of numbers below 5,000 fit into 32 bits.
+    let parts = a.chunks(64).zip(b.chunks(64));
+    let part =
+        |(a, b): (&[i16], &[i16])| a.iter().zip(b).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum::<i32>();
+    parts.map(|parts| i64::from(part(parts))).sum()
 }
 
 /// The ten vectors with the greatest cosine.
-fn nearest(vectors: &[i16], target: &[i16]) -> Vec<usize> {
-    let cosine = |vector: &[i16]| {
-        let (mut product, mut square) = (0_i64, 0_i64);
-        for (a, b) in vector.iter().zip(target) {
-            product += i64::from(*a) * i64::from(*b);
-            square += i64::from(*a) * i64::from(*a);
-        }
-        product as f64 / (square as f64).sqrt()
-    };
-    let mut all: Vec<(f64, usize)> =
-        vectors.chunks(DIMENSIONS).enumerate().map(|(at, vector)| (cosine(vector), at)).collect();
+fn nearest(vectors: &[i16], norms: &[f64], target: &[i16]) -> Vec<usize> {
+    let vectors = vectors.chunks(DIMENSIONS).zip(norms).enumerate();
+    let cosine = |vector: &[i16], norm: &f64| product(vector, target) as f64 / norm;
+    let mut all: Vec<(f64, usize)> = vectors.map(|(at, (vector, norm))| (cosine(vector, norm), at)).collect();
     all.select_nth_unstable_by(9, |a, b| b.0.total_cmp(&a.0));
     all.truncate(10);
     all.into_iter().map(|(_, at)| at).collect()
@@ -159,12 +224,13 @@ fn nearest(vectors: &[i16], target: &[i16]) -> Vec<usize> {
 struct Bench {
     engine: Engine,
     container: Arc<Container>,
+    texts: NumberTexts,
 }
 
 impl Bench {
-    fn engine(path: &std::path::Path) -> Engine {
+    fn engine(path: &Path) -> Engine {
         let local = LocalOptions { cache_bytes: CACHE_BYTES as u64 / 2, ..LocalOptions::default() };
-        let storage = LocalStorage::open(path, local).expect("opens");
+        let storage = LocalStorage::open(path.join("store"), local).expect("opens");
         let options = Options {
             clock: Arc::new(Fixed),
             partitions: 1,
@@ -176,7 +242,7 @@ impl Bench {
         Engine::open(Arc::new(storage), options).expect("opens")
     }
 
-    fn open(path: &std::path::Path) -> Bench {
+    fn open(path: &Path) -> Bench {
         let engine = Bench::engine(path);
         let json = |text: &str| text::parse(text.as_bytes(), Limits::default()).expect("JSON");
         engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).expect("database");
@@ -187,13 +253,13 @@ impl Bench {
             "excludedPaths":[{{"path":"/v/*"}}],"vectorIndexes":[{{"path":"/v","type":"diskANN"}}]}}}}"#
         );
         let container = engine.catalog().create_container("d", &json(&body), None).expect("container");
-        Bench { engine, container }
+        Bench { engine, container, texts: NumberTexts::new() }
     }
 
-    fn reopen(path: &std::path::Path) -> Bench {
+    fn reopen(path: &Path) -> Bench {
         let engine = Bench::engine(path);
         let container = engine.catalog().container("d", "c").expect("there");
-        Bench { engine, container }
+        Bench { engine, container, texts: NumberTexts::new() }
     }
 
     fn load(&self, count: usize, data: &Data, random: &mut Random) -> Vec<i16> {
@@ -202,7 +268,7 @@ impl Bench {
         for numbers in numbers.chunks(500) {
             let operations = numbers.iter().map(|number| {
                 let vector = data.draw(random);
-                let body = format!(r#"{{"id":"{number}","v":{}}}"#, json_of(&vector));
+                let body = format!(r#"{{"id":"{number}","v":{}}}"#, self.texts.json_of(&vector));
                 vectors.extend(vector);
                 BatchOperation {
                     verb: BatchVerb::Create,
@@ -240,31 +306,10 @@ impl Bench {
         }
     }
 
-    fn measure(
-        &self,
-        targets: &[Vec<i16>],
-        truth: &[Vec<usize>],
-        options: &str,
-        queries: usize,
-    ) -> (f64, Duration) {
-        self.run(targets, truth, options, queries, true)
-    }
-
-    fn scan(&self, targets: &[Vec<i16>], truth: &[Vec<usize>]) -> (f64, Duration) {
-        self.run(targets, truth, "", 1, false)
-    }
-
-    fn run(
-        &self,
-        targets: &[Vec<i16>],
-        truth: &[Vec<usize>],
-        options: &str,
-        queries: usize,
-        index_use: bool,
-    ) -> (f64, Duration) {
-        let (mut hits, mut cpu) = (0, Duration::ZERO);
-        for (target, truth) in targets.iter().zip(truth).take(queries) {
-            let vector = json_of(target);
+    fn run(&self, questions: &Questions, options: &str, queries: usize, index_use: bool) -> Answers {
+        let (mut hits, mut cpu, mut leaves) = (0, Duration::ZERO, 0.0);
+        for (truth, target) in questions.0.iter().take(queries) {
+            let vector = self.texts.json_of(target);
             let text = format!("SELECT TOP 10 VALUE c.id FROM c ORDER BY VectorDistance(c.v, @v{options})");
             let parameters = format!(r#"[{{"name":"@v","value":{vector}}}]"#);
             let parameters = text::parse(parameters.as_bytes(), Limits::default()).expect("JSON");
@@ -286,13 +331,34 @@ impl Bench {
             let page = page.result.expect("rows");
             let explain = page.explain.expect("asked for");
             assert!(!index_use || explain.contains("Nearest in diskANN"), "{explain}");
+            leaves += leaves_in(&explain);
             let rows = text::parse(&page.rows, Limits::default()).expect("JSON");
             let rows = rows.as_array().expect("an array");
             let number = |row: &quire_value::Value| row.as_str().and_then(|id| id.parse::<usize>().ok());
-            hits += rows.iter().filter_map(number).filter(|id| truth.contains(id)).count();
+            hits += rows.iter().filter_map(number).filter(|id| truth.contains(id)).count() as u32;
         }
-        (hits as f64 / (10 * queries) as f64, cpu / queries as u32)
+        let of = |sum: f64| sum / queries as f64;
+        Answers { recall: of(f64::from(hits)) / 10.0, cpu: cpu / queries as u32, leaves: of(leaves) }
     }
+}
+
+struct Answers {
+    recall: f64,
+    cpu: Duration,
+    leaves: f64,
+}
+
+/// The leaves that a search has read, as its plan says.
+fn leaves_in(explain: &str) -> f64 {
+    let before = explain.split_once(" leaves").map_or("", |(before, _)| before);
+    let leaves = before.rsplit_once(", ").and_then(|(_, leaves)| leaves.split(' ').next()?.parse().ok());
+    leaves.unwrap_or(0.0)
+}
+
+fn resident_kilobytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    resident.and_then(|rest| rest.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
 fn clock(id: rustix::time::ClockId) -> Duration {

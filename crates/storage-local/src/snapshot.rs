@@ -8,7 +8,7 @@ use crate::index_rows::read_view::ReadView;
 use crate::index_rows::run::{Bounds, Merge, ordered};
 use fjall::{Guard, Readable, UserKey, UserValue};
 use quire_storage::memory::CAPS;
-use quire_storage::{Direction, Scan, Snapshot, Space, StorageError, Visit};
+use quire_storage::{Direction, Scan, Snapshot, Space, StorageError, Visit, VisitValue};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -38,12 +38,19 @@ impl LocalSnapshot {
         if let Some(value) = self.view.in_runs(space, key) {
             return Ok(value.map(<[u8]>::to_vec));
         }
+        Ok(self.get_in_tables(keyspace, key)?.map(|value| value.to_vec()))
+    }
+
+    fn get_in_tables(
+        &self,
+        keyspace: &fjall::Keyspace,
+        key: &[u8],
+    ) -> Result<Option<UserValue>, StorageError> {
         // Longer keys are internal.
         if key.len() > CAPS.key_bytes_max {
             return Ok(None);
         }
-        let value = retried(|| self.view.snapshot.get(keyspace, key)).map_err(reading)?;
-        Ok(value.map(|value| value.to_vec()))
+        retried(|| self.view.snapshot.get(keyspace, key)).map_err(reading)
     }
 }
 
@@ -60,6 +67,26 @@ impl Snapshot for LocalSnapshot {
             values[index] = self.get_in(keyspace, space, keys[index])?;
         }
         Ok(values)
+    }
+
+    /// A value is shown where it lies: in a run, or in a block of a table.
+    fn visit_values(
+        &self,
+        space: Space,
+        keys: &[&[u8]],
+        visit: &mut VisitValue<'_>,
+    ) -> Result<(), StorageError> {
+        let keyspace = self.keyspace(space)?;
+        for key in keys {
+            let shown = match self.view.in_runs(space, key) {
+                Some(value) => visit(value),
+                None => visit(self.get_in_tables(keyspace, key)?.as_deref()),
+            };
+            if shown.is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {

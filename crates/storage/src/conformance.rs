@@ -47,6 +47,7 @@ const CASES: &[(&str, Case)] = &[
     ("spaces are separate", rows::spaces),
     ("a space that does not exist is refused", rows::unknown_space),
     ("multi_get answers in the order of its keys", rows::multi_get),
+    ("visit_values shows what multi_get gives", rows::visit_values),
     ("a snapshot never sees a later commit", reads::snapshot_isolation),
     ("a snapshot outlives many later commits", reads::long_snapshot),
     ("scans honour bounds in both directions", reads::scan_bounds),

@@ -83,6 +83,18 @@ pub trait Snapshot: Send + Sync {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
     /// Returns values in the order of `keys`. Adjacent keys together cost less than one by one.
     fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
+    /// Visits the values of keys in the order of `keys`, until `visit` breaks. A value is borrowed for the call, which saves a
+    /// copy of a large one. Ascending keys cost the least.
+    fn visit_values(
+        &self,
+        space: Space,
+        keys: &[&[u8]],
+        visit: &mut VisitValue<'_>,
+    ) -> Result<(), StorageError> {
+        let values = self.multi_get(space, keys)?;
+        let _ended = values.iter().try_for_each(|value| visit(value.as_deref()));
+        Ok(())
+    }
     /// Visits one page of rows in the order of `direction`. Key and value are borrowed for the call. A range whose
     /// start lies beyond its end is empty. Returns true if a budget ended the page before the range did (at least one
     /// further row exists) or `visit` did (there may be more).
@@ -103,6 +115,9 @@ pub trait Snapshot: Send + Sync {
 
 /// Called with each row of a scan until it breaks.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// Called with the value of each key, or without one, until it breaks.
+pub type VisitValue<'a> = dyn FnMut(Option<&[u8]>) -> ControlFlow<()> + 'a;
 
 /// Progress of the removal of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
 //! | lookups | container 4, `02`, epk, constraint 1, tuple hash 16, rid | nothing                               |
 //! | lookups | container 4, `03`, index 4, `01`, node 8                 | inner node of a vector index (see `vectors::block`) |
-//! | lookups | container 4, `03`, index 4, `02`, leaf 8, `01`, rid      | vector of an item that is not in the leaf's row yet; nothing: it left the leaf |
+//! | lookups | container 4, `03`, index 4, `02`, leaf 8, `01`           | changes of a leaf that are not in its row yet (see `vectors::leaf`) |
 //! | lookups | container 4, `03`, index 4, `02`, leaf 8, `02`           | vectors of a leaf, side by side       |
 //! | lookups | container 4, `03`, index 4, `03`, rid                    | where the item's vector is: leaf 8    |
 //! | lookups | container 4, `03`, index 4, `04`, class 1, rid           | nothing (an item whose vector is not in the tree) |
@@ -112,7 +112,7 @@ const VECTOR_LEAF: u8 = 0x02;
 const VECTOR_PLACE: u8 = 0x03;
 const VECTOR_APART: u8 = 0x04;
 /// In a leaf: changes sort before the leaf's row, so that a reader has them when it reads the row.
-const LEAF_CHANGE: u8 = 0x01;
+const LEAF_CHANGES: u8 = 0x01;
 const LEAF_ROW: u8 = 0x02;
 const LATEST: u8 = 0x01;
 const EXPIRY: u8 = 0x02;
@@ -359,6 +359,13 @@ pub(crate) struct VectorKeys {
     pub index: u32,
 }
 
+/// A row of a leaf of a vector index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeafRow {
+    Changes,
+    Vectors,
+}
+
 impl VectorKeys {
     pub fn prefix(self) -> Vec<u8> {
         join(&[&self.container.to_be_bytes(), &[VECTOR], &self.index.to_be_bytes()])
@@ -387,29 +394,20 @@ impl VectorKeys {
         self.within(&[&[VECTOR_LEAF]])
     }
 
-    /// All rows of a leaf.
-    pub fn leaf(self, leaf: u64) -> Vec<u8> {
-        self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes()])
-    }
-
     pub fn leaf_row(self, leaf: u64) -> Vec<u8> {
         self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes(), &[LEAF_ROW]])
     }
 
     pub fn leaf_changes(self, leaf: u64) -> Vec<u8> {
-        self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes(), &[LEAF_CHANGE]])
+        self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes(), &[LEAF_CHANGES]])
     }
 
-    pub fn leaf_change(self, leaf: u64, rid: u64) -> Vec<u8> {
-        self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes(), &[LEAF_CHANGE], &rid.to_be_bytes()])
-    }
-
-    /// The leaf in the key of one of its rows, and the item if it is a change.
-    pub fn leaf_of(key: &[u8]) -> Option<(u64, Option<u64>)> {
+    /// The leaf in the key of one of its rows, and which of them it is. Changes come before the row that they change.
+    pub fn leaf_of(key: &[u8]) -> Option<(u64, LeafRow)> {
         let leaf = number(key.get(10..18)?)?;
-        match (*key.get(18)?, key.get(19..)?) {
-            (LEAF_CHANGE, rid) => Some((leaf, Some(number(rid)?))),
-            (LEAF_ROW, []) => Some((leaf, None)),
+        match key.get(18..)? {
+            [LEAF_CHANGES] => Some((leaf, LeafRow::Changes)),
+            [LEAF_ROW] => Some((leaf, LeafRow::Vectors)),
             _ => None,
         }
     }

@@ -45,6 +45,7 @@ pub(super) fn unknown_space(fixture: &mut Fixture) {
     let unknown = |error| assert!(matches!(error, StorageError::UnknownSpace { .. }), "{error:?}");
     unknown(snapshot.get(space, b"a").unwrap_err());
     unknown(snapshot.multi_get(space, &[b"a"]).unwrap_err());
+    unknown(snapshot.visit_values(space, &[b"a"], &mut |_| ControlFlow::Continue(())).unwrap_err());
     let scan = whole_scan(SPACE_COUNT, KeyRange::all(), Direction::Forward);
     unknown(snapshot.scan(&scan).unwrap_err());
     unknown(snapshot.visit(&scan, &mut |_, _| ControlFlow::Continue(())).unwrap_err());
@@ -71,6 +72,27 @@ pub(super) fn multi_get(fixture: &mut Fixture) {
         }
         asked.sort_unstable();
     }
+}
+
+pub(super) fn visit_values(fixture: &mut Fixture) {
+    fixture.write(vec![put(2, b"a", b"1"), put(2, b"b", b""), put(2, b"c", &[7; 50_000])]);
+    fixture.write(vec![put(2, b"d", b"4"), delete(2, b"d")]);
+    let snapshot = fixture.snapshot();
+    fixture.write(vec![put(2, b"a", b"later"), put(2, b"x", b"later")]);
+    let long = vec![7; fixture.storage.caps().key_bytes_max + 1];
+    let keys: [&[u8]; 7] = [b"c", b"x", b"a", b"b", b"c", b"d", &long];
+    for count in 0..=keys.len() {
+        let mut found = Vec::new();
+        let mut visit = |value: Option<&[u8]>| {
+            found.push(value.map(<[u8]>::to_vec));
+            if found.len() == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        snapshot.visit_values(Space(2), &keys, &mut visit).unwrap();
+        let expected = snapshot.multi_get(Space(2), &keys).unwrap();
+        let visited = if count == 0 { keys.len() } else { count };
+        assert_eq!(found, expected[..visited], "{count}");
+    }
+    snapshot.visit_values(Space(2), &[], &mut |_| unreachable!("no key")).unwrap();
 }
 
 pub(super) fn rows_ops(fixture: &mut Fixture) {

@@ -1,10 +1,10 @@
 //! Adds changed items to an index, in slices: each is one commit with the new positions of the index.
 //!
-//! A changed vector is a small row beside the row of its leaf. When a leaf has many of those they are joined into its row,
+//! A changed vector goes into a small row beside the row of its leaf. When a leaf has many changes they are joined into its row,
 //! which is when it may become two; then every vector of it is asked once more whether another leaf is nearer, since
 //! vectors that belong together came to lie apart while there were few leaves.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use quire_storage::{Op, Snapshot};
 
@@ -14,7 +14,7 @@ use crate::catalog::Container;
 use crate::indexes::vectors::block::VectorBlockRef;
 use crate::indexes::vectors::codes::QuantizedVector;
 use crate::indexes::vectors::feed::changed_behind;
-use crate::indexes::vectors::leaf::{PLACE_NONE, PLACE_ODD, class_of};
+use crate::indexes::vectors::leaf::{LeafChanges, PLACE_NONE, PLACE_ODD, class_of};
 use crate::indexes::vectors::state::{VectorIndexIdentity, VectorIndexPhase, VectorIndexState};
 use crate::indexes::vectors::tree::VectorTree;
 use crate::partition::Partition;
@@ -32,8 +32,6 @@ const FETCH_ITEMS: usize = 128;
 pub(crate) struct FollowedIndex {
     pub state: VectorIndexState,
     pub tree: VectorTree,
-    /// Changes that wait in leaves, as far as that is known.
-    pub waiting: HashMap<u64, usize>,
     /// The last item that was checked for deleted items.
     pub swept: Option<u64>,
 }
@@ -69,6 +67,8 @@ pub(super) struct IndexWrites {
     pub places: BTreeMap<u64, Option<u64>>,
     /// By leaf: items that come, or leave.
     pub pending: BTreeMap<u64, Vec<(u64, Option<QuantizedVector>)>>,
+    /// By leaf: all changes that will not be in its row.
+    pub changes: BTreeMap<u64, LeafChanges>,
 }
 
 impl IndexWrites {
@@ -85,7 +85,11 @@ impl IndexWrites {
 impl FollowedIndex {
     /// Memory, about.
     pub fn bytes(&self) -> usize {
-        self.tree.bytes() + 32 * self.waiting.len()
+        self.tree.bytes()
+    }
+
+    pub fn dimensions(&self) -> usize {
+        self.state.identity.dimensions as usize
     }
 
     fn load(
@@ -102,7 +106,7 @@ impl FollowedIndex {
             tree.load(node, VectorBlockRef::parse(value, dimensions)?.to_block());
             Ok(())
         })?;
-        Ok(FollowedIndex { state, tree, waiting: HashMap::new(), swept: None })
+        Ok(FollowedIndex { state, tree, swept: None })
     }
 }
 
@@ -248,6 +252,7 @@ impl IndexFollower<'_> {
     }
 
     pub fn commit(&self, known: &mut FollowedIndex, mut writes: IndexWrites) -> Result<(), EngineError> {
+        self.write_changes(&mut writes);
         for (rid, place) in std::mem::take(&mut writes.places) {
             match place {
                 Some(place) => writes.put(self.keys().place(rid), keys::number_value(place)),

@@ -1,22 +1,23 @@
 //! Writes changes to leaves, joins changes into the row of a leaf, and divides leaves.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use quire_storage::{KeyRange, Scan, Snapshot};
+use quire_storage::Snapshot;
 
 use super::follow::{FollowedIndex, IndexFollower, IndexWrites};
 use crate::api::EngineError;
 use crate::indexes::vectors::block::VectorBlock;
 use crate::indexes::vectors::codes::QuantizedVector;
-use crate::indexes::vectors::leaf::{read_leaf, set};
+use crate::indexes::vectors::leaf::{LeafChanges, read_changes, read_row};
 use crate::indexes::vectors::tree::block_max;
-use crate::store::keys::LOOKUPS;
-use crate::store::scan;
 
-/// Changes of a leaf before they are joined into its row.
-const CHANGES_MAX: usize = 16;
+/// Of what a leaf can have, the part that changes may be before they are joined into its row. Every change writes those before
+/// it again, and joining them writes the leaf: an eighth is where both are about equally much.
+const CHANGES_PART: usize = 8;
+const CHANGES_MIN: usize = 2;
 
-/// A commit that is larger only adds small rows.
+/// In a commit that is larger leaves only get changes.
 const COMMIT_BYTES: usize = 8 << 20;
 
 /// A leaf keeps so many of its vectors, however near others are.
@@ -29,31 +30,40 @@ impl IndexFollower<'_> {
         known: &mut FollowedIndex,
         writes: &mut IndexWrites,
     ) -> Result<(), EngineError> {
-        while let Some((leaf, changes)) = writes.pending.pop_first() {
-            let waiting = match known.waiting.get(&leaf) {
-                Some(waiting) => *waiting,
-                None => self.count_changes(snapshot, leaf)?,
-            };
-            if waiting + changes.len() > CHANGES_MAX && writes.bytes < COMMIT_BYTES {
-                self.join(snapshot, known, writes, leaf, changes)?;
-                continue;
+        let changes_max = (block_max(known.dimensions()) / CHANGES_PART).max(CHANGES_MIN);
+        while let Some((leaf, pending)) = writes.pending.pop_first() {
+            for (rid, coded) in pending {
+                self.change(snapshot, known, writes, leaf, (rid, coded.as_ref()))?;
             }
-            known.waiting.insert(leaf, waiting + changes.len());
-            for (rid, coded) in changes {
-                self.write_change(writes, leaf, rid, coded.as_ref());
+            let waiting = writes.changes.get(&leaf).map_or(0, LeafChanges::len);
+            if waiting > changes_max && writes.bytes < COMMIT_BYTES {
+                self.join(snapshot, known, writes, leaf)?;
             }
         }
         Ok(())
     }
 
-    fn write_change(&self, writes: &mut IndexWrites, leaf: u64, rid: u64, coded: Option<&QuantizedVector>) {
-        let value = coded.map_or_else(Vec::new, |coded| VectorBlock::of(rid, coded).encode());
-        writes.put(self.keys().leaf_change(leaf, rid), value);
-    }
-
-    fn count_changes(&self, snapshot: &dyn Snapshot, leaf: u64) -> Result<usize, EngineError> {
-        let range = KeyRange::prefix(&self.keys().leaf_changes(leaf));
-        Ok(snapshot.scan(&Scan { keys_only: true, ..scan(LOOKUPS, range) })?.rows.len())
+    /// Adds to the changes of a leaf.
+    fn change(
+        &self,
+        snapshot: &dyn Snapshot,
+        known: &FollowedIndex,
+        writes: &mut IndexWrites,
+        leaf: u64,
+        (rid, coded): (u64, Option<&QuantizedVector>),
+    ) -> Result<(), EngineError> {
+        let vector_bytes = known.dimensions() + size_of::<u64>();
+        let changes = match writes.changes.entry(leaf) {
+            Entry::Occupied(changes) => changes.into_mut(),
+            Entry::Vacant(place) => {
+                let changes = read_changes(snapshot, self.keys(), leaf, known.dimensions())?;
+                writes.bytes += changes.len() * vector_bytes;
+                place.insert(changes)
+            }
+        };
+        changes.set(rid, coded);
+        writes.bytes += vector_bytes;
+        Ok(())
     }
 
     /// Joins what has changed into the row of a leaf.
@@ -63,22 +73,18 @@ impl IndexFollower<'_> {
         known: &mut FollowedIndex,
         writes: &mut IndexWrites,
         leaf: u64,
-        changes: Vec<(u64, Option<QuantizedVector>)>,
     ) -> Result<(), EngineError> {
-        let dimensions = known.state.identity.dimensions as usize;
-        let (mut block, joined) = read_leaf(snapshot, self.keys(), leaf, dimensions)?;
-        joined.iter().for_each(|rid| writes.delete(self.keys().leaf_change(leaf, *rid)));
-        changes.into_iter().for_each(|(rid, coded)| set(&mut block, rid, coded.as_ref()));
-        known.waiting.insert(leaf, 0);
+        let dimensions = known.dimensions();
+        let mut block = read_row(snapshot, self.keys(), leaf, dimensions)?;
+        if let Some(changes) = writes.changes.insert(leaf, LeafChanges::new(dimensions)) {
+            changes.apply(&mut block);
+        }
         if block.len() <= block_max(dimensions) {
             writes.put(self.keys().leaf_row(leaf), block.encode());
             return Ok(());
         }
         let parts = known.tree.split_leaf(leaf, block);
-        for (part, _) in &parts {
-            known.waiting.insert(*part, 0);
-        }
-        let parts = self.settle(known, writes, parts);
+        let parts = self.settle(snapshot, known, writes, parts)?;
         for (part, block) in parts {
             if part != leaf {
                 writes.places.extend(block.ids.iter().map(|rid| (*rid, Some(part))));
@@ -91,13 +97,13 @@ impl IndexFollower<'_> {
     /// Moves vectors of new leaves to where they are nearer.
     fn settle(
         &self,
-        known: &mut FollowedIndex,
+        snapshot: &dyn Snapshot,
+        known: &FollowedIndex,
         writes: &mut IndexWrites,
         parts: Vec<(u64, VectorBlock)>,
-    ) -> BTreeMap<u64, VectorBlock> {
+    ) -> Result<BTreeMap<u64, VectorBlock>, EngineError> {
         let mut stays: BTreeMap<u64, VectorBlock> = BTreeMap::new();
         let mut leaves: Vec<(u64, u64, QuantizedVector)> = Vec::new();
-        let ids: Vec<u64> = parts.iter().map(|(part, _)| *part).collect();
         for (part, block) in parts {
             let mut left = block.len();
             let mut stay = VectorBlock::new(block.dimensions);
@@ -115,17 +121,25 @@ impl IndexFollower<'_> {
         }
         for (rid, to, coded) in leaves {
             writes.places.insert(rid, Some(to));
-            if let Some(block) = stays.get_mut(&to).filter(|_| ids.contains(&to)) {
+            if let Some(block) = stays.get_mut(&to) {
                 block.push(rid, &coded);
             } else if let Some(pending) = writes.pending.get_mut(&to) {
                 pending.push((rid, Some(coded)));
             } else {
-                self.write_change(writes, to, rid, Some(&coded));
-                if let Some(waiting) = known.waiting.get_mut(&to) {
-                    *waiting += 1;
-                }
+                self.change(snapshot, known, writes, to, (rid, Some(&coded)))?;
             }
         }
-        stays
+        Ok(stays)
+    }
+
+    /// The rows of changes, when all of them are known.
+    pub fn write_changes(&self, writes: &mut IndexWrites) {
+        for (leaf, changes) in std::mem::take(&mut writes.changes) {
+            let key = self.keys().leaf_changes(leaf);
+            match changes.len() {
+                0 => writes.delete(key),
+                _ => writes.put(key, changes.encode()),
+            }
+        }
     }
 }

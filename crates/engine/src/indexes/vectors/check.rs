@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quire_storage::Snapshot;
 
 use super::block::VectorBlockRef;
-use super::leaf::{PLACE_NONE, PLACE_ODD, read_leaf};
+use super::leaf::{PLACE_NONE, PLACE_ODD, read_changes, read_row};
 use super::state::{VectorIndexPhase, VectorIndexState, indexes_in};
 use super::{APART_NONE, APART_ODD};
 use crate::api::{EngineError, corrupt};
@@ -77,11 +77,8 @@ impl VectorIndexCheck<'_> {
         }
         self.rows += nodes;
         let mut leaf_rows: BTreeMap<u64, u64> = BTreeMap::new();
-        for_each_row(snapshot, LOOKUPS, &keys.leaves(), |key, value| {
+        for_each_row(snapshot, LOOKUPS, &keys.leaves(), |key, _| {
             let (leaf, _) = VectorKeys::leaf_of(key).ok_or_else(|| corrupt("key of a leaf"))?;
-            if !value.is_empty() {
-                VectorBlockRef::parse(value, dimensions)?;
-            }
             *leaf_rows.entry(leaf).or_default() += 1;
             Ok(())
         })?;
@@ -91,7 +88,9 @@ impl VectorIndexCheck<'_> {
             if children.binary_search(&leaf).is_err() {
                 wrong = Some(format!("leaf {leaf} is not in its tree"));
             }
-            for rid in read_leaf(snapshot, keys, leaf, dimensions)?.0.ids {
+            let mut block = read_row(snapshot, keys, leaf, dimensions)?;
+            read_changes(snapshot, keys, leaf, dimensions)?.apply(&mut block);
+            for rid in block.ids {
                 wrong = self.check_place(rid, leaf)?.or(wrong);
             }
         }

@@ -1,4 +1,10 @@
 //! The rows of a leaf, and where an item is in an index.
+//!
+//! A leaf has one row with its vectors and, while there are changes that are not in it, one row of changes. Both are read by
+//! key: a filter tells the storage which of its tables have one, where a scan would read a block of each table.
+//!
+//! Row of changes: format byte 1, count of items that left 4, as many child ids of 8 bytes, and the vectors that came or are
+//! other ones as a block (see [`super::block`]). Numbers are little-endian. No item is in both.
 
 use quire_storage::Snapshot;
 
@@ -6,13 +12,15 @@ use super::block::{VectorBlock, VectorBlockRef};
 use super::codes::QuantizedVector;
 use super::{APART_NONE, APART_ODD};
 use crate::api::{EngineError, corrupt};
-use crate::store::for_each_row;
 use crate::store::keys::{LOOKUPS, VectorKeys};
 
 /// Where an item is that is not in a leaf. Leaves are numbered from 1 on.
 pub(crate) const PLACE_NONE: u64 = 0;
 
 pub(crate) const PLACE_ODD: u64 = u64::MAX;
+
+const FORMAT: u8 = 1;
+const ID_BYTES: usize = 8;
 
 pub(crate) fn class_of(place: u64) -> Option<u8> {
     match place {
@@ -22,7 +30,87 @@ pub(crate) fn class_of(place: u64) -> Option<u8> {
     }
 }
 
-pub(crate) fn set(block: &mut VectorBlock, rid: u64, coded: Option<&QuantizedVector>) {
+/// What has changed in a leaf since its row was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LeafChanges {
+    /// Items that left.
+    pub left: Vec<u64>,
+    /// Vectors that came, or are other ones.
+    pub came: VectorBlock,
+}
+
+/// The same, read in place.
+#[derive(Clone, Copy)]
+pub(crate) struct LeafChangesRef<'a> {
+    left: &'a [u8],
+    pub came: VectorBlockRef<'a>,
+}
+
+impl LeafChanges {
+    pub fn new(dimensions: usize) -> LeafChanges {
+        LeafChanges { left: Vec::new(), came: VectorBlock::new(dimensions) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.left.len() + self.came.len()
+    }
+
+    /// An item comes with a vector, or leaves.
+    pub fn set(&mut self, rid: u64, coded: Option<&QuantizedVector>) {
+        set(&mut self.came, rid, coded);
+        self.left.retain(|other| *other != rid);
+        if coded.is_none() {
+            self.left.push(rid);
+        }
+    }
+
+    /// Makes the row of the leaf what it is with these changes.
+    pub fn apply(&self, block: &mut VectorBlock) {
+        self.left.iter().for_each(|rid| set(block, *rid, None));
+        (0..self.came.len()).for_each(|at| set(block, self.came.ids[at], Some(&self.came.get(at))));
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let count = u32::try_from(self.left.len()).expect("a slice has a few thousand items");
+        let mut value = vec![FORMAT];
+        value.extend(count.to_le_bytes());
+        self.left.iter().for_each(|rid| value.extend(rid.to_le_bytes()));
+        value.extend(self.came.encode());
+        value
+    }
+}
+
+impl<'a> LeafChangesRef<'a> {
+    pub fn parse(value: &'a [u8], dimensions: usize) -> Result<LeafChangesRef<'a>, EngineError> {
+        let (left, came) = split(value).ok_or_else(|| corrupt("changes of a leaf"))?;
+        Ok(LeafChangesRef { left, came: VectorBlockRef::parse(came, dimensions)? })
+    }
+
+    fn left(self) -> impl Iterator<Item = u64> {
+        let (ids, _) = self.left.as_chunks::<ID_BYTES>();
+        ids.iter().map(|id| u64::from_le_bytes(*id))
+    }
+
+    /// The items that the leaf's row is not right about.
+    pub fn rids(self) -> impl Iterator<Item = u64> {
+        self.left().chain((0..self.came.len()).map(move |at| self.came.id(at)))
+    }
+
+    pub fn to_changes(self) -> LeafChanges {
+        LeafChanges { left: self.left().collect(), came: self.came.to_block() }
+    }
+}
+
+/// The items that left, and the block behind them.
+fn split(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&[format], rest) = value.split_first_chunk()?;
+    let (count, rest) = rest.split_first_chunk()?;
+    let count = u32::from_le_bytes(*count) as usize;
+    let parts = rest.split_at_checked(count.checked_mul(ID_BYTES)?)?;
+    (format == FORMAT).then_some(parts)
+}
+
+fn set(block: &mut VectorBlock, rid: u64, coded: Option<&QuantizedVector>) {
     if let Some(at) = block.position(rid) {
         block.swap_remove(at);
     }
@@ -31,27 +119,73 @@ pub(crate) fn set(block: &mut VectorBlock, rid: u64, coded: Option<&QuantizedVec
     }
 }
 
-/// The vectors of a leaf, and the items whose changes are not in its row.
-pub(crate) fn read_leaf(
+/// The row of a leaf, without its changes.
+pub(crate) fn read_row(
     snapshot: &dyn Snapshot,
     keys: VectorKeys,
     leaf: u64,
     dimensions: usize,
-) -> Result<(VectorBlock, Vec<u64>), EngineError> {
-    let mut changes: Vec<(u64, Option<QuantizedVector>)> = Vec::new();
-    let mut block = VectorBlock::new(dimensions);
-    for_each_row(snapshot, LOOKUPS, &keys.leaf(leaf), |key, value| {
-        let (_, change) = VectorKeys::leaf_of(key).ok_or_else(|| corrupt("key of a leaf"))?;
-        match change {
-            Some(rid) if value.is_empty() => changes.push((rid, None)),
-            Some(rid) => {
-                let one = VectorBlockRef::parse(value, dimensions)?.to_block();
-                changes.push((rid, (one.len() == 1).then(|| one.get(0))));
-            }
-            None => block = VectorBlockRef::parse(value, dimensions)?.to_block(),
+) -> Result<VectorBlock, EngineError> {
+    match snapshot.get(LOOKUPS, &keys.leaf_row(leaf))? {
+        Some(value) => Ok(VectorBlockRef::parse(&value, dimensions)?.to_block()),
+        None => Ok(VectorBlock::new(dimensions)),
+    }
+}
+
+pub(crate) fn read_changes(
+    snapshot: &dyn Snapshot,
+    keys: VectorKeys,
+    leaf: u64,
+    dimensions: usize,
+) -> Result<LeafChanges, EngineError> {
+    match snapshot.get(LOOKUPS, &keys.leaf_changes(leaf))? {
+        Some(value) => Ok(LeafChangesRef::parse(&value, dimensions)?.to_changes()),
+        None => Ok(LeafChanges::new(dimensions)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coded(code: u8) -> QuantizedVector {
+        QuantizedVector { scale: 0.5, norm: 2.0, stray: 0.25, codes: vec![code, 0x81] }
+    }
+
+    /// On disk: a change here is a new format.
+    #[test]
+    fn golden_bytes() {
+        let mut changes = LeafChanges::new(2);
+        changes.set(7, None);
+        changes.set(9, Some(&coded(0x7F)));
+        let value = changes.encode();
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        let block = "0101000000090000000000000000000000000000400000803e0000003f7f81";
+        assert_eq!(hex, format!("01 01000000 0700000000000000 {block}").replace(' ', ""));
+        let again = LeafChangesRef::parse(&value, 2).unwrap();
+        assert_eq!(again.rids().collect::<Vec<u64>>(), [7, 9]);
+        assert_eq!(again.to_changes(), changes);
+        for cut in 0..value.len() {
+            assert!(LeafChangesRef::parse(&value[..cut], 2).is_err(), "{cut}");
         }
-        Ok(())
-    })?;
-    changes.iter().for_each(|(rid, coded)| set(&mut block, *rid, coded.as_ref()));
-    Ok((block, changes.into_iter().map(|(rid, _)| rid).collect()))
+    }
+
+    #[test]
+    fn the_last_change_of_an_item_counts() {
+        let mut changes = LeafChanges::new(2);
+        changes.set(1, Some(&coded(1)));
+        changes.set(1, None);
+        changes.set(2, None);
+        changes.set(2, Some(&coded(2)));
+        changes.set(3, Some(&coded(3)));
+        changes.set(3, Some(&coded(4)));
+        assert_eq!((changes.len(), &changes.left, &changes.came.ids), (3, &vec![1], &vec![2, 3]));
+        let mut block = VectorBlock::new(2);
+        (0..4).for_each(|rid| block.push(rid, &coded(0)));
+        changes.apply(&mut block);
+        let mut vectors: Vec<(u64, u8)> =
+            block.ids.iter().enumerate().map(|(at, rid)| (*rid, block.codes_of(at)[0])).collect();
+        vectors.sort_unstable();
+        assert_eq!(vectors, [(0, 0), (2, 2), (3, 4)]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Search for the nearest vectors of an index in a snapshot.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use quire_resource::{DistanceFunction, VectorIndexKind};
@@ -9,10 +9,11 @@ use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
 use super::block::VectorBlockRef;
 use super::codes::{QueryVector, Similarity};
+use super::leaf::LeafChangesRef;
 use super::state::VectorIndexState;
 use super::{APART_NONE, APART_ODD, APPROXIMATE_MIN, LIST_SIZE, VectorIndexKey};
 use crate::api::{EngineError, corrupt};
-use crate::store::keys::{LOOKUPS, VectorKeys};
+use crate::store::keys::{LOOKUPS, LeafRow, VectorKeys};
 
 /// As the service multiplies when a query does not say.
 const SEARCH_LIST_SIZE_MULTIPLIER: f64 = 10.0;
@@ -20,8 +21,14 @@ const QUANTIZED_VECTOR_LIST_MULTIPLIER: f64 = 5.0;
 /// Items that a search of a part of the tree looks at, unless the query says: codes are nearly as good as vectors.
 const LOOKED_AT_MULTIPLIER: f64 = 2.0;
 const LOOKED_AT_MORE: usize = 8;
-/// Leaves that a search list of the usual size looks into, for each unit of the square root of their number.
+/// Leaves that a search list of the usual size looks into at most, for each unit of the square root of their number.
 const LEAVES_PER_ROOT: f64 = 2.5;
+/// A search ends before when so many leaves, one after the other, had none of the nearest: this part of all that it may look
+/// into, or this number.
+const IN_VAIN_PART: usize = 2;
+const IN_VAIN_MIN: usize = 8;
+/// Leaves that are read together, in the order of their keys.
+const LEAVES_TOGETHER: usize = 8;
 /// Inner nodes that are looked into on every level.
 const NODES_MAX: usize = 64;
 /// Items without a vector that are looked at where they come first.
@@ -58,6 +65,8 @@ pub(crate) struct SearchHits {
     /// There is no other item with a distance.
     pub is_all: bool,
     pub is_approximate: bool,
+    /// Leaves that were read, of all, unless all were.
+    pub leaves: Option<(u64, u64)>,
     /// Items that come before all others are more than can be looked at.
     pub is_refused: bool,
 }
@@ -106,7 +115,7 @@ impl SearchReader<'_> {
     /// From end to end.
     fn all(&self, count: usize, is_exact: bool) -> Result<SearchHits, EngineError> {
         let mut nearest = NearestVectors::new(count, is_exact, self.search);
-        self.read(&self.keys.leaves(), &mut nearest)?;
+        self.read_all(&mut nearest)?;
         Ok(nearest.hits())
     }
 
@@ -127,23 +136,38 @@ impl SearchReader<'_> {
             None => times(search.count, LOOKED_AT_MULTIPLIER).saturating_add(LOOKED_AT_MORE),
         };
         let mut nearest = NearestVectors::new(count, false, search);
-        for leaf in self.leaves(wanted as usize)? {
-            self.read(&self.keys.leaf(leaf), &mut nearest)?;
+        let read = self.read_nearest(self.leaves(wanted as usize)?, &mut nearest)? as u64;
+        Ok(SearchHits { is_all: false, leaves: Some((read, self.state.leaves)), ..nearest.hits() })
+    }
+
+    /// Reads leaves, the nearest first, until they add nothing; how many.
+    fn read_nearest(
+        &self,
+        mut leaves: Vec<u64>,
+        nearest: &mut NearestVectors<'_>,
+    ) -> Result<usize, EngineError> {
+        let in_vain_max = leaves.len().div_ceil(IN_VAIN_PART).max(IN_VAIN_MIN);
+        let mut read = 0;
+        for leaves in leaves.chunks_mut(LEAVES_TOGETHER) {
+            self.read_leaves(leaves, nearest)?;
+            read += leaves.len();
+            if nearest.leaves_in_vain >= in_vain_max {
+                break;
+            }
         }
-        Ok(SearchHits { is_all: false, ..nearest.hits() })
+        Ok(read)
     }
 
     /// The leaves with the nearest centres, the nearest first.
     fn leaves(&self, wanted: usize) -> Result<Vec<u64>, EngineError> {
         let mut level = vec![self.state.root];
         for height in (0..self.state.height).rev() {
-            let keys: Vec<Vec<u8>> = level.iter().map(|node| self.keys.node(*node)).collect();
-            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            level.sort_unstable();
             let mut found = Vec::new();
-            for value in self.snapshot.multi_get(LOOKUPS, &keys)? {
+            self.visit_values(level.iter().map(|node| self.keys.node(*node)), &mut |value| {
                 let value = value.ok_or_else(|| corrupt("a vector index without one of its nodes"))?;
-                self.measure(VectorBlockRef::parse(&value, self.dimensions())?, &mut found)?;
-            }
+                self.measure(VectorBlockRef::parse(value, self.dimensions())?, &mut found)
+            })?;
             let count = if height == 0 { wanted } else { wanted.div_ceil(4).max(NODES_MAX) };
             if count < found.len() {
                 found.select_nth_unstable_by(count, |a, b| b.0.total_cmp(&a.0));
@@ -174,12 +198,11 @@ impl SearchReader<'_> {
         Ok(())
     }
 
-    /// The vectors of all leaves below a prefix.
-    fn read(&self, prefix: &[u8], nearest: &mut NearestVectors<'_>) -> Result<(), EngineError> {
-        let mut range = KeyRange::prefix(prefix);
-        // Changes of a leaf come before its row.
-        let mut changed: HashSet<u64> = HashSet::new();
-        let mut current = 0;
+    /// The vectors of all leaves.
+    fn read_all(&self, nearest: &mut NearestVectors<'_>) -> Result<(), EngineError> {
+        let mut range = KeyRange::prefix(&self.keys.leaves());
+        // The changes of a leaf come before its row.
+        let mut changed: (u64, Vec<u64>) = (0, Vec::new());
         loop {
             let (mut last, mut outcome) = (None, Ok(()));
             let (direction, keys_only) = (Direction::Forward, false);
@@ -188,29 +211,88 @@ impl SearchReader<'_> {
                 Scan { space: LOOKUPS, range: range.clone(), direction, rows_max, bytes_max, keys_only };
             let more = self.snapshot.visit(&scan, &mut |key, value| {
                 last = Some(key.to_vec());
-                outcome = VectorKeys::leaf_of(key).ok_or_else(|| corrupt("key of a leaf")).and_then(
-                    |(leaf, change)| {
-                        if std::mem::replace(&mut current, leaf) != leaf {
-                            changed.clear();
-                        }
-                        let is_gone = change.is_some() && value.is_empty();
-                        let block = (!is_gone)
-                            .then(|| VectorBlockRef::parse(value, self.dimensions()))
-                            .transpose()?;
-                        if let Some(block) = block {
-                            (self.search.spend)(block.len())?;
-                            nearest.add(block, |rid| change.is_some() || !changed.contains(&rid))?;
-                        }
-                        changed.extend(change);
-                        Ok(())
-                    },
-                );
+                outcome = self.add_row(key, value, &mut changed, nearest);
                 if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
             outcome?;
             let Some(last) = last.filter(|_| more) else { return Ok(()) };
             range.start = std::ops::Bound::Excluded(last);
         }
+    }
+
+    /// The vectors of a row of a leaf, which follows the row before it.
+    fn add_row(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        changed: &mut (u64, Vec<u64>),
+        nearest: &mut NearestVectors<'_>,
+    ) -> Result<(), EngineError> {
+        let (leaf, row) = VectorKeys::leaf_of(key).ok_or_else(|| corrupt("key of a leaf"))?;
+        if changed.0 != leaf {
+            *changed = (leaf, Vec::new());
+        }
+        match row {
+            LeafRow::Changes => changed.1 = self.add_changes(value, nearest)?,
+            LeafRow::Vectors => self.add_vectors(value, &changed.1, nearest)?,
+        }
+        Ok(())
+    }
+
+    /// The vectors of some leaves.
+    fn read_leaves(&self, leaves: &mut [u64], nearest: &mut NearestVectors<'_>) -> Result<(), EngineError> {
+        leaves.sort_unstable();
+        let keys = leaves.iter().flat_map(|leaf| [self.keys.leaf_changes(*leaf), self.keys.leaf_row(*leaf)]);
+        let (mut row, mut changed) = (LeafRow::Changes, Vec::new());
+        self.visit_values(keys, &mut |value| {
+            match row {
+                LeafRow::Changes => {
+                    changed =
+                        value.map(|value| self.add_changes(value, nearest)).transpose()?.unwrap_or_default();
+                    row = LeafRow::Vectors;
+                }
+                LeafRow::Vectors => {
+                    value.map(|value| self.add_vectors(value, &changed, nearest)).transpose()?;
+                    nearest.end_leaf();
+                    row = LeafRow::Changes;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn visit_values(
+        &self,
+        keys: impl Iterator<Item = Vec<u8>>,
+        visit: &mut dyn FnMut(Option<&[u8]>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let keys: Vec<Vec<u8>> = keys.collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let mut outcome = Ok(());
+        self.snapshot.visit_values(LOOKUPS, &keys, &mut |value| {
+            outcome = visit(value);
+            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        outcome
+    }
+
+    /// The vectors in the changes of a leaf; the items that its row is not right about.
+    fn add_changes(&self, value: &[u8], nearest: &mut NearestVectors<'_>) -> Result<Vec<u64>, EngineError> {
+        let changes = LeafChangesRef::parse(value, self.dimensions())?;
+        (self.search.spend)(changes.came.len())?;
+        nearest.add(changes.came, |_| true)?;
+        Ok(changes.rids().collect())
+    }
+
+    fn add_vectors(
+        &self,
+        value: &[u8],
+        changed: &[u64],
+        nearest: &mut NearestVectors<'_>,
+    ) -> Result<(), EngineError> {
+        let block = VectorBlockRef::parse(value, self.dimensions())?;
+        (self.search.spend)(block.len())?;
+        nearest.add(block, |rid| !changed.contains(&rid))
     }
 
     /// Accepted items of a class that are not in the tree.
@@ -249,6 +331,10 @@ struct NearestVectors<'s> {
     /// Of `found`, before it is looked through again.
     room: usize,
     accepted: usize,
+    /// The estimates of the best `search.count`.
+    best: BinaryHeap<Reverse<OrderedDouble>>,
+    /// Leaves that were read since one of these was found.
+    leaves_in_vain: usize,
     products: Vec<i32>,
 }
 
@@ -271,12 +357,24 @@ impl PartialOrd for OrderedDouble {
 
 /// Vectors held before those are let go that cannot be among the nearest any more.
 const ROOM_MIN: usize = 1024;
-const FOUND_BYTES: usize = size_of::<(Similarity, u64)>() + size_of::<f64>();
+const FOUND_BYTES: usize = size_of::<(Similarity, u64)>() + 2 * size_of::<f64>();
 
 impl<'s> NearestVectors<'s> {
     fn new(count: usize, is_exact: bool, search: &'s IndexSearch<'s>) -> NearestVectors<'s> {
-        let (lows, found, products) = Default::default();
-        NearestVectors { search, count, is_exact, lows, found, room: 0, accepted: 0, products }
+        let (lows, found, best, products) = Default::default();
+        let (room, accepted, leaves_in_vain) = (0, 0, 0);
+        NearestVectors {
+            search,
+            count,
+            is_exact,
+            lows,
+            found,
+            room,
+            accepted,
+            best,
+            leaves_in_vain,
+            products,
+        }
     }
 
     /// What a vector's upper bound has to reach.
@@ -326,6 +424,9 @@ impl<'s> NearestVectors<'s> {
             self.room = self.room.max(room);
         }
         self.found.push((near, rid));
+        if !self.is_exact {
+            self.rank(near);
+        }
         if self.lows.len() < self.count {
             self.lows.push(Reverse(OrderedDouble(near.low())));
         } else if self.count > 0 && near.low() > self.least() {
@@ -335,10 +436,29 @@ impl<'s> NearestVectors<'s> {
         Ok(())
     }
 
+    /// Whether it is one of the best so far.
+    fn rank(&mut self, near: Similarity) {
+        if self.best.len() >= self.search.count {
+            if self.best.peek().is_none_or(|least| near.value <= least.0.0) {
+                return;
+            }
+            self.best.pop();
+        }
+        self.best.push(Reverse(OrderedDouble(near.value)));
+        self.leaves_in_vain = 0;
+    }
+
+    /// As long as there are too few, no leaf is in vain.
+    fn end_leaf(&mut self) {
+        if self.best.len() >= self.search.count {
+            self.leaves_in_vain += 1;
+        }
+    }
+
     fn hits(self) -> SearchHits {
         let (least, is_all) = (self.least(), self.accepted <= self.count);
         let near = self.found.iter().filter(|(near, _)| near.high() >= least);
         let rids = near.map(|(near, rid)| (*rid, near.low() >= least)).collect();
-        SearchHits { rids, is_all, is_approximate: !self.is_exact, is_refused: false }
+        SearchHits { rids, is_all, is_approximate: !self.is_exact, leaves: None, is_refused: false }
     }
 }

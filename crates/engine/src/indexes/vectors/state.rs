@@ -1,6 +1,6 @@
 //! A vector index as its row in the catalog has it: what it is of, and how far it is.
 //!
-//! Format byte 1; phase 1; distance 1; dimensions 4; path behind its length in 2; root 8; height 4; next node 8; leaves 8;
+//! Format byte 2; phase 1; distance 1; dimensions 4; path behind its length in 2; root 8; height 4; next node 8; leaves 8;
 //! items 8; commits 8; count of partitions 4, then each with its id 4 and LSN 8. Big-endian.
 
 use quire_resource::{ContainerDefinition, DistanceFunction};
@@ -12,7 +12,9 @@ use crate::api::{EngineError, corrupt};
 use crate::store::keys::{self, CATALOG};
 use crate::store::{PartitionLayout, for_each_row};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Had a row for every change of a leaf. Such an index is removed, and another one is built in its place.
+const FORMAT_BEFORE: u8 = 1;
 
 /// What the vectors of an index are. Another identity is another index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +123,7 @@ impl VectorIndexState {
     fn take(rest: &mut &[u8]) -> Option<VectorIndexState> {
         let [format, phase, distance] = *take(rest)?;
         let phase = match phase {
+            _ if format == FORMAT_BEFORE => VectorIndexPhase::Dropping,
             1 => VectorIndexPhase::Building,
             2 => VectorIndexPhase::Following,
             3 => VectorIndexPhase::Dropping,
@@ -145,7 +148,7 @@ impl VectorIndexState {
         for _ in 0..count {
             positions.push((u32::from_be_bytes(*take(rest)?), u64::from_be_bytes(*take(rest)?)));
         }
-        (format == FORMAT).then(|| VectorIndexState {
+        matches!(format, FORMAT | FORMAT_BEFORE).then(|| VectorIndexState {
             identity: VectorIndexIdentity { path, dimensions, distance },
             phase,
             root,
@@ -237,11 +240,15 @@ mod tests {
         let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
         let numbers =
             "0000000000000001 00000000 0000000000000002 0000000000000001 0000000000000000 0000000000000000";
-        let expected = format!("010103 00000003 0002 2f76 {numbers} 00000001 00000000 0000000000000007");
+        let expected = format!("020103 00000003 0002 2f76 {numbers} 00000001 00000000 0000000000000007");
         assert_eq!(hex, expected.replace(' ', ""));
         assert_eq!(VectorIndexState::decode(&value).expect("sound"), state);
         for cut in 0..value.len() {
             assert!(VectorIndexState::decode(&value[..cut]).is_err(), "{cut}");
+        }
+        for (format, phase) in [(1, Some(VectorIndexPhase::Dropping)), (2, Some(state.phase)), (3, None)] {
+            let value: Vec<u8> = [&[format], &value[1..]].concat();
+            assert_eq!(VectorIndexState::decode(&value).ok().map(|state| state.phase), phase, "{format}");
         }
     }
 

@@ -19,6 +19,7 @@ use crate::indexes::vectors::{
     APPROXIMATE_MIN, IndexSearch, QueryVector, SearchHits, VectorIndexKey, VectorIndexState, changed_behind,
     index_in, search,
 };
+use crate::query::PartitionScope;
 use crate::query::exec::evaluate::ItemEvaluator;
 use crate::query::meter::ScanBudget;
 use crate::query::plan::IndexChooser;
@@ -43,7 +44,7 @@ pub(crate) struct VectorSearch<'a> {
 
 /// The result of a search in an index.
 enum VectorSearchOutcome {
-    Found { rids: Vec<u64>, is_approximate: bool },
+    Found { rids: Vec<u64>, is_approximate: bool, leaves: Option<(u64, u64)> },
     Not(&'static str),
 }
 
@@ -77,16 +78,18 @@ impl VectorSearch<'_> {
         };
         let Some(target) = QueryVector::new(&order.vector) else { return Ok((candidates, node)) };
         let rows = usize::try_from(order.rows).unwrap_or(usize::MAX);
-        if !is_preferred && !self.is_worth_it(chooser.reader, rows)? {
+        if !is_preferred && !self.is_worth_it(chooser, rows)? {
             return Ok((candidates, node));
         }
         let name = format!("{} vector index {}", kind_name(key.kind), key.identity.path);
         let is_filtered = leaves_out(&analysis.filter);
         let wanted = VectorQuery { order: &order, target: &target, rows, is_filtered, is_preferred };
         match self.search(chooser.reader, evaluator, &key, &wanted)? {
-            VectorSearchOutcome::Found { rids, is_approximate } => {
+            VectorSearchOutcome::Found { rids, is_approximate, leaves } => {
                 let how = if is_approximate { "approximate" } else { "exact" };
-                let node = PlanNode::new(format!("Nearest in {name}, {how}"))
+                let leaves =
+                    leaves.map(|(read, all)| format!(", {read} of {all} leaves")).unwrap_or_default();
+                let node = PlanNode::new(format!("Nearest in {name}, {how}{leaves}"))
                     .with_rows(order.rows, Some(rids.len() as u64));
                 let node = PlanNode::new("Fetch items by child id").with(node);
                 Ok((Candidates::Rids(RidSet::sorted(rids)), node))
@@ -104,9 +107,13 @@ impl VectorSearch<'_> {
     }
 
     /// Few items are read as quickly.
-    fn is_worth_it(&self, reader: &mut ScopeReader<'_>, rows: usize) -> Result<bool, EngineError> {
+    fn is_worth_it(&self, chooser: &mut IndexChooser<'_, '_, '_>, rows: usize) -> Result<bool, EngineError> {
         let needed = (rows.saturating_mul(PART_MAX) as u64).max(APPROXIMATE_MIN);
-        Ok(reader.count_items(needed)?.0 >= needed)
+        // Reading a thousand keys of items costs as much as the search: each lies in a block of its own.
+        if chooser.reader.scopes.iter().all(PartitionScope::is_whole) {
+            return Ok(chooser.indexes.items() >= needed);
+        }
+        Ok(chooser.reader.count_items(needed)?.0 >= needed)
     }
 
     fn search(
@@ -175,7 +182,8 @@ impl VectorSearch<'_> {
             let counted = hits.rids.iter().filter(|(rid, counts)| *counts && gives_rows(rid)).count();
             if counted >= wanted.rows {
                 let rids = hits.rids.iter().map(|(rid, _)| *rid).filter(gives_rows).collect();
-                return Ok(VectorSearchOutcome::Found { rids, is_approximate: hits.is_approximate });
+                let (is_approximate, leaves) = (hits.is_approximate, hits.leaves);
+                return Ok(VectorSearchOutcome::Found { rids, is_approximate, leaves });
             }
             if hits.is_all {
                 return Ok(VectorSearchOutcome::Not("too few items that match have a vector"));
@@ -198,7 +206,7 @@ impl VectorSearch<'_> {
     ) -> Result<SearchHits, EngineError> {
         let vector_steps = 1 + u64::from(index.key.identity.dimensions) / DIMENSIONS_PER_STEP;
         let order = wanted.order;
-        let is_whole = reader.scopes.iter().all(crate::query::PartitionScope::is_whole);
+        let is_whole = reader.scopes.iter().all(PartitionScope::is_whole);
         let (scopes, partitions) = (reader.scopes.len(), self.container.partitions.all().len());
         let is_part = !is_whole || scopes < partitions;
         let changed = &index.changed;
