@@ -65,6 +65,7 @@ impl JobKind for RefactoringJobs {
             return self.rekeys.upgrade().ok_or_else(closed)?.step(id, wanted, claim);
         }
         let shared = refactorings.shared();
+        let item_count = refactorings.item_count(claim);
         let pace = Pace::begin(shared, refactorings.partition_count(claim));
         let items_max = match self.others_write.load(Ordering::Relaxed) {
             true => STEP_ITEMS_BESIDE_WRITERS,
@@ -77,8 +78,8 @@ impl JobKind for RefactoringJobs {
                 if done > claim.done() {
                     claim.commit(claim.advance(Vec::new(), done, None), Vec::new())?;
                 }
-                // It does not rest: it has to be faster than the writers that it follows.
-                Ok(JobStep::More)
+                // What comes behind all items are later writes: it has to be faster than the writers that it follows.
+                Ok(if done < item_count { pace.after(shared, JobStep::More) } else { JobStep::More })
             }
             Ok(JobProgress::Done(result)) => Ok(JobStep::Done(result)),
             Ok(JobProgress::Waiting) => Ok(JobStep::Rest(WAITING)),

@@ -95,6 +95,13 @@ impl Refactorings {
         containers.map(|container| container.partitions.all().len() as u64).sum()
     }
 
+    /// Items of the container that a job is for.
+    pub fn item_count(&self, claim: &JobClaim<'_>) -> u64 {
+        let state = self.catalog.state();
+        let container = claim.body.container.as_ref().and_then(|owner| state.container(owner.number));
+        container.map_or(0, |container| container.usage().0)
+    }
+
     pub fn list(&self, database: u32) -> Result<Vec<Refactoring>, EngineError> {
         rows::all(&*self.shared.storage.snapshot()?, Some(database))
     }
