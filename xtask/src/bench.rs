@@ -67,7 +67,10 @@ pub fn instructions() -> Result<()> {
     tools::need("valgrind", "valgrind")?;
     check(cargo().args(["build", "--release", "--package", "quire-engine", "--example", "instructions"]))?;
     let program = target_dir().join("release").join("examples").join("instructions");
-    for operation in ["point-read", "equality", "create"] {
+    let operations = ["point-read", "equality", "create"];
+    let recorded = operations.iter().map(|operation| format!("{operation}-recorded"));
+    for operation in operations.iter().map(ToString::to_string).chain(recorded) {
+        let operation = operation.as_str();
         let many = counted_instructions(&program, operation, COUNT)?;
         let none = counted_instructions(&program, operation, 0)?;
         println!("{operation}: {} instructions", many.saturating_sub(none) / COUNT);

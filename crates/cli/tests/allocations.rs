@@ -43,30 +43,35 @@ struct Budget {
     request: fn(&Signer, u64) -> Vec<u8>,
     /// At most, above a bare server.
     most: f64,
+    /// Of them, at most for the record of the request.
+    recorded: f64,
     /// To be reached.
     target: f64,
 }
 
 const BUDGETS: &[Budget] = &[
-    Budget { what: "point read", status: 200, request: read, most: 21.0, target: 10.0 },
-    Budget { what: "equality query", status: 200, request: query, most: 168.0, target: 40.0 },
-    Budget { what: "create", status: 201, request: create, most: 163.0, target: 60.0 },
+    Budget { what: "point read", status: 200, request: read, most: 21.0, recorded: 0.5, target: 10.0 },
+    Budget { what: "equality query", status: 200, request: query, most: 168.0, recorded: 2.0, target: 40.0 },
+    Budget { what: "create", status: 201, request: create, most: 163.0, recorded: 2.5, target: 60.0 },
 ];
 
 #[test]
 fn requests_stay_within_their_budgets() {
     allocations::leave_out_this_thread();
-    let quire = start_quire();
+    let (quire, engine) = start_quire();
     let signer = Signer::well_known();
     fill(quire, &signer);
     let mut exceeded = Vec::new();
     for budget in BUDGETS {
         let bodies = one_answer(quire, &(budget.request)(&signer, 1_000_000));
-        let floor = per_request(start_bare(bodies), budget, 200, &signer);
-        let all = per_request(quire, budget, budget.status, &signer);
+        let floor = per_request(start_bare(bodies), budget, 200, (&signer, 0));
+        let all = per_request(quire, budget, budget.status, (&signer, 0));
         let ours = all - floor;
+        engine.set_recording(false);
+        let recorded = all - per_request(quire, budget, budget.status, (&signer, 100_000));
+        engine.set_recording(true);
         println!(
-            "{}: {ours:.1} allocations, {floor:.1} more of a bare server; budget {}, to be reached {}",
+            "{}: {ours:.1} allocations, {floor:.1} more of a bare server; budget {}, to be reached {}; {recorded:.1} for its record",
             budget.what, budget.most, budget.target
         );
         if std::env::var_os("QUIRE_ALLOCATION_SITES").is_some() {
@@ -74,6 +79,10 @@ fn requests_stay_within_their_budgets() {
         }
         if ours > budget.most {
             exceeded.push(format!("{}: {ours:.1} allocations, budget {}", budget.what, budget.most));
+        }
+        if recorded > budget.recorded {
+            exceeded
+                .push(format!("{}: {recorded:.1} for its record, budget {}", budget.what, budget.recorded));
         }
     }
     assert!(exceeded.is_empty(), "{exceeded:?}");
@@ -91,10 +100,14 @@ fn print_sites(address: SocketAddr, budget: &Budget, signer: &Signer) {
     }
 }
 
-/// The median of several rounds.
-fn per_request(address: SocketAddr, budget: &Budget, status: u16, signer: &Signer) -> f64 {
+/// The median of several rounds, of requests behind a number.
+fn per_request(
+    address: SocketAddr,
+    budget: &Budget,
+    status: u16,
+    (signer, mut number): (&Signer, u64),
+) -> f64 {
     let mut connection = Connection::open(address.port()).unwrap();
-    let mut number = 0;
     let mut rounds: Vec<f64> = (0..ROUNDS + 1)
         .map(|_| {
             let before = allocations::of_all_threads();
@@ -168,7 +181,7 @@ fn fill(address: SocketAddr, signer: &Signer) {
 }
 
 /// On the embedded storage, for as long as the process lives.
-fn start_quire() -> SocketAddr {
+fn start_quire() -> (SocketAddr, Arc<Engine>) {
     let folder = tempfile::tempdir().unwrap().keep();
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
@@ -185,8 +198,8 @@ fn start_quire() -> SocketAddr {
         let engine = Arc::new(Engine::open(storage, options).unwrap());
         let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Keys::well_known(), clock);
         let runtime = quire_server::runtime(&config).unwrap();
-        let server = runtime.block_on(Server::bind(config, engine)).unwrap();
-        tell.send(server.local_addr()).unwrap();
+        let server = runtime.block_on(Server::bind(config, Arc::clone(&engine))).unwrap();
+        tell.send((server.local_addr(), engine)).unwrap();
         runtime.block_on(server.run(std::future::pending())).unwrap();
     });
     told.recv().unwrap()

@@ -1,16 +1,18 @@
 //! One operation of the engine many times, to be counted by callgrind: `cargo xtask bench instructions`.
 //!
 //! `instructions point-read|equality|create COUNT`. Storage in memory and one thread, so that the same count takes the same
-//! instructions; what two counts differ by is the operations alone.
+//! instructions; what two counts differ by is the operations alone. With `-recorded` behind the operation every request is recorded
+//! as a server does it, and the records are taken in at the end.
 
 use std::error::Error;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use quire_engine::{
-    Clock, Container, Engine, IndexingDirective, Options, PageRequest, Parameters, ReadItem, WriteItem,
-    WriteKind,
+    AnsweredRequest, Clock, Container, Engine, IndexingDirective, Options, PageRequest, Parameters, ReadItem,
+    WriteItem, WriteKind,
 };
+use quire_profile::{ActionSource, Operation};
 use quire_resource::PartitionKey;
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
@@ -18,6 +20,8 @@ use quire_value::{Limits, Value, text};
 const ITEMS: u64 = 500;
 /// Items with the same team.
 const TEAM: u64 = 10;
+/// Behind the name of an operation.
+const RECORDED: &str = "-recorded";
 
 struct Fixed;
 
@@ -36,12 +40,45 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (engine, container) = open()?;
     (0..ITEMS).for_each(|number| create(&engine, &container, number));
     (0..ITEMS).for_each(|number| read(&engine, &container, number));
-    match operation.as_str() {
-        "point-read" => (0..count).for_each(|number| read(&engine, &container, number % ITEMS)),
-        "equality" => (0..count).for_each(|number| query(&engine, &container, number)),
-        "create" => (0..count).for_each(|number| create(&engine, &container, ITEMS + number)),
-        other => return Err(format!("there is no operation {other:?}").into()),
+    let (run, named): (fn(&Engine, &Arc<Container>, u64), Operation) =
+        match operation.trim_end_matches(RECORDED) {
+            "point-read" => {
+                (|engine, container, number| read(engine, container, number % ITEMS), Operation::Read)
+            }
+            "equality" => (query, Operation::Query),
+            "create" => {
+                (|engine, container, number| create(engine, container, ITEMS + number), Operation::Create)
+            }
+            other => return Err(format!("there is no operation {other:?}").into()),
+        };
+    if !operation.ends_with(RECORDED) {
+        (0..count).for_each(|number| run(&engine, &container, number));
+        return Ok(());
     }
+    for number in 0..count {
+        let ((), observed) = engine.observe(|| run(&engine, &container, number));
+        // Fifty requests of a connection are an action.
+        let action = Some((number / 200, ActionSource::Connection));
+        let (charge, bytes, micros, if_match) = (1.0, 500, 50, false);
+        let (operation, status, sub_status) = (named, 200, 0);
+        let request = AnsweredRequest {
+            operation,
+            status,
+            sub_status,
+            charge,
+            bytes,
+            micros,
+            action,
+            if_match,
+            observed,
+        };
+        engine.record(&container, request);
+        // A worker takes them in every second.
+        if number % 1_000 == 999 {
+            engine.workload("d")?;
+        }
+    }
+    engine.workload("d")?;
     Ok(())
 }
 

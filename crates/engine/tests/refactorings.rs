@@ -21,7 +21,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quire_engine::{
     Container, Engine, EngineError, IndexingDirective, JobControl, ModelCondition, Precondition,
@@ -29,12 +29,13 @@ use quire_engine::{
 };
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
+use quire_storage::{Commit, Direction, KeyRange, Scan, Space, Storage, Token};
 use quire_value::Value;
 use support::{container, items, json, open, open_on, wait_until, wait_until_idle};
 
 const RENAME: &str = r#"{"kind":"rename","container":"c","from":"/fname","to":"/firstName"}"#;
-const ITEMS: usize = 230;
+/// Three steps.
+const ITEMS: usize = 1_130;
 /// The key space of items.
 const ITEMS_SPACE: u8 = 1;
 const SYSTEM: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
@@ -248,8 +249,11 @@ fn kills_at_every_commit_come_to_the_same_end() {
         if engine.refactoring("d", "r-1").is_err() {
             start(&engine, RENAME).unwrap();
         }
-        wait_for(&engine, "expanded");
+        let expanded = wait_for(&engine, "expanded");
         assert_eq!(stored(&engine), all_people("firstName"), "killed after {commits} commits");
+        // How far it is moves in the commits of the items.
+        let converted = expanded.get("converted").and_then(Value::as_u64);
+        assert_eq!(converted, Some(ITEMS as u64), "killed after {commits} commits");
         drop(engine);
         killed_after(&memory, commits, |engine| engine.undo_refactoring("d", "r-1").map(drop));
         let engine = open(&memory);
@@ -262,6 +266,43 @@ fn kills_at_every_commit_come_to_the_same_end() {
         engine.close().unwrap();
         check_sound(&memory.reopen());
     }
+}
+
+/// Commits of a storage until now, and this one.
+fn commit_count(storage: &MemoryStorage) -> u64 {
+    static TOKENS: AtomicU64 = AtomicU64::new(1 << 40);
+    let token = Token(u128::from(TOKENS.fetch_add(1, Ordering::Relaxed)));
+    storage.commit(Commit { guards: Vec::new(), token, ops: Vec::new() }).unwrap().sequence
+}
+
+/// Items, their journal, how far the refactoring is and how far its job is are one commit of a step.
+#[test]
+fn a_step_is_one_commit() {
+    let storage = MemoryStorage::new();
+    let (engine, _) = filled(&storage);
+    let before = commit_count(&storage);
+    start(&engine, RENAME).unwrap();
+    wait_for(&engine, "expanded");
+    let expanded = commit_count(&storage);
+    // Three of items, one of the position behind them; and the rows of the refactoring and its job, which come and end.
+    assert!(expanded - before <= 12, "{} commits", expanded - before);
+    engine.undo_refactoring("d", "r-1").unwrap();
+    wait_for(&engine, "undone");
+    let undone = commit_count(&storage);
+    assert!(undone - expanded <= 10, "{} commits", undone - expanded);
+    assert_eq!(stored(&engine), all_people("fname"));
+}
+
+/// A container in which nothing is to be changed costs hardly any commit.
+#[test]
+fn items_that_stay_as_they_are_cost_no_commits() {
+    let storage = MemoryStorage::new();
+    let (engine, _) = filled(&storage);
+    let before = commit_count(&storage);
+    start(&engine, r#"{"kind":"rename","container":"c","from":"/other","to":"/another"}"#).unwrap();
+    wait_for(&engine, "expanded");
+    let commits = commit_count(&storage) - before;
+    assert!(commits <= 9, "{commits} commits");
 }
 
 #[test]

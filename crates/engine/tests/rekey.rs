@@ -781,6 +781,54 @@ fn a_model_goes_along() {
     check_sound(&storage);
 }
 
+/// The journals of refactorings before and since go on in the container that comes back.
+#[test]
+fn renames_are_undone_after_the_undo_of_another_key() {
+    let storage = MemoryStorage::new();
+    let engine = filled(&storage, 3, "");
+    let of = |number: usize, wanted: &str| {
+        let found =
+            || engine.refactoring("d", &format!("r-{number}")).unwrap().get("state").unwrap().to_json();
+        wait_until(wanted, || found() == format!("{wanted:?}"));
+        wait_until_idle(&engine);
+    };
+    let done = |number: usize, body: &str| {
+        start(&engine, body).unwrap();
+        of(number, "expanded");
+        engine.finish_refactoring("d", &format!("r-{number}")).unwrap();
+        of(number, "finished");
+    };
+    let undone = |number: usize| {
+        engine.undo_refactoring("d", &format!("r-{number}")).unwrap();
+        of(number, "undone");
+    };
+    done(1, r#"{"kind":"rename","container":"c","from":"/round","to":"/lap"}"#);
+    done(2, REKEY);
+    done(3, r#"{"kind":"rename","container":"c","from":"/lap","to":"/turn"}"#);
+    // Under the other key it gets another value of the first one, and one is gone.
+    let turned = |number: usize| item(number, 0).replace("round", "turn");
+    put(&engine, &turned(1).replace("\"a\":\"a1\"", "\"a\":\"a9\""));
+    delete(&engine, "i3", r#"["b3"]"#);
+    undone(2);
+    assert_eq!((key_of(&engine, "c"), names(&engine)), (r#"["/a"]"#.to_owned(), vec!["c".to_owned()]));
+    let expected = |name: &str| {
+        let own = |number: usize| {
+            let text = item(number, 0).replace("round", name);
+            if number == 1 { text.replace("\"a\":\"a1\"", "\"a\":\"a9\"") } else { text }
+        };
+        sorted((0..ITEMS).filter(|number| *number != 3).map(own))
+    };
+    assert_eq!(stored(&engine, "c"), expected("turn"));
+    undone(3);
+    assert_eq!(stored(&engine, "c"), expected("lap"));
+    undone(1);
+    assert_eq!(stored(&engine, "c"), expected("round"));
+    assert!(conflict_ids(&engine.refactoring("d", "r-1").unwrap()).is_empty());
+    wait_until_idle(&engine);
+    engine.close().unwrap();
+    check_sound(&storage);
+}
+
 /// What a rename has in its journal is found under the new key: the items are copies, with rids of their own.
 #[test]
 fn a_rename_is_undone_under_another_key() {

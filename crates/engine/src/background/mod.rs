@@ -11,6 +11,7 @@ pub(crate) mod follower; // what is made of the versions of a container
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
 mod jobs; // running jobs that clients watch
 mod key_deletes; // removing the items of deleted partition keys
+mod pace; // how fast a job writes
 pub(crate) mod profiles; // profiles of containers, advice
 mod recording; // taking in and storing what was recorded
 pub(crate) mod refactorings; // items in another form, later writes

@@ -2,19 +2,23 @@
 //! writes until a refactoring is finished or undone.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use quire_value::{Limits, Object, Value, text};
 
+use super::pace::Pace;
 use super::rekey::Rekeys;
 use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::{EngineError, corrupt};
 use crate::applies::forget_journals;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::{JobClaim, JobId, JobKind, JobStep, NewJob};
-use crate::refactorings::{DryRun, JobProgress, REFACTORING, RefactoringOrder, Refactorings};
+use crate::refactorings::{
+    DryRun, JobProgress, REFACTORING, RefactoringOrder, Refactorings, STEP_ITEMS, STEP_ITEMS_BESIDE_WRITERS,
+};
 use crate::runtime::Shared;
 
 /// Of dry runs: they change nothing, and clients may cancel them.
@@ -30,11 +34,14 @@ const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
 pub(crate) struct RefactoringJobs {
     refactorings: Weak<Refactorings>,
     rekeys: Weak<Rekeys>,
+    /// During the last step clients wrote, too.
+    others_write: AtomicBool,
 }
 
 impl RefactoringJobs {
     pub fn new(refactorings: &Arc<Refactorings>, rekeys: &Arc<Rekeys>) -> RefactoringJobs {
-        RefactoringJobs { refactorings: Arc::downgrade(refactorings), rekeys: Arc::downgrade(rekeys) }
+        let (refactorings, rekeys) = (Arc::downgrade(refactorings), Arc::downgrade(rekeys));
+        RefactoringJobs { refactorings, rekeys, others_write: AtomicBool::new(false) }
     }
 
     fn refactorings(&self) -> Result<Arc<Refactorings>, EngineError> {
@@ -57,12 +64,22 @@ impl JobKind for RefactoringJobs {
         if let Some((id, wanted)) = refactorings.rekey_of_payload(&claim.body.payload)? {
             return self.rekeys.upgrade().ok_or_else(closed)?.step(id, wanted, claim);
         }
-        match refactorings.step(&claim.body.payload) {
+        let shared = refactorings.shared();
+        let item_count = refactorings.item_count(claim);
+        let pace = Pace::begin(shared, refactorings.partition_count(claim));
+        let items_max = match self.others_write.load(Ordering::Relaxed) {
+            true => STEP_ITEMS_BESIDE_WRITERS,
+            false => STEP_ITEMS,
+        };
+        let step = refactorings.step(claim, items_max);
+        self.others_write.store(pace.others_write(shared), Ordering::Relaxed);
+        match step {
             Ok(JobProgress::More(done)) => {
                 if done > claim.done() {
                     claim.commit(claim.advance(Vec::new(), done, None), Vec::new())?;
                 }
-                Ok(JobStep::More)
+                // What comes behind all items are later writes: it has to be faster than the writers that it follows.
+                Ok(if done < item_count { pace.after(shared, JobStep::More) } else { JobStep::More })
             }
             Ok(JobProgress::Done(result)) => Ok(JobStep::Done(result)),
             Ok(JobProgress::Waiting) => Ok(JobStep::Rest(WAITING)),

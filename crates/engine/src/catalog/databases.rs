@@ -5,10 +5,12 @@ use std::sync::Arc;
 use quire_resource::{ResourceId, Throughput};
 use quire_value::Value;
 
+use super::change::CatalogChange;
 use super::keys;
 use super::state::{DatabaseEntry, DropJob, OfferOwner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found};
-use crate::api::{Precondition, Resource};
+use crate::api::{Precondition, Resource, corrupt};
+use crate::jobs::{JobId, JobOwner, NewJob};
 
 const DATABASE_NUMBER_MAX: u64 = u32::MAX as u64;
 /// Databases that the engine makes for itself are called so; clients can read and delete them.
@@ -20,13 +22,26 @@ impl Catalog {
         body: &Value,
         throughput: Option<Throughput>,
     ) -> Result<Arc<Resource>, EngineError> {
-        let (id, _) = body::named(body)?;
-        if id.starts_with(OWN_DATABASES) {
-            let message =
-                format!("Names of databases that begin with '{OWN_DATABASES}' are the server's own.");
-            return Err(body::invalid(message));
-        }
+        check_name(body)?;
         self.create_own_database(body, throughput)
+    }
+
+    /// A database, and the job that fills it, in one commit: neither is ever there without the other.
+    pub(crate) fn create_database_with_job(
+        &self,
+        body: &Value,
+        job: impl FnOnce(JobOwner) -> NewJob,
+    ) -> Result<JobId, EngineError> {
+        check_name(body)?;
+        let mut change = self.change()?;
+        let resource = change.new_database(body)?;
+        let ResourceId::Database(number) = resource.rid else { return Err(corrupt("rid of a database")) };
+        let owner = JobOwner { number, name: resource.id.clone() };
+        let job = self.shared.jobs.prepare(job(owner))?;
+        let id = job.id;
+        change.add_prepared_job(job);
+        change.commit()?;
+        Ok(id)
     }
 
     /// The same for a database of any name.
@@ -35,17 +50,10 @@ impl Catalog {
         body: &Value,
         throughput: Option<Throughput>,
     ) -> Result<Arc<Resource>, EngineError> {
-        let (id, object) = body::named(body)?;
         let mut change = self.change()?;
-        if change.state.databases.named(&id).is_some() {
-            return Err(already_exists("database", &id));
-        }
-        let number = change.number(|counters| &mut counters.database, DATABASE_NUMBER_MAX)? as u32;
-        let resource = change.stamp(ResourceId::Database(number), id, object);
-        change.put(&resource);
-        change.state.databases.insert(Arc::new(DatabaseEntry::new(resource.clone())));
-        if let Some(throughput) = throughput {
-            change.create_offer(OfferOwner::of_database(number), throughput)?;
+        let resource = change.new_database(body)?;
+        if let (Some(throughput), Some(owner)) = (throughput, OfferOwner::of(&resource.rid)) {
+            change.create_offer(owner, throughput)?;
         }
         change.commit()?;
         Ok(resource)
@@ -79,4 +87,27 @@ impl Catalog {
         change.add_job(DropJob::Database { database: number });
         change.commit_retiring(database.containers.iter())
     }
+}
+
+impl CatalogChange<'_> {
+    fn new_database(&mut self, body: &Value) -> Result<Arc<Resource>, EngineError> {
+        let (id, object) = body::named(body)?;
+        if self.state.databases.named(&id).is_some() {
+            return Err(already_exists("database", &id));
+        }
+        let number = self.number(|counters| &mut counters.database, DATABASE_NUMBER_MAX)? as u32;
+        let resource = self.stamp(ResourceId::Database(number), id, object);
+        self.put(&resource);
+        self.state.databases.insert(Arc::new(DatabaseEntry::new(resource.clone())));
+        Ok(resource)
+    }
+}
+
+fn check_name(body: &Value) -> Result<(), EngineError> {
+    let (id, _) = body::named(body)?;
+    if id.starts_with(OWN_DATABASES) {
+        let message = format!("Names of databases that begin with '{OWN_DATABASES}' are the server's own.");
+        return Err(body::invalid(message));
+    }
+    Ok(())
 }

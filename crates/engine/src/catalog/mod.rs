@@ -34,7 +34,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::api::{EngineError, Precondition, Resource};
-use crate::partition::sequencer::CommitQueues;
+use crate::partition::sequencer::{CommitQueue, CommitQueues};
 use crate::runtime::Shared;
 use crate::runtime::signals::CatalogWorkers;
 use crate::sync::Mutex;
@@ -67,6 +67,11 @@ pub struct Catalog {
 impl Catalog {
     pub(crate) fn state(&self) -> Arc<CatalogState> {
         self.state.load_full()
+    }
+
+    /// Commits over several partitions of a database.
+    pub(crate) fn commit_queue(&self, database: u32) -> Arc<CommitQueue> {
+        self.commit_queues.of(database)
     }
 
     pub(crate) fn statistics(&self) -> Vec<(&'static str, u64)> {

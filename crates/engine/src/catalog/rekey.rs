@@ -44,7 +44,7 @@ pub(crate) struct NameExchange<'a> {
     /// Of the database from then on, where it has one.
     pub model: Option<&'a Value>,
     /// What else is true from then on.
-    pub row: Op,
+    pub rows: Vec<Op>,
 }
 
 impl Catalog {
@@ -133,7 +133,7 @@ impl Catalog {
             let database = change.database_of(&current)?;
             change.exchange_model(&database, &name, model)?;
         }
-        change.push_op(exchange.row);
+        exchange.rows.into_iter().for_each(|row| change.push_op(row));
         change.commit_retiring(&dropped)
     }
 

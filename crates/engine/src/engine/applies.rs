@@ -60,9 +60,7 @@ impl Engine {
             return Err(EngineError::BadRequest { message });
         }
         let body = Value::Object(Object::from_iter([("id", database)]));
-        self.catalog.create_database(&body, None)?;
-        let (owner, _) = self.database_owner(database)?;
-        let job = self.shared.jobs.create(DemoJobs::job(owner))?;
+        let job = self.catalog.create_database_with_job(&body, DemoJobs::job)?;
         self.job(&job.to_string())
     }
 

@@ -24,6 +24,18 @@ impl Engine {
         self.shared.recorder.observe(call)
     }
 
+    /// Whether requests of an action are recorded: where there are too many, some are left out.
+    pub fn records_action(&self, action: u64) -> bool {
+        self.is_recording() && self.shared.recorder.is_sampled(action)
+    }
+
+    /// A request to items of a container that was answered and left out.
+    pub fn record_left_out(&self, container: &Container) {
+        if self.is_recording() {
+            self.shared.recorder.drop_request(container.recorded_place().database);
+        }
+    }
+
     /// A keyed hash, as records have them.
     pub fn recorded_hash(&self, text: &[u8]) -> u64 {
         self.shared.recorder.hash_text(text)

@@ -13,7 +13,9 @@ use quire_storage::{KeyRange, Scan, Snapshot};
 
 use super::version_json::write_version;
 use crate::api::charge::{self, PageCost};
-use crate::api::{Answer, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, Scope, corrupt};
+use crate::api::{
+    Answer, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, PageRequest, Scope, corrupt,
+};
 use crate::catalog::Container;
 use crate::catalog::containers::settle_versions;
 use crate::items::body::SelfLinks;
@@ -45,9 +47,11 @@ pub(crate) fn read_changes(
             settle_versions(shared, container)?;
         }
         let start = start_of(request, &windows)?;
-        let (changes, cost) = read(shared, container, request, &windows, start)?;
-        charge = charge::page(&cost, changes.count, changes.rows.len());
-        Ok((changes, windows))
+        let mut page = FeedPage::new(request, container);
+        let (etag, more, cost) = read(shared, &mut page, request, &windows, start)?;
+        page.text.push(b']');
+        charge = charge::page(&cost, page.count, page.text.len());
+        Ok((Changes { rows: page.text, count: page.count, etag, more }, windows))
     });
     let result = result.map(|(changes, windows)| {
         if let [window] = &windows[..] {
@@ -56,6 +60,33 @@ pub(crate) fn read_changes(
         changes
     });
     Answer { charge, position, result }
+}
+
+/// Items as they are stored, in the order of their last writes.
+pub(crate) struct ChangedRows {
+    /// With their rids.
+    pub rows: Vec<(u64, Vec<u8>)>,
+    /// The position behind them.
+    pub etag: String,
+    /// Whether there were further ones.
+    pub more: bool,
+}
+
+/// The items whose last write is behind a position, as many as fit, and at least those of one LSN.
+pub(crate) fn read_changed_rows(
+    shared: &Shared,
+    container: &Container,
+    start: FeedStart,
+    (items_max, bytes_max): (usize, usize),
+) -> Result<ChangedRows, EngineError> {
+    let page = PageRequest { item_count_max: Some(items_max as i64), ..PageRequest::default() };
+    let mode = FeedMode::Latest;
+    let request = ChangesRequest { mode, page, start, since: None, all_previous_images: false };
+    let windows = page::prepare(container, &request.page, &mut None)?;
+    let start = start_of(&request, &windows)?;
+    let mut page = FeedPage { bytes_max, stored: Some(Vec::new()), ..FeedPage::new(&request, container) };
+    let (etag, more, _) = read(shared, &mut page, &request, &windows, start)?;
+    Ok(ChangedRows { rows: page.stored.unwrap_or_default(), etag, more })
 }
 
 /// What has been told of each window.
@@ -150,13 +181,15 @@ pub(crate) fn watch_changes(
     Ok(ChangeWatch::new(windows.iter().map(watched).collect::<Result<_, EngineError>>()?))
 }
 
+/// Fills a page; the position behind it, whether there is more, and what it took.
 fn read(
     shared: &Shared,
-    container: &Container,
+    page: &mut FeedPage<'_>,
     request: &ChangesRequest,
     windows: &[PartitionScope<'_>],
     mut told: Vec<u64>,
-) -> Result<(Changes, PageCost), EngineError> {
+) -> Result<(String, bool, PageCost), EngineError> {
+    let container = page.container;
     // Before the snapshot, which shows them. What it shows beyond is not published yet and is told next time: a position never
     // names more than was reached.
     let ends: Vec<u64> =
@@ -164,7 +197,6 @@ fn read(
     let meter = PageMeter::new(ScanBudget::PAGE, &allowance::of_page(shared, &request.page.cancel));
     let mut reader =
         ScopeReader::new(shared, container, &ReadSnapshot::take(shared, container)?, windows, meter);
-    let mut page = FeedPage::new(request, container)?;
     let mut more = false;
     for ((window, told), end) in windows.iter().zip(&mut told).zip(ends) {
         reader.meter.enter(window.partition.layout.id);
@@ -192,9 +224,7 @@ fn read(
         }
     }
     reader.meter.matched = page.count as u64;
-    page.text.push(b']');
-    let changes = Changes { rows: page.text, count: page.count, etag: etag_of(windows, &told), more };
-    Ok((changes, reader.meter.cost()))
+    Ok((etag_of(windows, &told), more, reader.meter.cost()))
 }
 
 /// The LSN up to which versions of a partition are gone, there or where it comes from.
@@ -269,12 +299,17 @@ struct FeedPage<'a> {
     mode: FeedMode,
     all_previous_images: bool,
     text: Vec<u8>,
+    /// Rows of items in the place of their text.
+    stored: Option<Vec<(u64, Vec<u8>)>>,
+    /// Of texts or rows.
+    bytes: usize,
+    bytes_max: usize,
     count: usize,
     count_max: usize,
 }
 
 impl<'a> FeedPage<'a> {
-    fn new(request: &ChangesRequest, container: &'a Container) -> Result<FeedPage<'a>, EngineError> {
+    fn new(request: &ChangesRequest, container: &'a Container) -> FeedPage<'a> {
         let count_max = match request.page.item_count_max {
             None | Some(0) => ROWS_DEFAULT,
             Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
@@ -282,11 +317,23 @@ impl<'a> FeedPage<'a> {
         let (links, since) = (SelfLinks::new(container), request.since);
         let (mode, all_previous_images) = (request.mode, request.all_previous_images);
         let text = vec![b'['];
-        Ok(FeedPage { container, links, since, mode, all_previous_images, text, count: 0, count_max })
+        FeedPage {
+            container,
+            links,
+            since,
+            mode,
+            all_previous_images,
+            text,
+            stored: None,
+            bytes: 0,
+            bytes_max: PAGE_BYTES_MAX,
+            count: 0,
+            count_max,
+        }
     }
 
     fn is_full(&self, meter: &PageMeter) -> bool {
-        self.count >= self.count_max || self.text.len() >= PAGE_BYTES_MAX || meter.is_spent()
+        self.count >= self.count_max || self.bytes >= self.bytes_max || meter.is_spent()
     }
 
     fn fill(
@@ -405,6 +452,7 @@ impl<'a> FeedPage<'a> {
         }
         let all = self.all_previous_images;
         write_version(version, &self.links, &definition.paths, lsn, all, &mut self.text)?;
+        self.bytes = self.text.len();
         self.count += 1;
         Ok(())
     }
@@ -453,9 +501,15 @@ impl<'a> FeedPage<'a> {
         bytes: &[u8],
     ) -> Result<(), EngineError> {
         let (since, has_metadata) = (self.since, self.mode == FeedMode::LatestWithMetadata);
-        let FeedPage { links, text, count, .. } = self;
+        let FeedPage { links, text, stored, bytes: all_bytes, count, .. } = self;
         reader.show_always(window, row.rid, bytes, &mut |found| {
             if since.is_some_and(|since| found.row.stamp.ts < since) {
+                return Ok(());
+            }
+            if let Some(stored) = stored {
+                stored.push((row.rid, bytes.to_vec()));
+                *all_bytes += bytes.len();
+                *count += 1;
                 return Ok(());
             }
             if *count > 0 {
@@ -472,6 +526,7 @@ impl<'a> FeedPage<'a> {
                 let metadata = format!(",\"metadata\":{{\"lsn\":{},\"crts\":{}}}}}", stamp.lsn, stamp.ts);
                 text.extend_from_slice(metadata.as_bytes());
             }
+            *all_bytes = text.len();
             *count += 1;
             Ok(())
         })

@@ -175,12 +175,8 @@ impl<'a> WriteRequest<'a> {
                 WriteAttempt::Ready(plan) => plan,
                 WriteAttempt::UnderModel => return Err(EngineError::UnderModel),
                 WriteAttempt::Lock { id_keys, tuples } => {
-                    let items = id_keys.iter().map(|key| LockKind::Item(key));
-                    for what in items.chain(tuples.iter().map(|tuple| LockKind::UniqueTuple(tuple))) {
-                        shared.locks.add(&mut locks, container.number, what, LockMode::Exclusive);
-                    }
-                    self.also_locked.extend(id_keys);
-                    self.locked_tuples.extend(tuples);
+                    self.lock_also(id_keys, tuples);
+                    self.add_locks(shared, &mut locks);
                     continue;
                 }
             };
@@ -218,15 +214,39 @@ impl<'a> WriteRequest<'a> {
         };
         let id = id_of(url_id, body.as_ref())?;
         let key = key_of(container, write.partition_key, body.as_ref())?;
+        let conditions = (write.if_match, if_none_match);
+        let request = WriteRequest::with_body(container, verb, (id, key), body, conditions)?;
+        Ok(WriteRequest { patch, want_body, directive: write.indexing, ..request })
+    }
+
+    /// The next version of an item that is there, made by the server: it is written only as it was read.
+    pub fn replacement(
+        container: &'a Container,
+        body: Body,
+        etag: String,
+        directive: IndexingDirective,
+    ) -> Result<WriteRequest<'a>, EngineError> {
+        container.check_writable()?;
+        let key = container.definition.partition_key.extract(body.item.root())?;
+        let named = (body.id.clone(), key);
+        let conditions = (Some(etag), None);
+        let request = WriteRequest::with_body(container, WriteVerb::Replace, named, Some(body), conditions)?;
+        Ok(WriteRequest { directive, ..request })
+    }
+
+    fn with_body(
+        container: &'a Container,
+        verb: WriteVerb,
+        (id, key): (String, PartitionKey),
+        body: Option<Body>,
+        (if_match, if_none_match): (Option<String>, Option<String>),
+    ) -> Result<WriteRequest<'a>, EngineError> {
         let home = LogicalPartition::of(container, key)?;
         let id_key = home.id_key(&id);
         let renamed = body.as_ref().filter(|body| body.id != id);
         let renamed = renamed.map(|body| (body.id.clone(), home.id_key(&body.id)));
         let tuples = body.as_ref().map_or(Vec::new(), |body| home.tuples(body.item.root()));
-        let directive = write.indexing;
-        let if_match = write.if_match;
         let locked_tuples = tuples.iter().map(|tuple| tuple.prefix.clone()).collect();
-        let (also_locked, new_rid) = (Vec::new(), None);
         Ok(WriteRequest {
             verb,
             id,
@@ -234,15 +254,15 @@ impl<'a> WriteRequest<'a> {
             id_key,
             renamed,
             body,
-            patch,
-            want_body,
-            directive,
+            patch: None,
+            want_body: false,
+            directive: IndexingDirective::Default,
             tuples,
             if_match,
             if_none_match,
             locked_tuples,
-            also_locked,
-            new_rid,
+            also_locked: Vec::new(),
+            new_rid: None,
         })
     }
 
@@ -257,9 +277,20 @@ impl<'a> WriteRequest<'a> {
         if let Some((_, id_key)) = &self.renamed {
             table.add(set, container, LockKind::Item(id_key), LockMode::Exclusive);
         }
-        for tuple in &self.tuples {
-            table.add(set, container, LockKind::UniqueTuple(&tuple.prefix), LockMode::Exclusive);
+        let is_own = |prefix: &&Vec<u8>| self.tuples.iter().any(|tuple| tuple.prefix == **prefix);
+        let others = self.locked_tuples.iter().filter(|prefix| !is_own(prefix));
+        for prefix in self.tuples.iter().map(|tuple| &tuple.prefix).chain(others) {
+            table.add(set, container, LockKind::UniqueTuple(prefix), LockMode::Exclusive);
         }
+        for id_key in &self.also_locked {
+            table.add(set, container, LockKind::Item(id_key), LockMode::Exclusive);
+        }
+    }
+
+    /// What an attempt has found to be in its way is locked, too, the next time.
+    pub fn lock_also(&mut self, id_keys: Vec<Vec<u8>>, tuples: Vec<Vec<u8>>) {
+        self.also_locked.extend(id_keys);
+        self.locked_tuples.extend(tuples);
     }
 
     /// Keys of the item and of its unique tuples, as far as they are known.

@@ -11,6 +11,7 @@ mod hash; // keyed hashes
 mod observed; // what a thread notes of the request that it runs
 mod rows; // workloads in the storage
 mod shapes; // queries without their values
+mod waiting; // records on their way to the workloads
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use quire_profile::{ActionSource, Operation, Record, RecordedQuery, Workload};
+use quire_profile::{ActionSource, Change, Operation, Record, RecordedQuery, Workload};
 use quire_resource::PartitionKey;
 use quire_sql::Parameters;
 use quire_storage::Storage;
@@ -26,8 +27,12 @@ use quire_storage::Storage;
 use self::cached::CachedRecord;
 use self::hash::KeyedHash;
 pub use self::observed::ObservedRequest;
-pub(crate) use self::observed::{PageNote, note_query, note_read, note_returned, note_write};
-use self::shapes::{NewShapes, Shapes};
+pub(crate) use self::observed::{
+    ObservedWrite, PageNote, add_write, is_observed, note_query, note_read, note_returned, note_write,
+    take_write,
+};
+use self::shapes::Shapes;
+use self::waiting::{Drained, RecordShard, WaitingRecord};
 use crate::api::EngineError;
 use crate::store::Sequence;
 use crate::store::keys::WORKLOAD_SEQUENCE;
@@ -54,18 +59,10 @@ pub(crate) struct Recorder {
     databases: Mutex<HashMap<u32, CachedRecord>>,
     /// By hash of a continuation: the execution that goes on there.
     pages: Vec<Mutex<HashMap<u64, u64>>>,
-    drained: Mutex<Instant>,
+    drained: Mutex<Drained>,
     /// Held from taking what is to be stored until it is, so that nothing is stored after it was forgotten.
     storing: Mutex<()>,
     sequence: Sequence,
-}
-
-#[derive(Default)]
-struct RecordShard {
-    records: Vec<(u32, u32, Record)>,
-    /// Memory of the records.
-    bytes: usize,
-    dropped: HashMap<u32, u64>,
 }
 
 /// What is recorded of a database.
@@ -107,7 +104,7 @@ impl Recorder {
             one_in: AtomicU32::new(1),
             databases: Mutex::default(),
             pages: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            drained: Mutex::new(Instant::now()),
+            drained: Mutex::default(),
             storing: Mutex::default(),
             sequence: Sequence::new(WORKLOAD_SEQUENCE),
         }
@@ -148,21 +145,78 @@ impl Recorder {
         self.shapes.of(place, text, parameters, has_key)
     }
 
+    /// Whether requests of an action are recorded: above [`RATE_MAX`] not all are.
+    pub fn is_sampled(&self, action: u64) -> bool {
+        let one_in = self.one_in.load(Ordering::Relaxed);
+        one_in <= 1 || action.wrapping_mul(0x9e37_79b9_7f4a_7c15).is_multiple_of(u64::from(one_in))
+    }
+
+    /// A request that was answered and is not recorded.
+    pub fn drop_request(&self, database: u32) {
+        self.shards[shard_of_thread()].lock().drop_request(database, 1);
+    }
+
     /// A request that was answered.
     pub fn add(&self, place: &RecordedContainer, time_ms: u64, request: AnsweredRequest) {
-        let one_in = self.one_in.load(Ordering::Relaxed);
         let sampled_by = request.action.map_or(time_ms ^ request.micros, |(action, _)| action);
-        let is_sampled =
-            one_in <= 1 || sampled_by.wrapping_mul(0x9e37_79b9_7f4a_7c15).is_multiple_of(u64::from(one_in));
+        let is_sampled = self.is_sampled(sampled_by);
         let mut shard = self.shards[shard_of_thread()].lock();
         let is_full = shard.records.len() >= WAITING_MAX || shard.bytes >= WAITING_BYTES_MAX;
         if !is_sampled || is_full {
-            *shard.dropped.entry(place.database).or_default() += 1;
+            shard.drop_request(place.database, 1);
             return;
         }
-        let record = self.record_for(place, time_ms, request, one_in.max(1));
-        shard.bytes += record.memory();
-        shard.records.push((place.database, place.container, record));
+        let weight = self.one_in.load(Ordering::Relaxed).max(1);
+        self.records_for(place, time_ms, request, weight, |waiting| {
+            shard.bytes += waiting.record.memory();
+            shard.records.push(waiting);
+        });
+    }
+
+    /// The record of a request, and behind it those of the writes that it has made together.
+    fn records_for(
+        &self,
+        place: &RecordedContainer,
+        time_ms: u64,
+        mut request: AnsweredRequest,
+        weight: u32,
+        mut add: impl FnMut(WaitingRecord),
+    ) {
+        let (database, container) = (place.database, place.container);
+        let mut waiting = |record: Record| add(WaitingRecord { database, container, record });
+        let mut writes = std::mem::take(&mut request.observed.writes);
+        // A write with triggers is a transaction, and often its only write.
+        if let (true, [_]) = (request.operation.is_write(), writes.as_slice()) {
+            request.observed.set_write(writes.remove(0));
+        }
+        if writes.is_empty() {
+            return waiting(self.record_for(place, time_ms, request, weight));
+        }
+        // The charge is that of the writes.
+        let charge = std::mem::take(&mut request.charge) / writes.len() as f64;
+        let (action, micros, status) = (request.action, request.micros, request.status);
+        waiting(self.record_for(place, time_ms, request, weight));
+        for write in writes {
+            let bytes = write.change.size_after.unwrap_or(0);
+            let change = Some(Change { in_batch: true, ..write.change });
+            waiting(Record {
+                time_ms,
+                action,
+                container: Arc::clone(&place.name),
+                operation: write.operation,
+                status,
+                sub_status: 0,
+                charge,
+                bytes,
+                micros,
+                item: Some(write.item),
+                id: Some(write.id),
+                partition_key: Some(write.partition_key),
+                change,
+                query: None,
+                weight,
+            });
+        }
     }
 
     fn record_for(
@@ -217,10 +271,9 @@ impl Recorder {
         let _drained = self.drained.lock();
         let mut waited = RecordShard::default();
         for (place, time_ms, request) in requests {
-            let record = self.record_for(&place, time_ms, request, 1);
-            waited.records.push((place.database, place.container, record));
+            self.records_for(&place, time_ms, request, 1, |waiting| waited.records.push(waiting));
         }
-        let taken_in = self.take_in(storage, waited, self.shapes.take_new());
+        let taken_in = self.take_in(storage, &mut waited, self.shapes.take_new());
         if taken_in.is_err() {
             self.shapes.clear();
         }
@@ -241,73 +294,6 @@ impl Recorder {
             pages.insert(token, execution);
         }
         execution
-    }
-
-    /// Takes in what waits, and decides which part of the requests is recorded from now on. A database whose record cannot be read
-    /// holds up no other one.
-    pub fn drain(&self, storage: &dyn Storage) -> Result<(), EngineError> {
-        let mut drained = self.drained.lock();
-        let mut waited = RecordShard::default();
-        for shard in &self.shards {
-            let shard = std::mem::take(&mut *shard.lock());
-            waited.records.extend(shard.records);
-            for (database, count) in shard.dropped {
-                *waited.dropped.entry(database).or_default() += count;
-            }
-        }
-        // After the records: every shape that one of them names is there.
-        let shapes = self.shapes.take_new();
-        let answered = waited.records.len() as f64 + waited.dropped.values().sum::<u64>() as f64;
-        let seconds = drained.elapsed().as_secs_f64();
-        if seconds >= 0.5 {
-            let one_in = (answered / seconds / RATE_MAX).ceil().clamp(1.0, 1_000_000.0);
-            self.one_in.store(one_in as u32, Ordering::Relaxed);
-            *drained = Instant::now();
-        }
-        let taken_in = self.take_in(storage, waited, shapes);
-        if taken_in.is_err() {
-            // Those that were not taken in must come again.
-            self.shapes.clear();
-        }
-        taken_in
-    }
-
-    fn take_in(
-        &self,
-        storage: &dyn Storage,
-        waited: RecordShard,
-        shapes: NewShapes,
-    ) -> Result<(), EngineError> {
-        let mut result = Ok(());
-        let mut with = |database: u32, what: &mut dyn FnMut(&mut DatabaseRecord)| match self
-            .record_of(storage, database)
-        {
-            Ok(record) => what(&mut record.lock()),
-            Err(error) => result = Err(error),
-        };
-        for (database, count) in waited.dropped {
-            with(database, &mut |record| record.workload.drop_requests(count));
-        }
-        let mut records = waited.records;
-        records.sort_by_key(|(.., record)| record.time_ms);
-        // Shapes of a container that was made again come after those of the one before are forgotten.
-        let mut containers = HashMap::new();
-        for (database, container, request) in &records {
-            containers.insert((*database, Arc::clone(&request.container)), *container);
-        }
-        for ((database, name), container) in &containers {
-            with(*database, &mut |record| record.workload.set_container(name, *container));
-        }
-        for ((database, _), (name, shape)) in shapes {
-            with(database, &mut |record| record.workload.add_shape(&name, &shape));
-        }
-        for (database, container, request) in records {
-            if containers.get(&(database, Arc::clone(&request.container))) == Some(&container) {
-                let mut request = Some(request);
-                with(database, &mut |record| request.take().into_iter().for_each(|own| record.take_in(own)));
-            }
-        }
-        result
     }
 
     /// The workload of a database, with all that was answered until now.
@@ -418,181 +404,4 @@ fn shard_of_thread() -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use quire_storage::fault::{FaultStorage, ReadFault};
-    use quire_storage::memory::MemoryStorage;
-
-    use super::*;
-
-    pub(super) fn place(database: u32, container: u32) -> RecordedContainer {
-        RecordedContainer { database, container, name: Arc::from("c"), key_paths: Arc::from([]) }
-    }
-
-    pub(super) fn request(action: u64) -> AnsweredRequest {
-        AnsweredRequest {
-            operation: Operation::Read,
-            status: 200,
-            sub_status: 0,
-            charge: 1.0,
-            bytes: 10,
-            micros: 5,
-            action: Some((action, ActionSource::Header)),
-            if_match: false,
-            observed: ObservedRequest::default(),
-        }
-    }
-
-    pub(super) fn reads(recorder: &Recorder, storage: &dyn Storage, database: u32) -> u64 {
-        let record = recorder.current(storage, database).expect("a record");
-        let totals = record.lock().workload.container("c");
-        totals.operations.get(&Operation::Read).map_or(0, |totals| totals.count)
-    }
-
-    #[test]
-    fn what_is_dropped_is_counted_and_the_rest_stands_for_it() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
-        recorder.one_in.store(4, Ordering::Relaxed);
-        (0..4_000).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
-        let counted = reads(&recorder, &storage, 1);
-        assert!((3_200..=4_800).contains(&counted), "{counted}");
-        let record = recorder.current(&storage, 1).expect("a record");
-        let kept = record.lock().workload.records().count() as u64;
-        assert_eq!(counted, 4 * kept);
-        let json = record.lock().workload.to_json(true, &|_| String::new());
-        assert_eq!(json.get("dropped").and_then(|dropped| dropped.as_u64()), Some(4_000 - kept));
-    }
-
-    #[test]
-    fn it_is_stored_read_again_and_forgotten() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
-        (0..5_000).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
-        recorder.add(&place(2, 1), 1_000, request(1));
-        recorder.store(&storage, &|_| true).expect("stores");
-        let again = Recorder::new(&[1; 32]);
-        assert_eq!((reads(&again, &storage, 1), reads(&again, &storage, 2)), (5_000, 1));
-        again.forget(&storage, 1).expect("forgets");
-        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 1), 0);
-        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 2), 1);
-    }
-
-    #[test]
-    fn a_container_that_is_made_again_begins_anew() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
-        (0..3).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
-        assert_eq!(reads(&recorder, &storage, 1), 3);
-        recorder.add(&place(1, 2), 2_000, request(9));
-        assert_eq!(reads(&recorder, &storage, 1), 1);
-        // Also after the server was started again.
-        recorder.store(&storage, &|_| true).expect("stores");
-        let again = Recorder::new(&[1; 32]);
-        again.add(&place(1, 2), 3_000, request(10));
-        assert_eq!(reads(&again, &storage, 1), 2);
-        let again = Recorder::new(&[1; 32]);
-        again.add(&place(1, 3), 3_000, request(10));
-        assert_eq!(reads(&again, &storage, 1), 1);
-    }
-
-    #[test]
-    fn shapes_of_a_container_that_is_forgotten_or_made_again_come_again() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
-        let none = Parameters(Vec::new());
-        let ask = |container: u32| {
-            let shape = recorder.shape(&place(1, container), ("SELECT * FROM c", &none), false);
-            recorder.add(&place(1, container), 1_000, request(1));
-            let record = recorder.current(&storage, 1).expect("a record");
-            record.lock().workload.shape(shape.expect("a shape")).is_some()
-        };
-        assert!(ask(1));
-        recorder.forget_container(&storage, 1, "c").expect("forgets");
-        assert!(ask(1));
-        assert!(ask(2));
-    }
-
-    #[test]
-    fn what_is_forgotten_is_not_stored_by_a_store_under_way() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
-        recorder.add(&place(1, 1), 1_000, request(1));
-        recorder.drain(&storage).expect("takes in");
-        // The store has the bytes, and reads slowly what is stored.
-        storage.script_reads([ReadFault::Delay(std::time::Duration::from_millis(500))]);
-        std::thread::scope(|threads| {
-            let store = threads.spawn(|| recorder.store(&storage, &|_| true));
-            while storage.injected() == 0 {
-                std::thread::yield_now();
-            }
-            recorder.forget(&storage, 1).expect("forgets");
-            store.join().expect("a thread").expect("stores");
-        });
-        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 1), 0);
-    }
-
-    #[test]
-    fn a_record_above_the_limit_of_a_commit_is_stored_and_others_too() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
-        for hour in 0..30 {
-            for number in 0..200 {
-                let mut request = request(number);
-                let paths = (0..8).map(|path| format!("/{number}-{path}-{}", "n".repeat(1_000))).collect();
-                let (size_before, size_after) = (Some(1), Some(1));
-                let change = quire_profile::Change { paths, size_before, size_after, ..Default::default() };
-                request.observed.change = Some(change);
-                recorder.add(&place(1, 1), hour * 3_600_000, request);
-            }
-            recorder.drain(&storage).expect("takes in");
-        }
-        recorder.add(&place(2, 1), 1_000, request(1));
-        let record = recorder.current(&storage, 1).expect("a record");
-        assert!(record.lock().workload.to_bytes().len() > storage.caps().commit_bytes_max);
-        recorder.store(&storage, &|_| true).expect("stores");
-        let again = Recorder::new(&[1; 32]);
-        assert!(reads(&again, &storage, 1) > 0);
-        assert_eq!(reads(&again, &storage, 2), 1);
-    }
-
-    #[test]
-    fn a_database_that_cannot_be_stored_holds_up_no_other_one() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
-        (1..=2).for_each(|database| recorder.add(&place(database, 1), 1_000, request(1)));
-        recorder.drain(&storage).expect("takes in");
-        storage.script_reads([ReadFault::Fail]);
-        assert!(recorder.store(&storage, &|_| true).is_err());
-        let stored = |database| reads(&Recorder::new(&[1; 32]), &storage, database);
-        assert_eq!(stored(1) + stored(2), 1);
-        recorder.store(&storage, &|_| true).expect("stores");
-        assert_eq!((stored(1), stored(2)), (1, 1));
-    }
-
-    #[test]
-    fn an_error_of_one_database_neither_loses_shapes_nor_holds_up_others() {
-        let (recorder, storage) = (Recorder::new(&[1; 32]), FaultStorage::new(MemoryStorage::new()));
-        let none = Parameters(Vec::new());
-        let ask = || recorder.shape(&place(1, 1), ("SELECT * FROM c", &none), false).expect("a shape");
-        let shape = ask();
-        recorder.add(&place(2, 1), 1_000, request(1));
-        storage.script_reads([ReadFault::Fail]);
-        assert!(recorder.drain(&storage).is_err());
-        assert_eq!(reads(&recorder, &storage, 2), 1);
-        ask();
-        let record = recorder.current(&storage, 1).expect("a record");
-        assert!(record.lock().workload.shape(shape).is_some());
-    }
-
-    #[test]
-    fn memory_of_what_waits_is_bounded() {
-        let recorder = Recorder::new(&[1; 32]);
-        for action in 0..WAITING_MAX as u64 {
-            let mut request = request(action);
-            let paths = vec!["n".repeat(1_000); 8];
-            request.observed.change = Some(quire_profile::Change { paths, ..Default::default() });
-            recorder.add(&place(1, 1), 1_000, request);
-        }
-        let bytes: usize = recorder
-            .shards
-            .iter()
-            .flat_map(|shard| {
-                shard.lock().records.iter().map(|(.., record)| record.memory()).collect::<Vec<_>>()
-            })
-            .sum();
-        assert!(bytes < WAITING_BYTES_MAX + 10_000, "{bytes}");
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use quire_profile::Change;
+use quire_profile::{Change, Operation};
 use quire_resource::PartitionKey;
 use quire_value::Node;
 
@@ -12,6 +12,9 @@ use super::hash::KeyedHash;
 /// Items that a query returned and that are noted.
 const RETURNED_MAX: usize = 100;
 
+/// Writes of one request that are noted.
+const WRITES_MAX: usize = 100;
+
 /// What the engine knows of a request.
 #[derive(Debug, Default)]
 pub struct ObservedRequest {
@@ -20,6 +23,18 @@ pub struct ObservedRequest {
     pub(super) partition_key: Option<u64>,
     pub(super) change: Option<Change>,
     pub(super) query: Option<ObservedQuery>,
+    /// Of a request that makes several.
+    pub(super) writes: Vec<ObservedWrite>,
+}
+
+/// One write of a batch, a bulk request or a procedure.
+#[derive(Debug)]
+pub(crate) struct ObservedWrite {
+    pub(super) operation: Operation,
+    pub(super) item: u64,
+    pub(super) id: u64,
+    pub(super) partition_key: u64,
+    pub(super) change: Change,
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +50,15 @@ pub(super) struct ObservedQuery {
     pub is_order_refused: bool,
 }
 
+impl ObservedRequest {
+    /// The write is all that the request does.
+    pub(super) fn set_write(&mut self, write: ObservedWrite) {
+        (self.item, self.id, self.partition_key) =
+            (Some(write.item), Some(write.id), Some(write.partition_key));
+        self.change = Some(write.change);
+    }
+}
+
 struct Observation {
     hash: KeyedHash,
     observed: ObservedRequest,
@@ -42,6 +66,8 @@ struct Observation {
 
 thread_local! {
     static CURRENT: RefCell<Option<Observation>> = const { RefCell::new(None) };
+    /// Items that the query of the request has returned; its memory is used again by the next request.
+    static RETURNED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
 pub(super) fn observe<T>(hash: &KeyedHash, call: impl FnOnce() -> T) -> (T, ObservedRequest) {
@@ -53,6 +79,7 @@ pub(super) fn observe<T>(hash: &KeyedHash, call: impl FnOnce() -> T) -> (T, Obse
         }
     }
     let begun = Observation { hash: *hash, observed: ObservedRequest::default() };
+    RETURNED.with_borrow_mut(Vec::clear);
     CURRENT.with_borrow_mut(|current| *current = Some(begun));
     let ended = ObservationGuard;
     let result = call();
@@ -95,10 +122,34 @@ pub(crate) fn note_write(
     });
 }
 
+/// Whether the request of this thread is recorded.
+pub(crate) fn is_observed() -> bool {
+    CURRENT.with_borrow(Option::is_some)
+}
+
+/// The write that was noted last, of a request that makes several: it counts when it has been done ([`add_write`]).
+pub(crate) fn take_write(operation: Operation) -> Option<ObservedWrite> {
+    CURRENT.with_borrow_mut(|current| {
+        let observed = &mut current.as_mut()?.observed;
+        let change = observed.change.take()?;
+        let (item, id, partition_key) =
+            (observed.item.take()?, observed.id.take()?, observed.partition_key.take()?);
+        Some(ObservedWrite { operation, item, id, partition_key, change })
+    })
+}
+
+/// A write that has been done together with others.
+pub(crate) fn add_write(write: ObservedWrite) {
+    note(|_, observed| {
+        if observed.writes.len() < WRITES_MAX {
+            observed.writes.push(write);
+        }
+    });
+}
+
 /// An item that a query returned.
 pub(crate) fn note_returned(rid: u64) {
-    note(|_, observed| {
-        let items = &mut observed.query.get_or_insert_default().items;
+    RETURNED.with_borrow_mut(|items| {
         if items.len() < RETURNED_MAX {
             items.push(rid);
         }
@@ -124,6 +175,7 @@ pub(crate) fn note_query<'a>(page: impl FnOnce() -> PageNote<'a>) {
         let token = |token: Option<&str>| token.map(|token| hash.of(token));
         observed.partition_key = page.key.map(|key| hash.of(key));
         let query = observed.query.get_or_insert_default();
+        query.items = RETURNED.with_borrow(|items| items.as_slice().to_vec());
         query.shape = page.shape;
         (query.rows_read, query.returned) = (page.rows_read, page.returned);
         (query.continued, query.continues) = (token(page.continued), token(page.continues));

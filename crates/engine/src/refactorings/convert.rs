@@ -1,7 +1,7 @@
 //! What a refactoring makes of one item, and how that is taken back. Pure functions.
 
 use quire_model::Pointer;
-use quire_value::{Object, Value};
+use quire_value::{Kind, Node, Object, Value};
 
 use super::elements::{identity, places_now};
 use super::forms::{RetypeOutcome, converted};
@@ -59,6 +59,21 @@ enum RenameOutcome {
     Changed(PathChangeKind),
     /// Both names are there, and nobody knows which value counts.
     Differs,
+}
+
+/// Whether [`convert`] changes the item, or leaves something of it: most items that are looked at have the new form.
+pub(crate) fn concerns(rule: &Rule, item: Node<'_>) -> bool {
+    match rule {
+        Rule::Rename { parent, from, .. } => {
+            let has_name = |node: Node<'_>| node.kind() == Kind::Object && node.get(from).is_some();
+            parent.places(item).into_iter().any(|(_, node)| has_name(node))
+        }
+        Rule::Retype { path, form } => {
+            let is_same = |node: Node<'_>| matches!(converted(&node.to_value(), *form), RetypeOutcome::Same);
+            path.places(item).into_iter().any(|(_, node)| !is_same(node))
+        }
+        Rule::Structure(_) | Rule::Rekey(_) => false,
+    }
 }
 
 pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
@@ -197,10 +212,8 @@ fn undo_rename(object: &mut Object, (from, to): (&str, &str), what: &PathChangeK
 }
 
 fn rename_in_place(object: &mut Object, from: &str, to: &str) {
-    let renamed = |(name, value): (&str, &Value)| {
-        (if name == from { to.to_owned() } else { name.to_owned() }, value.clone())
-    };
-    *object = object.iter().map(renamed).collect();
+    let renamed = |(name, value): (String, Value)| (if name == from { to.to_owned() } else { name }, value);
+    *object = std::mem::take(object).into_iter().map(renamed).collect();
 }
 
 impl PathChange {
@@ -239,7 +252,7 @@ impl PathChange {
 
 #[cfg(test)]
 mod tests {
-    use quire_value::{Limits, text};
+    use quire_value::{Item, Limits, text};
 
     use super::super::forms::Form;
     use super::*;
@@ -257,6 +270,9 @@ mod tests {
     fn check(rule: &Rule, before: &str, after: &str) -> Conversion {
         let conversion = convert(rule, json(before));
         assert_eq!(conversion.item.to_json(), after);
+        let stored = Item::from_value(&json(before));
+        let is_concerned = !conversion.changes.is_empty() || !conversion.left.is_empty();
+        assert_eq!(concerns(rule, stored.root()), is_concerned, "{before}");
         let again = convert(rule, conversion.item.clone());
         assert_eq!(again.changes, [], "a second time changes nothing");
         let mut back = conversion.item.clone();

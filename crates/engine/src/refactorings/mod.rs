@@ -16,6 +16,7 @@ mod rows; // refactorings and journals in the storage
 mod run; // some items at a time
 mod structure; // refactorings along declarations
 mod undo; // the way back
+mod writes; // items, journal and position in few commits
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use quire_value::{Object, Value};
 
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
-use crate::jobs::{JobControl, JobId, JobState, NewJob};
+use crate::jobs::{JobClaim, JobControl, JobId, JobState, NewJob};
 use crate::model::DatabaseModel;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
@@ -39,6 +40,9 @@ use run::RefactoringRun;
 use structure::{Structure, StructureProgress, StructureRun};
 
 pub(crate) const REFACTORING: &str = "refactoring";
+/// Items of one step, and while clients write: they wait for the items that a step has locked.
+pub(crate) const STEP_ITEMS: usize = 500;
+pub(crate) const STEP_ITEMS_BESIDE_WRITERS: usize = 100;
 /// How long what items had is kept after a refactoring was finished.
 const JOURNAL_MS: i64 = 7 * 24 * 3600 * 1000;
 /// A journal that would be larger is refused.
@@ -77,6 +81,25 @@ impl Refactorings {
     pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Refactorings {
         let (turn, signal, rekeys) = Default::default();
         Refactorings { shared, catalog, turn, signal, rekeys }
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Partitions of the database that a job is for: one commit of it has no more.
+    pub fn partition_count(&self, claim: &JobClaim<'_>) -> u64 {
+        let state = self.catalog.state();
+        let database = claim.body.database.as_ref().and_then(|owner| state.database(owner.number));
+        let containers = database.into_iter().flat_map(|database| database.containers.iter());
+        containers.map(|container| container.partitions.all().len() as u64).sum()
+    }
+
+    /// Items of the container that a job is for.
+    pub fn item_count(&self, claim: &JobClaim<'_>) -> u64 {
+        let state = self.catalog.state();
+        let container = claim.body.container.as_ref().and_then(|owner| state.container(owner.number));
+        container.map_or(0, |container| container.usage().0)
     }
 
     pub fn list(&self, database: u32) -> Result<Vec<Refactoring>, EngineError> {
@@ -203,9 +226,16 @@ impl Refactorings {
         order.check(state.container(container).ok_or_else(gone)?)
     }
 
+    /// The row of a refactoring is in commits of the database's items, too: it is read and written by itself behind those only.
+    fn settle(&self, database: u32) -> Result<(), EngineError> {
+        self.shared.advice.settle(&*self.shared.storage)?;
+        self.catalog.commit_queue(database).settle()
+    }
+
     /// Contracts it: later writes are not followed any more.
     pub fn finish(&self, database: u32, id: &str) -> Result<Refactoring, EngineError> {
         let _turn = self.turn.lock();
+        self.settle(database)?;
         let own = self.find(database, id)?;
         match own.state {
             RefactoringState::Expanded => self.set_state(own, RefactoringState::Finishing),
@@ -289,10 +319,13 @@ impl Refactorings {
         rows::put(&self.shared, &self.catalog, own)
     }
 
-    /// Does some of the work of a job; `payload` says which state it is for.
-    pub fn step(&self, payload: &[u8]) -> Result<JobProgress, EngineError> {
+    /// Does some of the work of a job, whose payload says which state it is for: at most so many items.
+    pub fn step(&self, claim: &mut JobClaim<'_>, items_max: usize) -> Result<JobProgress, EngineError> {
         let _turn = self.turn.lock();
-        let Some((database, number, wanted)) = parse_payload(payload) else { return Ok(JobProgress::Gone) };
+        let Some((database, number, wanted)) = parse_payload(&claim.body.payload) else {
+            return Ok(JobProgress::Gone);
+        };
+        self.settle(database)?;
         let snapshot = self.shared.storage.snapshot()?;
         let Some(mut own) = rows::get(&*snapshot, database, number)? else { return Ok(JobProgress::Gone) };
         drop(snapshot);
@@ -307,7 +340,7 @@ impl Refactorings {
         let Some(container) = state.container(own.container) else { return Ok(JobProgress::Gone) };
         let order = own.order()?;
         if let Rule::Structure(structure) = &order.rule {
-            return self.step_structure(own, (&order, structure), container, wanted);
+            return self.step_structure(own, (&order, structure), container, (claim, wanted, items_max));
         }
         let journal = container;
         let current = match own.state {
@@ -329,6 +362,8 @@ impl Refactorings {
             container,
             journal,
             own: &mut own,
+            claim: Some(claim),
+            items_max,
         };
         let has_more = if run.own.state == RefactoringState::Undoing { run.back()? } else { run.forward()? };
         if has_more {
@@ -347,13 +382,22 @@ impl Refactorings {
         mut own: Refactoring,
         (order, structure): (&RefactoringOrder, &Structure),
         container: &Container,
-        wanted: u8,
+        (claim, wanted, items_max): (&mut JobClaim<'_>, u8, usize),
     ) -> Result<JobProgress, EngineError> {
         if own.state == RefactoringState::Blocked {
             self.unblock(&mut own, wanted)?;
         }
         let (shared, catalog) = (&*self.shared, &*self.catalog);
-        let mut run = StructureRun { shared, catalog, container, order, structure, own: &mut own };
+        let mut run = StructureRun {
+            shared,
+            catalog,
+            container,
+            order,
+            structure,
+            own: &mut own,
+            claim: Some(claim),
+            items_max,
+        };
         match run.step()? {
             StructureProgress::More => Ok(JobProgress::More(own.converted)),
             StructureProgress::Waiting => Ok(JobProgress::Waiting),
@@ -441,6 +485,7 @@ impl Refactorings {
     /// to follow, and whether there is more of it right now.
     pub fn follow(&self, database: u32, number: u32) -> Result<(bool, bool), EngineError> {
         let _turn = self.turn.lock();
+        self.settle(database)?;
         let own = rows::get(&*self.shared.storage.snapshot()?, database, number)?;
         let Some(mut own) = own else { return Ok((false, false)) };
         let state = self.catalog.state();
@@ -466,7 +511,8 @@ impl Refactorings {
         let order = own.order()?;
         if let Rule::Structure(structure) = &order.rule {
             let (shared, catalog) = (&*self.shared, &*self.catalog);
-            let run = StructureRun { shared, catalog, container, order: &order, structure, own: &mut own };
+            let (order, own, claim, items_max) = (&order, &mut own, None, STEP_ITEMS);
+            let run = StructureRun { shared, catalog, container, order, structure, own, claim, items_max };
             let has_more = run.own.state == RefactoringState::Finished && is_over && run.forget()?;
             return Ok((false, has_more));
         }
@@ -476,6 +522,8 @@ impl Refactorings {
             container,
             journal: container,
             own: &mut own,
+            claim: None,
+            items_max: STEP_ITEMS_BESIDE_WRITERS,
         };
         match run.own.state {
             // It goes on when no model names the container any more.

@@ -240,9 +240,17 @@ fn commit(shared: &Shared, catalog: &Catalog, database: u32, op: Op) -> Result<(
     }
 }
 
-/// The journal of an item; nothing where it was not changed.
-pub(super) fn journal(snapshot: &dyn Snapshot, key: &[u8]) -> Result<Vec<PathChange>, EngineError> {
-    snapshot.get(CATALOG, key)?.map_or_else(|| Ok(Vec::new()), |row| read_changes(key, &row))
+/// The journals of items; nothing where one was not changed.
+pub(super) fn journals(
+    snapshot: &dyn Snapshot,
+    keys: &[Vec<u8>],
+) -> Result<Vec<Vec<PathChange>>, EngineError> {
+    let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let found = snapshot.multi_get(CATALOG, &names)?;
+    let changes = |(key, row): (&Vec<u8>, Option<Vec<u8>>)| {
+        row.map_or_else(|| Ok(Vec::new()), |row| read_changes(key, &row))
+    };
+    keys.iter().zip(found).map(changes).collect()
 }
 
 /// Some items of a journal.
@@ -352,7 +360,7 @@ pub(super) fn bytes_of(op: &Op) -> usize {
     }
 }
 
-fn read_changes(key: &[u8], row: &[u8]) -> Result<Vec<PathChange>, EngineError> {
+pub(super) fn read_changes(key: &[u8], row: &[u8]) -> Result<Vec<PathChange>, EngineError> {
     let json = parse(&sealed::open(key, row)?.string()?)?;
     let changes = json.as_array().unwrap_or_default().iter().map(PathChange::from_json);
     changes.collect::<Option<_>>().ok_or_else(|| corrupt("journal of an item"))

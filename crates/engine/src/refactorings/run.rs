@@ -1,36 +1,34 @@
 //! Some items of a refactoring at a time: forward along the changes of the container, and back along the journal.
 //!
-//! What an item had is in the journal before the item is written, and the item is written only as it was read: whatever
+//! What an item had is in the journal with the item's new version, and the item is written only as it was read: whatever
 //! comes in between, the journal names nothing that was not there, and an item that a client changed meanwhile comes again, since
-//! its change is behind the position. So every step can be done again.
+//! its change is behind the position. So every step can be done again ([`super::writes`]).
 
-use bytes::Bytes;
-use quire_resource::ResourceId;
-use quire_storage::{Op, Snapshot};
-use quire_value::{Item, Limits, Object, Value, text};
+use quire_storage::Snapshot;
+use quire_value::{Item, Limits, Object, Value};
 
-use super::convert::{PathChange, UndoOutcome, convert, merged, place, undo_all};
+use super::convert::{Conversion, PathChange, UndoOutcome, concerns, convert, merged, place, undo_all};
 use super::order::RefactoringOrder;
-use super::rekey::RekeyedItem;
+use super::rekey::rid_under_key;
 use super::rows::{self, Refactoring};
-use crate::api::{
-    Cancel, ChangesRequest, EngineError, FeedMode, FeedStart, IndexingDirective, PageRequest, corrupt,
-};
+use super::writes::{Rewrite, StepEnd};
+use crate::api::{EngineError, FeedStart, IndexingDirective};
 use crate::catalog::{Catalog, Container};
-use crate::feed::changes::read_changes;
+use crate::feed::changes::read_changed_rows;
 use crate::integrity::key_json;
+use crate::jobs::JobClaim;
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
-use crate::store::keys::{self, ITEMS, LOOKUPS};
-use crate::transactions::batch::{BatchOperation, BatchVerb, Bulk, bulk};
+use crate::store::keys::{self, ITEMS};
 
-/// Items of one step.
-const PAGE_ITEMS: usize = 100;
-const LIMITS: Limits = Limits { depth_max: 256 };
+/// Rows of the items of one step.
+const PAGE_BYTES: usize = 1 << 20;
+/// So many pages are looked at in which nothing is to be changed, before the position moves by itself.
+const UNCHANGED_PAGES: usize = 20;
 const NO_JOURNAL: &str = "what it has is too large for the journal";
 const CHANGED_SINCE: &str = "it was changed since";
 
-pub(super) struct RefactoringRun<'a> {
+pub(super) struct RefactoringRun<'a, 'j> {
     pub shared: &'a Shared,
     pub catalog: &'a Catalog,
     /// Whose items are written.
@@ -38,6 +36,10 @@ pub(super) struct RefactoringRun<'a> {
     /// Whose items the journal names: the same, or what had the name before it got another partition key.
     pub journal: &'a Container,
     pub own: &'a mut Refactoring,
+    /// Of the job that does it; none while later writes are followed.
+    pub claim: Option<&'a mut JobClaim<'j>>,
+    /// Of one step.
+    pub items_max: usize,
 }
 
 /// An item of the container without what the server adds.
@@ -47,121 +49,97 @@ pub(super) struct StoredItem {
     pub item: Value,
 }
 
-/// An item that is to be written.
-struct Rewrite {
-    /// In the journal.
-    rid: u64,
-    id: String,
-    etag: String,
-    indexing: IndexingDirective,
-    body: Value,
-    /// What its journal was.
-    base: Vec<PathChange>,
-    /// What it is to be.
-    journal: Vec<PathChange>,
-}
-
-/// An item, and whether it was written.
-type WriteOutcome<'r> = (&'r Rewrite, Result<(), EngineError>);
-
-impl RefactoringRun<'_> {
+impl RefactoringRun<'_, '_> {
     /// Converts what was written since the position; whether there is more right now.
     pub fn forward(&mut self) -> Result<bool, EngineError> {
         let order = self.own.order()?;
-        let start = self.own.position.clone().map_or(FeedStart::Beginning, FeedStart::After);
-        let page = PageRequest { item_count_max: Some(PAGE_ITEMS as i64), ..PageRequest::default() };
-        let request =
-            ChangesRequest { mode: FeedMode::Latest, page, start, since: None, all_previous_images: false };
-        let changes = read_changes(self.shared, self.container, &request).result?;
         let before = self.own.clone();
-        let rows = text::parse(&changes.rows, LIMITS).map_err(|_| corrupt("a page of changes"))?;
-        let rids = rows.as_array().unwrap_or_default().iter().map(rid_of);
-        let rids = rids.collect::<Option<Vec<_>>>().ok_or_else(|| corrupt("an item of a page of changes"))?;
-        let is_complete = self.convert(&order, rids)?;
-        self.own.position = Some(changes.etag);
+        let mut has_more = true;
+        for _ in 0..UNCHANGED_PAGES {
+            let start = self.own.position.clone().map_or(FeedStart::Beginning, FeedStart::After);
+            let page = (self.items_max, PAGE_BYTES);
+            let changes = read_changed_rows(self.shared, self.container, start, page)?;
+            let rewrites = self.conversions(&order, &changes.rows)?;
+            if !rewrites.is_empty() {
+                let end = StepEnd { position: Some(changes.etag), journal: Vec::new() };
+                let outcome = self.commit_step(rewrites, end)?;
+                return Ok(changes.more || outcome.changed_meanwhile > 0);
+            }
+            self.own.position = Some(changes.etag);
+            has_more = changes.more;
+            if !has_more {
+                break;
+            }
+        }
         if *self.own != before {
             rows::put(self.shared, self.catalog, self.own)?;
         }
-        Ok(changes.more || !is_complete)
+        Ok(has_more)
     }
 
-    /// Converts items as they are now; whether none of them was changed by a client meanwhile.
-    fn convert(&mut self, order: &RefactoringOrder, rids: Vec<u64>) -> Result<bool, EngineError> {
-        let mut rewrites = self.conversions(order, rids)?;
-        if order.has_journal {
-            let ops = self.journal_ops(&mut rewrites);
-            self.own.journal_bytes += ops.iter().map(|op| rows::bytes_of(op) as u64).sum::<u64>();
-            rows::commit_journal(self.shared, self.journal, ops)?;
-        }
-        let (mut not_written, mut is_complete) = (Vec::new(), true);
-        for (rewrite, result) in self.write(&rewrites)? {
-            match result {
-                Ok(()) => self.own.converted += 1,
-                Err(error) => {
-                    not_written.push(self.journal_op(rewrite, false));
-                    is_complete &= !matches!(error, EngineError::PreconditionFailed);
-                    // It comes again, or is gone.
-                    if !is_other_version(&error) {
-                        self.conflict(&rewrite.body, "", &error.to_string());
-                    }
-                }
+    /// The items among these that have the old form. One whose journal the storage does not take is a conflict, and left.
+    fn conversions(
+        &mut self,
+        order: &RefactoringOrder,
+        rows: &[(u64, Vec<u8>)],
+    ) -> Result<Vec<Rewrite>, EngineError> {
+        let mut converted = Vec::new();
+        for (rid, bytes) in rows {
+            let row = ItemRow::trusted(bytes)?;
+            if !concerns(&order.rule, row.node()?) {
+                continue;
             }
-        }
-        if order.has_journal {
-            rows::commit_journal(self.shared, self.journal, not_written)?;
-        }
-        Ok(is_complete)
-    }
-
-    /// The items among these that have the old form.
-    fn conversions(&mut self, order: &RefactoringOrder, rids: Vec<u64>) -> Result<Vec<Rewrite>, EngineError> {
-        let snapshot = self.shared.storage.snapshot()?;
-        let mut rewrites = Vec::new();
-        for rid in rids {
-            let Some(stored) = self.stored_item(&*snapshot, rid)? else { continue };
-            let (etag, indexing) = (stored.etag, stored.indexing);
-            let conversion = convert(&order.rule, stored.item);
+            let conversion = convert(&order.rule, row.node()?.to_value());
             for (place, why) in &conversion.left {
                 self.conflict(&conversion.item, place, why);
             }
-            if conversion.changes.is_empty() {
-                continue;
+            if !conversion.changes.is_empty() {
+                converted.push((*rid, row.stamp.etag(), row.indexing.directive, conversion));
             }
-            let base = rows::journal(&*snapshot, &self.journal_key(rid))?;
-            let journal = merged(&order.rule, &base, &conversion.changes, &conversion.item);
-            let (id, body) = (id_of(&conversion.item), conversion.item);
-            rewrites.push(Rewrite { rid, id, etag, indexing, body, base, journal });
+        }
+        let journals = self.journals(order, converted.iter().map(|(rid, ..)| *rid))?;
+        let mut rewrites = Vec::with_capacity(converted.len());
+        for ((_, etag, indexing, conversion), (key, earlier)) in converted.into_iter().zip(journals) {
+            let Conversion { item: body, changes, .. } = conversion;
+            let journal =
+                key.map(|key| rows::journal_op(&key, &merged(&order.rule, &earlier, &changes, &body)));
+            match journal {
+                Some(op) if !rows::fits(self.shared, &op) => self.conflict(&body, "", NO_JOURNAL),
+                journal => rewrites.push(Rewrite { etag, indexing, body, journal }),
+            }
         }
         Ok(rewrites)
     }
 
-    /// The journal of what is to be written. An item whose row the storage does not take is a conflict, and not written.
-    fn journal_ops(&mut self, rewrites: &mut Vec<Rewrite>) -> Vec<Op> {
-        let mut ops = Vec::with_capacity(rewrites.len());
-        for own in std::mem::take(rewrites) {
-            let op = self.journal_op(&own, true);
-            if rows::fits(self.shared, &op) {
-                ops.push(op);
-                rewrites.push(own);
-            } else {
-                self.conflict(&own.body, "", NO_JOURNAL);
-            }
+    /// What the journal has of items, with the keys of its rows; neither where there is to be none.
+    fn journals(
+        &self,
+        order: &RefactoringOrder,
+        rids: impl Iterator<Item = u64>,
+    ) -> Result<Vec<(Option<Vec<u8>>, Vec<PathChange>)>, EngineError> {
+        if !order.has_journal {
+            return Ok(rids.map(|_| (None, Vec::new())).collect());
         }
-        ops
+        let keys: Vec<Vec<u8>> = rids.map(|rid| self.journal_key(rid)).collect();
+        let earlier = rows::journals(&*self.shared.storage.snapshot()?, &keys)?;
+        Ok(keys.into_iter().map(Some).zip(earlier).collect())
     }
 
     /// Puts some items of the journal back; whether there are more.
     pub fn back(&mut self) -> Result<bool, EngineError> {
         let order = self.own.order()?;
         let snapshot = self.shared.storage.snapshot()?;
-        let entries = rows::journal_page(&*snapshot, self.own, PAGE_ITEMS)?;
-        let before = self.own.clone();
-        let (mut rewrites, mut ended) = (Vec::new(), Vec::new());
+        let entries = rows::journal_page(&*snapshot, self.own, self.items_max)?;
+        if entries.is_empty() {
+            return Ok(false);
+        }
+        let (mut rewrites, mut end) = (Vec::new(), StepEnd::default());
         for entry in &entries {
             let rid = self.current_rid(&*snapshot, entry.rid)?;
             let stored = rid.map(|rid| self.stored_item(&*snapshot, rid)).transpose()?.flatten();
+            let ended = rows::journal_op(&entry.key, &[]);
             let Some(mut stored) = stored else {
-                ended.push(rows::journal_op(&entry.key, &[]));
+                end.journal.push(ended);
                 continue;
             };
             let undone = undo_all(&order.rule, &entry.changes, &mut stored.item);
@@ -171,69 +149,24 @@ impl RefactoringRun<'_> {
                 self.conflict(&stored.item, &place(&order.rule, change), CHANGED_SINCE);
             }
             if !undone.contains(&UndoOutcome::Done) {
-                ended.push(rows::journal_op(&entry.key, &[]));
+                end.journal.push(ended);
                 continue;
             }
-            let (id, StoredItem { etag, indexing, item: body }) = (id_of(&stored.item), stored);
-            let (base, journal) = Default::default();
-            rewrites.push(Rewrite { rid: entry.rid, id, etag, indexing, body, base, journal });
+            let StoredItem { etag, indexing, item: body } = stored;
+            rewrites.push(Rewrite { etag, indexing, body, journal: Some(ended) });
         }
         drop(snapshot);
-        for (rewrite, result) in self.write(&rewrites)? {
-            match result {
-                // Its journal is looked at again.
-                Err(error) if is_other_version(&error) => continue,
-                Err(error) => self.conflict(&rewrite.body, "", &error.to_string()),
-                Ok(()) => {}
-            }
-            ended.push(self.journal_op(rewrite, false));
-        }
-        if *self.own != before {
-            rows::put(self.shared, self.catalog, self.own)?;
-        }
-        rows::commit_journal(self.shared, self.journal, ended)?;
-        Ok(!entries.is_empty())
+        let outcome = self.commit_step(rewrites, end)?;
+        rows::commit_journal(self.shared, self.journal, outcome.apart)?;
+        Ok(true)
     }
 
     /// Forgets some of the journal; whether there is more.
     pub fn forget(&mut self) -> Result<bool, EngineError> {
-        let entries = rows::journal_page(&*self.shared.storage.snapshot()?, self.own, PAGE_ITEMS)?;
+        let entries = rows::journal_page(&*self.shared.storage.snapshot()?, self.own, self.items_max)?;
         let ops = entries.iter().map(|entry| rows::journal_op(&entry.key, &[])).collect();
         rows::commit_journal(self.shared, self.journal, ops)?;
         Ok(!entries.is_empty())
-    }
-
-    /// Writes items that are still as they were read, in few commits. An error that passes ends it: all of it is done again.
-    fn write<'r>(&self, rewrites: &'r [Rewrite]) -> Result<Vec<WriteOutcome<'r>>, EngineError> {
-        if rewrites.is_empty() {
-            return Ok(Vec::new());
-        }
-        let operation = |own: &Rewrite| BatchOperation {
-            verb: BatchVerb::Replace { id: own.id.clone() },
-            body: Bytes::from(own.body.to_json()),
-            if_match: Some(own.etag.clone()),
-            if_none_match: None,
-            indexing: own.indexing,
-            partition_key: None,
-            want_body: false,
-        };
-        let bulk = Bulk {
-            operations: rewrites.iter().map(operation).collect(),
-            partition_id: None,
-            partition_key: None,
-            continue_on_error: true,
-            session: None,
-            cancel: Cancel::default(),
-        };
-        let results = bulk::run(self.shared, self.container, bulk, 0).result?;
-        let mut written = Vec::with_capacity(rewrites.len());
-        for (rewrite, result) in rewrites.iter().zip(results) {
-            match result.result {
-                Err(error) if is_passing(&error) => return Err(error),
-                result => written.push((rewrite, result.map(drop))),
-            }
-        }
-        Ok(written)
     }
 
     fn stored_item(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<StoredItem>, EngineError> {
@@ -248,36 +181,19 @@ impl RefactoringRun<'_> {
         Ok(Some(StoredItem { etag, indexing, item }))
     }
 
-    /// The rid that an item of the journal has now. Under another partition key it has another one, with the same counter; the
-    /// container that was left behind says under which key it went there.
+    /// The rid that an item of the journal has now.
     fn current_rid(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<u64>, EngineError> {
-        if self.journal.number == self.container.number {
-            return Ok(Some(rid));
+        match self.journal.number == self.container.number {
+            true => Ok(Some(rid)),
+            false => rid_under_key(snapshot, (self.journal, rid), self.container),
         }
-        let Some(bytes) = snapshot.get(ITEMS, &keys::item(self.journal.number, rid))? else {
-            return Ok(None);
-        };
-        let row = ItemRow::parse(&bytes)?;
-        let copy = RekeyedItem::of(self.container.number, &self.container.definition, row.node()?);
-        let Some(id_key) = copy.as_ref().and_then(RekeyedItem::id_key) else { return Ok(None) };
-        let Some(found) = snapshot.get(LOOKUPS, id_key)? else { return Ok(None) };
-        let found = keys::number(&found).ok_or_else(|| corrupt("id row"))?;
-        let counter = |rid: u64| rid & ((1 << keys::RID_COUNTER_BITS) - 1);
-        // Another item may have got the id since.
-        Ok(Some(found).filter(|found| counter(*found) == counter(rid)))
     }
 
     fn journal_key(&self, rid: u64) -> Vec<u8> {
         keys::journal(self.journal.number, self.own.number, rid)
     }
 
-    /// The journal of an item that is written, or that was not.
-    fn journal_op(&self, rewrite: &Rewrite, is_written: bool) -> Op {
-        let changes = if is_written { &rewrite.journal } else { &rewrite.base };
-        rows::journal_op(&self.journal_key(rewrite.rid), changes)
-    }
-
-    fn conflict(&mut self, item: &Value, place: &str, why: &str) {
+    pub(super) fn conflict(&mut self, item: &Value, place: &str, why: &str) {
         let stored = Item::from_json(item.to_json().as_bytes(), Limits::default()).ok();
         let key = stored.and_then(|item| self.container.definition.partition_key.extract(item.root()).ok());
         let mut conflict = Object::new();
@@ -290,35 +206,6 @@ impl RefactoringRun<'_> {
     }
 }
 
-fn rid_of(item: &Value) -> Option<u64> {
-    match ResourceId::parse(item.get("_rid")?.as_str()?).ok()? {
-        ResourceId::Child { child, .. } => Some(child),
-        _ => None,
-    }
-}
-
 fn id_of(item: &Value) -> String {
     item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// The item is another one by now, or gone.
-fn is_other_version(error: &EngineError) -> bool {
-    matches!(error, EngineError::PreconditionFailed | EngineError::ItemNotFound { .. })
-}
-
-/// Nothing was done, and it may go well the next time; or nobody knows.
-fn is_passing(error: &EngineError) -> bool {
-    use EngineError::*;
-    matches!(
-        error,
-        PartitionMoved
-            | Overloaded
-            | Contended
-            | TransactionConflict
-            | Cancelled
-            | Unresolved
-            | Storage(_)
-            | UnderModel
-            | ResourceNotFound { .. }
-    )
 }

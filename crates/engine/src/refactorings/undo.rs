@@ -11,6 +11,7 @@ impl Refactorings {
     /// Puts back what items had.
     pub fn undo(&self, database: u32, id: &str) -> Result<Refactoring, EngineError> {
         let _turn = self.turn.lock();
+        self.settle(database)?;
         let own = self.find(database, id)?;
         if matches!(own.state, RefactoringState::Undoing | RefactoringState::Undone) {
             return Err(refused(&own, "undone", own.state));

@@ -138,6 +138,7 @@ const JOURNAL_SEQUENCE: u32 = u32::MAX - 4;
 
 /// Bits of an item's child id below the prefix of its partition key.
 pub(crate) const RID_COUNTER_BITS: u32 = 36;
+pub(crate) const RID_COUNTER_MASK: u64 = (1 << RID_COUNTER_BITS) - 1;
 pub(crate) const RID_PREFIX_BITS: u32 = 24;
 
 /// The guarded sequence of commits of one partition of a container. Container numbers start at 1.

@@ -11,6 +11,7 @@ use crate::items::body::SelfLinks;
 use crate::items::logical_partition::StoredRow;
 use crate::items::prepare::{NewVersion, RowBuilder};
 use crate::partition::sequencer::{CommittedWrite, PreparedWrite, WriteRefused};
+use crate::recording::add_write;
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 use crate::store::item_row::Stamp;
@@ -92,7 +93,7 @@ impl From<EngineError> for CommitFailure {
 
 impl<'a> Transaction<'a> {
     /// Makes the transaction durable and visible, all of it or nothing. One that changed nothing has nothing to do.
-    pub fn commit(mut self) -> Result<CommittedTransaction, CommitFailure> {
+    pub fn commit(self) -> Result<CommittedTransaction, CommitFailure> {
         if !self.has_changes() {
             return Ok(CommittedTransaction {
                 lsn: self.lsn,
@@ -102,9 +103,16 @@ impl<'a> Transaction<'a> {
                 stored: HashMap::new(),
             });
         }
-        if self.is_modelled() {
-            return self.commit_maintained();
+        let noted = self.noted_writes()?;
+        let committed = if self.is_modelled() { self.commit_maintained() } else { self.commit_own() };
+        if committed.is_ok() {
+            noted.into_iter().for_each(add_write);
         }
+        committed
+    }
+
+    /// In a container that no model names.
+    fn commit_own(mut self) -> Result<CommittedTransaction, CommitFailure> {
         let (shared, partition) = (self.shared, self.partition());
         let _held = match self.holds {
             Holds::Nothing => Some(shared.locks.take(&self.locks_to_commit())?),

@@ -20,6 +20,7 @@ pub(crate) mod batch; // several operations in one request
 mod commit; // from own writes to rows, and the commit
 mod feed; // lists, own writes among them
 mod maintained; // commits of modelled containers
+mod noted; // what is recorded of one
 mod own; // the write set
 mod read_set; // what a transaction has read, and its validation
 #[cfg(test)]

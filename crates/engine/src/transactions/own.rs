@@ -101,6 +101,10 @@ impl OwnWrites {
         self.items.iter().any(has_changed)
     }
 
+    pub fn items(&self) -> &[OwnItem] {
+        &self.items
+    }
+
     pub fn into_items(self) -> Vec<OwnItem> {
         self.items
     }

@@ -67,6 +67,26 @@ fn filled(storage: &MemoryStorage, count: usize) -> Engine {
     engine
 }
 
+/// Portfolios, stocks, journals and how far the walk and its job are: one commit for all items of a step.
+#[test]
+fn a_walk_commits_once_a_step() {
+    const PORTFOLIOS: usize = 900;
+    let storage = MemoryStorage::new();
+    let engine = filled(&storage, PORTFOLIOS);
+    let before = crate::commit_count(&storage);
+    start(&engine, BODY).unwrap();
+    let expanded = wait_for(&engine, "expanded");
+    assert_eq!(expanded.get("converted").and_then(Value::as_u64), Some(PORTFOLIOS as u64));
+    let (end, commits) = (crate::commit_count(&storage), crate::commit_count(&storage) - before);
+    // Two of items; phases, containers, declarations and their builds are the others.
+    assert!(commits <= 60, "{commits} commits to expand");
+    finish(&engine);
+    let commits = crate::commit_count(&storage) - end;
+    assert!(commits <= 40, "{commits} commits to finish");
+    let portfolios: Vec<String> = (0..PORTFOLIOS).map(old).collect();
+    assert_same(&stored(&engine), &extracted(&portfolios, false), "finished");
+}
+
 #[test]
 fn an_untouched_expansion_is_undone_to_what_was() {
     let storage = MemoryStorage::new();

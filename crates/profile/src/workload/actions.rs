@@ -3,6 +3,8 @@
 //! An action made from a connection serves sequences only: it may be two users' requests by turns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use super::record::{ActionSource, Operation, Record};
 
@@ -36,6 +38,10 @@ struct Replaced {
 
 #[derive(Clone, Debug, Default)]
 struct OpenAction {
+    /// Requests, without the writes that a request made together.
+    requests: usize,
+    reads: Vec<ReadStep>,
+    /// Of an action that is no connection.
     records: Vec<Record>,
     last_ms: u64,
     overlaps: bool,
@@ -44,11 +50,29 @@ struct OpenAction {
 /// A read or a query within an action.
 #[derive(Clone, Debug)]
 pub(super) struct ReadStep {
-    pub container: String,
+    pub container: Arc<str>,
     /// Items that were read or returned.
-    pub items: Vec<u64>,
+    pub items: StepItems,
     pub shape: Option<u64>,
     pub charge: f64,
+}
+
+/// Mostly one.
+#[derive(Clone, Debug)]
+pub(super) enum StepItems {
+    One([u64; 1]),
+    Many(Box<[u64]>),
+}
+
+impl Deref for StepItems {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        match self {
+            StepItems::One(item) => item,
+            StepItems::Many(items) => items,
+        }
+    }
 }
 
 /// What was found in closed actions of one container.
@@ -91,7 +115,7 @@ impl Actions {
         let ends = self
             .open
             .get(&action)
-            .is_some_and(|open| open.last_ms + gap < record.time_ms || open.records.len() >= REQUESTS_MAX);
+            .is_some_and(|open| open.last_ms + gap < record.time_ms || open.requests >= REQUESTS_MAX);
         if ends {
             found.extend(self.close(action));
         }
@@ -99,10 +123,16 @@ impl Actions {
             self.order.push_back(action);
         }
         let open = self.open.entry(action).or_default();
-        let started_ms = record.time_ms.saturating_sub(record.micros / 1_000);
-        open.overlaps |= !open.records.is_empty() && started_ms < open.last_ms;
+        if !record.is_in_batch() {
+            let started_ms = record.time_ms.saturating_sub(record.micros / 1_000);
+            open.overlaps |= open.requests > 0 && started_ms < open.last_ms;
+            open.requests += 1;
+        }
         open.last_ms = record.time_ms;
-        open.records.push(record.clone());
+        open.reads.extend(read_step(record));
+        if action.1 != ActionSource::Connection {
+            open.records.push(record.clone());
+        }
         while self.open.len() > OPEN_MAX {
             let Some(oldest) = self.order.pop_front() else { break };
             found.extend(self.close(oldest));
@@ -120,13 +150,12 @@ impl Actions {
         self.order.retain(|own| *own != action);
         let is_connection = action.1 == ActionSource::Connection;
         if !(is_connection && open.overlaps) {
-            self.wait(&open.records);
+            self.wait(open.reads);
         }
         if is_connection { Vec::new() } else { patterns(&open.records) }
     }
 
-    fn wait(&mut self, records: &[Record]) {
-        let steps: Vec<ReadStep> = records.iter().filter_map(read_step).collect();
+    fn wait(&mut self, steps: Vec<ReadStep>) {
         if steps.is_empty() {
             return;
         }
@@ -141,7 +170,7 @@ impl Actions {
     }
 
     pub fn forget(&mut self, container: &str) {
-        self.waiting.retain(|steps| steps.iter().all(|step| step.container != container));
+        self.waiting.retain(|steps| steps.iter().all(|step| *step.container != *container));
         self.replaced.retain(|replaced| replaced.container != container);
     }
 
@@ -179,13 +208,17 @@ impl Actions {
 }
 
 fn read_step(record: &Record) -> Option<ReadStep> {
-    let items = match (record.operation, &record.query) {
-        (Operation::Read, _) => record.item.into_iter().collect(),
-        (Operation::Query, Some(query)) => query.items.clone(),
+    if !record.is_success() {
+        return None;
+    }
+    let items = match (record.operation, record.item, &record.query) {
+        (Operation::Read, Some(item), _) => StepItems::One([item]),
+        (Operation::Read, None, _) => StepItems::Many(Box::default()),
+        (Operation::Query, _, Some(query)) => StepItems::Many(query.items.as_slice().into()),
         _ => return None,
     };
-    record.is_success().then(|| ReadStep {
-        container: record.container.to_string(),
+    Some(ReadStep {
+        container: Arc::clone(&record.container),
         items,
         shape: record.query.as_ref().map(|query| query.shape),
         charge: record.charge,

@@ -23,6 +23,8 @@ pub(super) struct Minutes {
     writes: BTreeMap<u64, u64>,
     /// Time, id and key of the last deletes and creates.
     deleted: VecDeque<(u64, u64, u64)>,
+    /// How many of them are deletes.
+    deletes: usize,
 }
 
 impl Minutes {
@@ -56,23 +58,37 @@ impl Minutes {
         if !wanted {
             return;
         }
-        self.deleted.retain(|(time, _, _)| time + MOVE_MS >= record.time_ms);
+        // Times never go back.
+        while self.deleted.front().is_some_and(|(time, ..)| time + MOVE_MS < record.time_ms) {
+            self.forget_first_move();
+        }
         let is_delete = record.operation == Operation::Delete;
-        // The lowest bit of the time's place tells deletes from creates.
+        // The lowest bit of the key's place tells deletes from creates.
         let marked = |is_delete: bool| key << 1 | u64::from(is_delete);
-        let other = self.deleted.iter().position(|(_, own, mark)| {
+        let others = if is_delete { self.deleted.len() - self.deletes } else { self.deletes };
+        let is_other = |(_, own, mark): &(u64, u64, u64)| {
             *own == id && (mark & 1 == 1) != is_delete && mark >> 1 != marked(is_delete) >> 1
-        });
+        };
+        let other = if others > 0 { self.deleted.iter().position(is_other) } else { None };
         match other {
             Some(place) => {
                 self.deleted.remove(place);
+                self.deletes -= usize::from(!is_delete);
                 hour.key_moves += 1;
             }
-            None => self.deleted.push_back((record.time_ms, id, marked(is_delete))),
+            None => {
+                self.deleted.push_back((record.time_ms, id, marked(is_delete)));
+                self.deletes += usize::from(is_delete);
+            }
         }
         if self.deleted.len() > DELETED_MAX {
-            self.deleted.pop_front();
+            self.forget_first_move();
         }
+    }
+
+    fn forget_first_move(&mut self) {
+        let first = self.deleted.pop_front();
+        self.deletes -= usize::from(first.is_some_and(|(_, _, mark)| mark & 1 == 1));
     }
 
     pub fn close(&mut self, hour: &mut HourTotals) {

@@ -20,6 +20,7 @@ mod sequence; // one read follows another
 mod shape; // query shapes
 mod summary; // totals of a container, for the profile
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use quire_value::{Object, Value};
@@ -143,32 +144,33 @@ impl Workload {
     }
 
     fn take_in(&mut self, record: &Record) {
-        let container = record.container.to_string();
-        let hour = hour_of(&mut self.hours, record.time_ms).entry(container.clone()).or_default();
+        let container = &*record.container;
+        let hour = entry_of(hour_of(&mut self.hours, record.time_ms), container);
         hour.add(record);
-        self.minutes.entry(container.clone()).or_default().add(record, hour);
+        entry_of(&mut self.minutes, container).add(record, hour);
         if let Some(execution) = self.execution(record) {
-            hour_of(&mut self.hours, record.time_ms)
-                .entry(container.clone())
-                .or_default()
-                .add_execution(&execution);
+            entry_of(hour_of(&mut self.hours, record.time_ms), container).add_execution(&execution);
         }
         if record.is_change() {
-            self.growth.entry(container).or_default().add(record);
+            entry_of(&mut self.growth, container).add(record);
         }
         let closed = self.actions.add(record);
         for (container, found) in closed {
-            let hours = hour_of(&mut self.hours, record.time_ms);
-            hours.entry(container).or_default().patterns.add(&found);
+            entry_of(hour_of(&mut self.hours, record.time_ms), &container).patterns.add(&found);
         }
         self.forget_old(record.time_ms / HOUR_MS);
     }
 
     /// All pages of an execution as one record, at its last page.
-    fn execution(&mut self, record: &Record) -> Option<Record> {
+    fn execution<'r>(&mut self, record: &'r Record) -> Option<Cow<'r, Record>> {
         let query = record.query.as_ref()?;
+        let is_over = query.is_last || !record.is_success();
+        let before = self.executions.remove(&query.execution);
+        if is_over && before.is_none() {
+            return Some(Cow::Borrowed(record));
+        }
         let mut whole = record.clone();
-        if let Some(before) = self.executions.remove(&query.execution)
+        if let Some(before) = before
             && let (Some(whole_query), Some(before_query)) = (&mut whole.query, &before.query)
         {
             whole_query.rows_read += before_query.rows_read;
@@ -177,8 +179,8 @@ impl Workload {
             whole_query.items.truncate(RETURNED_ITEMS_MAX);
             whole.charge += before.charge;
         }
-        if query.is_last || !record.is_success() {
-            return Some(whole);
+        if is_over {
+            return Some(Cow::Owned(whole));
         }
         let evicted = if self.executions.len() >= EXECUTIONS_MAX {
             let oldest = self.executions.iter().min_by_key(|(_, record)| record.time_ms).map(|(id, _)| *id);
@@ -187,7 +189,7 @@ impl Workload {
             None
         };
         self.executions.insert(query.execution, whole);
-        evicted
+        evicted.map(Cow::Owned)
     }
 
     /// Ends what is under way: before a summary, or at shutdown.
@@ -325,6 +327,14 @@ fn hour_of(
     time_ms: u64,
 ) -> &mut BTreeMap<String, HourTotals> {
     hours.entry(time_ms / HOUR_MS).or_default()
+}
+
+/// What is noted of a container, whose name is copied only for the first of it.
+fn entry_of<'m, V: Default>(all: &'m mut BTreeMap<String, V>, container: &str) -> &'m mut V {
+    if !all.contains_key(container) {
+        all.insert(container.to_owned(), V::default());
+    }
+    all.get_mut(container).expect("it was inserted")
 }
 
 fn operation_name(number: u8) -> &'static str {

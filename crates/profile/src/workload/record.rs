@@ -7,6 +7,8 @@ use quire_value::{Object, Value};
 /// Items that a query returned and that are recorded.
 pub(crate) const RETURNED_ITEMS_MAX: usize = 100;
 pub(crate) const CHANGED_PATHS_MAX: usize = 64;
+/// Room for elements that a list may have for nothing.
+const SPARE_MAX: usize = 4;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
@@ -163,6 +165,11 @@ impl Record {
         self.status < 400
     }
 
+    /// A write that was made together with others, by a request that has a record of its own.
+    pub fn is_in_batch(&self) -> bool {
+        self.operation.is_write() && self.change.as_ref().is_some_and(|change| change.in_batch)
+    }
+
     /// A write of an item that was there before.
     pub fn is_change(&self) -> bool {
         self.is_success() && self.change.as_ref().is_some_and(|change| change.size_before.is_some())
@@ -171,7 +178,10 @@ impl Record {
 
 fn cut<T>(list: &mut Vec<T>, length_max: usize) {
     list.truncate(length_max);
-    list.shrink_to_fit();
+    // A little room costs less than another allocation.
+    if list.capacity() > 2 * list.len() + SPARE_MAX {
+        list.shrink_to_fit();
+    }
 }
 
 impl Change {

@@ -89,11 +89,11 @@ pub(super) fn resolve(
 }
 
 fn count_reads(steps: &[ReadStep], totals: &mut Totals) {
-    let containers: BTreeSet<&str> = steps.iter().map(|step| step.container.as_str()).collect();
+    let containers: BTreeSet<&str> = steps.iter().map(|step| &*step.container).collect();
     for container in containers {
         let own = totals.entry(container.to_owned()).or_default();
         own.actions += 1;
-        own.reads += steps.iter().filter(|step| step.container == container).count() as u64;
+        own.reads += steps.iter().filter(|step| *step.container == *container).count() as u64;
     }
 }
 
@@ -105,9 +105,9 @@ fn forward(
     reader: &dyn ItemReader,
     totals: &mut Totals,
 ) {
-    let Some(first) = steps.iter().position(|step| step.container == reference.container) else { return };
+    let Some(first) = steps.iter().position(|step| *step.container == *reference.container) else { return };
     let later: Vec<&ReadStep> =
-        steps[first + 1..].iter().filter(|step| step.container == reference.to).collect();
+        steps[first + 1..].iter().filter(|step| *step.container == *reference.to).collect();
     if later.is_empty() {
         return;
     }
@@ -128,11 +128,11 @@ fn backward(
     reader: &dyn ItemReader,
     totals: &mut Totals,
 ) {
-    let is_single = |step: &ReadStep| step.container == reference.to && step.items.len() == 1;
+    let is_single = |step: &ReadStep| *step.container == *reference.to && step.items.len() == 1;
     let Some(first) = steps.iter().position(is_single) else { return };
     let asks = |step: &&ReadStep| {
         let shape = step.shape.and_then(|shape| shapes.get(&shape));
-        step.container == reference.container
+        *step.container == *reference.container
             && shape.is_some_and(|shape| shape.equality.contains(&reference.path))
     };
     let later: Vec<&ReadStep> = steps[first + 1..].iter().filter(asks).collect();

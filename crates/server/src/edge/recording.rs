@@ -10,6 +10,7 @@ use crate::edge::request::Request;
 use crate::handlers::{Call, HandlerResult, charge};
 use crate::operations::Action;
 use crate::routes::RouteKind;
+use crate::state::State;
 use crate::wire::status::Failure;
 
 /// Requests with the same value belong together.
@@ -17,6 +18,21 @@ const ACTION: HeaderName = HeaderName::from_static("x-quire-action");
 const TRACE: HeaderName = HeaderName::from_static("traceparent");
 /// Of a `traceparent`: version, trace id, and the rest.
 const TRACE_ID: std::ops::Range<usize> = 3..35;
+
+/// The action that a request belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordedAction(u64, ActionSource);
+
+impl RecordedAction {
+    /// `None` where the request is not recorded: nothing is, or there are too many.
+    pub fn of(state: &State, request: &Request) -> Option<RecordedAction> {
+        if !state.engine.is_recording() {
+            return None;
+        }
+        let (action, source) = action(state, request);
+        state.engine.records_action(action).then_some(RecordedAction(action, source))
+    }
+}
 
 pub(crate) fn record(call: &Call<'_>, kind: &RouteKind, reply: &HandlerResult, started: Instant) {
     let engine = &call.state.engine;
@@ -26,6 +42,9 @@ pub(crate) fn record(call: &Call<'_>, kind: &RouteKind, reply: &HandlerResult, s
     let Some(operation) = operation(kind, call.operation.action) else { return };
     let Some((database, name)) = kind.container() else { return };
     let Ok(container) = engine.catalog().container(database, name) else { return };
+    let Some(RecordedAction(action, source)) = call.recorded else {
+        return engine.record_left_out(&container);
+    };
     let (status, sub_status, charge, answered) = match reply {
         Ok(reply) => (reply.status(), reply.sub_status(), reply.charged(), reply.body_bytes()),
         Err(error) => {
@@ -40,7 +59,7 @@ pub(crate) fn record(call: &Call<'_>, kind: &RouteKind, reply: &HandlerResult, s
         charge,
         bytes: call.request.body.len().max(answered) as u64,
         micros: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
-        action: action(call, call.request),
+        action: Some((action, source)),
         if_match: call.request.headers.contains_key(IF_MATCH),
         observed: call.take_observed(),
     };
@@ -69,14 +88,14 @@ fn operation(kind: &RouteKind, action: Action) -> Option<Operation> {
 }
 
 /// The header of the client, else its trace, else its connection.
-fn action(call: &Call<'_>, request: &Request) -> Option<(u64, ActionSource)> {
-    let hash = |text: &[u8]| call.state.engine.recorded_hash(text);
+fn action(state: &State, request: &Request) -> (u64, ActionSource) {
+    let hash = |text: &[u8]| state.engine.recorded_hash(text);
     if let Some(action) = request.headers.get(ACTION) {
-        return Some((hash(action.as_bytes()), ActionSource::Header));
+        return (hash(action.as_bytes()), ActionSource::Header);
     }
     let trace = request.headers.get(TRACE).and_then(|trace| trace.as_bytes().get(TRACE_ID));
     match trace {
-        Some(trace) => Some((hash(trace), ActionSource::Trace)),
-        None => Some((request.client.connection_id(), ActionSource::Connection)),
+        Some(trace) => (hash(trace), ActionSource::Trace),
+        None => (request.client.connection_id(), ActionSource::Connection),
     }
 }

@@ -16,6 +16,7 @@ use quire_resource::{
 };
 use quire_value::{Limits, Value, text};
 
+use crate::edge::recording::RecordedAction;
 use crate::edge::request::Request;
 use crate::handlers::consistency;
 use crate::net::pool::{PoolPermit, Work};
@@ -59,6 +60,8 @@ pub(crate) struct Call<'a> {
     /// What is left of the throughput for this request, where it is enforced.
     pub charge_max: Option<f64>,
     permit: Mutex<Option<PoolPermit>>,
+    /// The action that the request belongs to, where it is recorded.
+    pub recorded: Option<RecordedAction>,
     /// What the last engine call did, for the record of requests.
     observed: Mutex<Option<ObservedRequest>>,
 }
@@ -75,8 +78,9 @@ impl<'a> Call<'a> {
         check_version(request)?;
         check_formats(request)?;
         let partition_key = partition_key(request)?;
-        let (permit, observed) = (Mutex::new(None), Mutex::new(None));
-        Ok(Call { state, request, partition_key, operation, charge_max: None, permit, observed })
+        let (charge_max, permit, observed) = (None, Mutex::new(None), Mutex::new(None));
+        let recorded = RecordedAction::of(state, request);
+        Ok(Call { state, request, partition_key, operation, charge_max, permit, recorded, observed })
     }
 
     /// Runs an engine call in the lane of the operation.
@@ -106,6 +110,11 @@ impl<'a> Call<'a> {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
         self.free_permit();
+        if self.recorded.is_none() {
+            let (answer, permit) = self.state.pool.run(work, call).await?;
+            *self.permit.lock() = Some(permit);
+            return Ok(answer);
+        }
         let engine = self.state.engine.clone();
         let ((answer, observed), permit) = self.state.pool.run(work, move || engine.observe(call)).await?;
         *self.permit.lock() = Some(permit);
@@ -115,6 +124,9 @@ impl<'a> Call<'a> {
 
     /// Runs a short engine call here.
     pub fn run_here<T>(&self, call: impl FnOnce() -> T) -> T {
+        if self.recorded.is_none() {
+            return call();
+        }
         let (answer, observed) = self.state.engine.observe(call);
         *self.observed.lock() = Some(observed);
         answer

@@ -120,6 +120,75 @@ fn writes_under_a_model_say_what_they_changed() {
     assert!(!json!(lines).to_string().contains("hidden"));
 }
 
+/// Writes that a request makes together have records of their own, once they are done.
+#[test]
+fn batches_bulk_requests_and_procedures_say_what_their_writes_changed() {
+    const LINES: &str = "/dbs/d/colls/lines";
+    const KEY: (&str, &str) = ("x-ms-documentdb-partitionkey", r#"["o"]"#);
+    const BATCH: (&str, &str) = ("x-ms-cosmos-is-batch-request", "True");
+    let client = client();
+    let lines = r#"{"id":"lines","partitionKey":{"paths":["/order"],"kind":"Hash","version":2}}"#;
+    client.must(201, "POST", "/dbs/d/colls", &[], lines);
+    let docs = format!("{LINES}/docs");
+    let batch = |status: u16, operations: &str| {
+        let headers = [BATCH, ("x-ms-cosmos-batch-atomic", "True"), KEY];
+        client.must(status, "POST", &docs, &headers, operations)
+    };
+    batch(
+        200,
+        r#"[{"operationType":"Create","resourceBody":{"id":"a","order":"o","n":1,"text":"hidden"}},
+            {"operationType":"Create","resourceBody":{"id":"b","order":"o"}}]"#,
+    );
+    batch(
+        200,
+        r#"[{"operationType":"Patch","id":"a","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}},
+            {"operationType":"Delete","id":"b"}]"#,
+    );
+    // Nothing of it is done.
+    batch(
+        207,
+        r#"[{"operationType":"Create","resourceBody":{"id":"x","order":"o"}},
+            {"operationType":"Create","resourceBody":{"id":"a","order":"o"}}]"#,
+    );
+    let bulk = [
+        BATCH,
+        ("x-ms-cosmos-batch-atomic", "False"),
+        ("x-ms-cosmos-batch-continue-on-error", "True"),
+        ("x-ms-documentdb-partitionkeyrangeid", "0"),
+    ];
+    let operations = r#"[{"operationType":"Replace","id":"a","partitionKey":"[\"o\"]","resourceBody":{"id":"a","order":"o","n":2,"text":"secret"}},
+        {"operationType":"Create","partitionKey":"[\"o\"]","resourceBody":{"id":"c","order":"o"}},
+        {"operationType":"Create","partitionKey":"[\"o\"]","resourceBody":{"id":"a","order":"o"}}]"#;
+    client.must(207, "POST", &docs, &bulk, operations);
+    let procedure = r#"{"id":"add","body":"function add() { const all = getContext().getCollection(); all.createDocument(all.getSelfLink(), { id: 's', order: 'o' }); all.createDocument(all.getSelfLink(), { id: 't', order: 'o' }); }"}"#;
+    client.must(201, "POST", &format!("{LINES}/sprocs"), &[], procedure);
+    client.must(200, "POST", &format!("{LINES}/sprocs/add"), &[KEY], "[]");
+    let found = workload(&client);
+    let expected = json!({"batch": 4, "create": 5, "replace": 2, "delete": 1, "procedure": 1});
+    assert_eq!(found["operations"]["lines"], expected);
+    let lines = client.must(200, "GET", WORKLOAD, &[("accept", "application/x-ndjson")], "").body;
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a JSON value a line")).collect();
+    let changes = |operation: &str| -> Vec<&Value> {
+        lines.iter().filter(|line| line["operation"] == operation).map(|line| &line["change"]).collect()
+    };
+    let paths: Vec<&Value> = changes("replace").into_iter().map(|change| &change["paths"]).collect();
+    assert_eq!(paths, [&json!(["/n"]), &json!(["/text"])]);
+    assert!(changes("create").iter().all(|change| change["sizeBefore"].is_null()), "{lines:?}");
+    assert!(changes("delete").iter().all(|change| change["sizeAfter"].is_null()), "{lines:?}");
+    let writes = lines.iter().filter(|line| !line["change"].is_null());
+    assert!(
+        writes.clone().all(|line| line["charge"].as_f64().is_some_and(|charge| charge > 1.0)),
+        "{lines:?}"
+    );
+    assert_eq!(writes.count(), 8, "{lines:?}");
+    let text = json!(lines).to_string();
+    assert!(!["hidden", "secret"].iter().any(|value| text.contains(value)), "{text}");
+    client.run_job("/_quire/dbs/d/profile", "");
+    let profile = body(&client.must(200, "GET", "/_quire/dbs/d/colls/lines/profile", &[], ""));
+    assert_eq!(profile["change"]["writes"], 2, "{profile}");
+}
+
 #[test]
 fn an_array_that_grows_with_every_write_is_found() {
     let client = client();

@@ -16,7 +16,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 use quire_model::ItemError;
 use quire_storage::{KeyRange, Op, Scan, Snapshot};
@@ -27,6 +26,7 @@ use self::scope::{
     containers_to_count, containers_to_fill, containers_to_write, dependents, links_counted_at_once,
     own_names,
 };
+use super::pace::Pace;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::models::BUILD;
 use crate::catalog::{Catalog, Container};
@@ -49,9 +49,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// The same where only rows of links are made of them.
 const LINK_CHUNK: usize = 4_000;
 const LINK_CHUNK_BYTES: usize = 4 << 20;
-/// While others write, a build rests so many times as long as it has worked, and not longer than this.
-const RESTS: u32 = 2;
-const REST_MAX: Duration = Duration::from_millis(500);
 /// So often nothing is written before the checkpoint moves by itself.
 const UNWRITTEN_CHUNKS: usize = 20;
 /// Marks that one commit removes.
@@ -84,15 +81,6 @@ enum BuildVisit {
     NoModel,
 }
 
-/// How fast a build may be: writers of clients share processors and disk with it.
-struct Pace {
-    started: Instant,
-    /// Groups that had been committed.
-    groups: u64,
-    /// As many of a step may be its own.
-    own_groups_max: u64,
-}
-
 /// Why an item cannot be part of what is built.
 enum Problem {
     Refused(ItemError),
@@ -123,7 +111,7 @@ impl JobKind for Builds {
             // Everything failed, or was replaced by another model.
             return Ok(if place.failed.is_empty() { JobStep::Cancelled } else { place.failure() });
         };
-        let pace = Pace::begin(&shared, &catalog, &model);
+        let pace = Pace::begin(&shared, groups_max(&catalog, &model));
         let step = Build { shared: &shared, catalog: &catalog, database, model }.step(claim, place)?;
         Ok(pace.after(&shared, step))
     }
@@ -145,25 +133,11 @@ impl JobKind for Builds {
     }
 }
 
-impl Pace {
-    fn begin(shared: &Shared, catalog: &Catalog, model: &DatabaseModel) -> Pace {
-        let state = catalog.state();
-        let own = state.containers().filter(|container| model.names(container.number));
-        let own_groups_max = own.map(|container| container.partitions.all().len() as u64).sum();
-        Pace { started: Instant::now(), groups: shared.statistics.committed_groups(), own_groups_max }
-    }
-
-    /// Others have written if more was committed than the step can have done by itself: then the job rests.
-    fn after(&self, shared: &Shared, step: JobStep) -> JobStep {
-        let groups = shared.statistics.committed_groups() - self.groups;
-        match step {
-            // The explorer of schedules has its own time.
-            JobStep::More if groups > self.own_groups_max && !cfg!(feature = "schedules") => {
-                JobStep::Rest((RESTS * self.started.elapsed()).min(REST_MAX))
-            }
-            step => step,
-        }
-    }
+/// One commit of a step may have all partitions of the model's containers.
+fn groups_max(catalog: &Catalog, model: &DatabaseModel) -> u64 {
+    let state = catalog.state();
+    let own = state.containers().filter(|container| model.names(container.number));
+    own.map(|container| container.partitions.all().len() as u64).sum()
 }
 
 /// The model, if it has declarations that the job builds. The job's row is in the commit of the model: who reads it there may

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
+use quire_storage::Storage;
+use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, text};
 
@@ -22,6 +24,10 @@ impl Clock for TestClock {
 }
 
 fn open(memory: &MemoryStorage) -> Arc<Engine> {
+    open_on(Arc::new(memory.reopen()))
+}
+
+fn open_on(storage: Arc<dyn Storage>) -> Arc<Engine> {
     let options = Options {
         clock: Arc::new(TestClock(AtomicI64::new(1_700_000_000_000))),
         partitions: 1,
@@ -30,7 +36,7 @@ fn open(memory: &MemoryStorage) -> Arc<Engine> {
         query_memory: Default::default(),
         query_temp: None,
     };
-    Arc::new(Engine::open(Arc::new(memory.reopen()), options).unwrap())
+    Arc::new(Engine::open(storage, options).unwrap())
 }
 
 fn container(id: &str) -> Value {
@@ -106,4 +112,43 @@ fn a_fill_ends_when_the_engine_is_closed_and_starts_again() {
     }
     assert_eq!((status.state, status.error), (JobState::Done, None));
     engine.close().unwrap();
+}
+
+/// Whenever the process is killed, a database that is there is filled, by its job or by a request that is sent again.
+#[test]
+fn a_kill_leaves_no_database_without_its_job() {
+    let mut killed = 0;
+    for commits in 0..4 {
+        let memory = MemoryStorage::new();
+        let faults = Arc::new(FaultStorage::new(memory.reopen()));
+        let engine = open_on(Arc::<FaultStorage<MemoryStorage>>::clone(&faults));
+        faults
+            .script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([CommitFault::PoisonDone]));
+        // Without a function to fill it the job waits.
+        let asked = engine.fill_demo("demo");
+        killed += usize::from(faults.injected() > 0);
+        drop(engine);
+        faults.reopen_on(memory.reopen()).unwrap();
+
+        let engine = open(&memory);
+        let filled = Arc::downgrade(&engine);
+        engine.set_demo_fill(Arc::new(move |database, _| {
+            filled.upgrade().unwrap().catalog().create_container(database, &container("all"), None)?;
+            Ok(Value::Object(Object::new()))
+        }));
+        if engine.catalog().database("demo").is_err() {
+            assert!(asked.is_err(), "it was answered after {commits} commits, and is gone");
+            engine.fill_demo("demo").unwrap();
+        }
+        let is_filled = || engine.catalog().containers("demo").is_ok_and(|own| own.len() == 1);
+        for _ in 0..LOOKS_MAX {
+            if is_filled() {
+                break;
+            }
+            std::thread::sleep(LOOK_WAIT);
+        }
+        assert!(is_filled(), "killed after {commits} commits");
+        engine.close().unwrap();
+    }
+    assert!(killed >= 2, "{killed} kills");
 }

@@ -146,7 +146,7 @@ impl<'a> RekeyApplier<'a> {
                 Some(row) => CopyAfter::Copy(Box::new(self.copies.of(change.rid, row.clone())?)),
                 None => CopyAfter::Gone,
             };
-            entries.insert(change.rid & ((1 << keys::RID_COUNTER_BITS) - 1), RekeyEntry { before, after });
+            entries.insert(change.rid & keys::RID_COUNTER_MASK, RekeyEntry { before, after });
         }
         let touched: HashMap<[u8; 16], Claim> = entries
             .values()

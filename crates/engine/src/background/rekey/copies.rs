@@ -16,7 +16,6 @@ use crate::store::scan;
 
 /// Items with one claim that are looked at: more than change in one commit.
 const MEMBERS_MAX: usize = 256;
-const COUNTER_MASK: u64 = (1 << keys::RID_COUNTER_BITS) - 1;
 
 /// An item of the source, or a copy of it.
 pub(super) struct ItemCopy<'a> {
@@ -52,7 +51,7 @@ impl<'a> CopyBuilder<'a> {
     /// Of a row of the source, or of one that was kept of it.
     pub fn of(&self, source_rid: u64, row: Vec<u8>) -> Result<ItemCopy<'a>, EngineError> {
         let parsed = ItemRow::parse(&row)?;
-        let counter = source_rid & COUNTER_MASK;
+        let counter = source_rid & keys::RID_COUNTER_MASK;
         let rank = self.rank(parsed.written(), counter);
         let fit = self.fit(&parsed, counter)?;
         Ok(ItemCopy { counter, source_rid, rank, row, destination: fit })
@@ -63,7 +62,7 @@ impl<'a> CopyBuilder<'a> {
         let row = ItemRow::parse(&stored.bytes)?;
         let definition = &self.source.definition.partition_key;
         let key = definition.extract(row.node()?).map_err(|_| corrupt("an item without a partition key"))?;
-        let counter = stored.rid & COUNTER_MASK;
+        let counter = stored.rid & keys::RID_COUNTER_MASK;
         self.of(keys::rid(definition.rid_prefix(&key), counter), stored.bytes)
     }
 

@@ -178,6 +178,9 @@ impl Rekeys {
             }
             return Ok(JobStep::Rest(RETRY_WAIT));
         }
+        if !self.refactorings.copy_journals(own, &target)? {
+            return Ok(JobStep::More);
+        }
         if !self.exchange(own, current, &target)? {
             return Ok(JobStep::Rest(RETRY_WAIT));
         }

@@ -113,15 +113,18 @@ impl Rekeys {
         let is_back = own.state == RefactoringState::Undoing;
         let models = self.models(own, current, target, &places, is_back)?;
         let (dropped, key_before) = (places.old.filter(|_| is_back), places.key_before);
-        after.container = target.number;
+        (after.container, after.position) = (target.number, None);
         after.state = if is_back { RefactoringState::Undoing } else { RefactoringState::Finished };
         let (target_after, old) = (None, Some(current.number));
         let kept = if is_back { places.models } else { models.clone() };
         after.rekey = Some(RekeyContainers { target: target_after, old, is_back, key_before, models: kept });
         let model = models.as_ref().map(|(_, since)| since);
-        let row = self.refactorings.rekey_op(&after);
+        let mut rows = vec![self.refactorings.rekey_op(&after)];
+        if is_back {
+            rows.extend(self.refactorings.moved_rows(own, target.number)?);
+        }
         let names = (current.number, target.number);
-        self.catalog.exchange(NameExchange { current: names.0, target: names.1, dropped, model, row })?;
+        self.catalog.exchange(NameExchange { current: names.0, target: names.1, dropped, model, rows })?;
         *own = after;
         Ok(())
     }

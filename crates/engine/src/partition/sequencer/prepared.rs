@@ -116,7 +116,8 @@ impl PreparedWrite {
         }
     }
 
-    pub(super) fn size(&self) -> (usize, usize) {
+    /// Bytes and ops of the commit that it adds, roughly from above.
+    pub fn size(&self) -> (usize, usize) {
         let rows: usize = self.ops.iter().map(op_bytes).sum();
         let versions =
             self.puts.iter().filter_map(|put| Some((put.row.len(), put.version.as_ref()?.as_ref())));

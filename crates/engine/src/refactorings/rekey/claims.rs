@@ -1,12 +1,15 @@
 //! Where an item is under a partition key, and what it must have there alone: its id, and its unique values.
 
 use quire_resource::{ContainerDefinition, EffectivePartitionKey, PartitionKey};
+use quire_storage::Snapshot;
 use quire_value::Node;
 use ring::digest;
 
-use crate::catalog::canonical;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::{Container, canonical};
 use crate::items::unique::tuples_of;
-use crate::store::keys;
+use crate::store::item_row::ItemRow;
+use crate::store::keys::{self, ITEMS, LOOKUPS};
 
 /// Something that one item of a container can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,24 @@ impl RekeyedItem {
             ClaimKind::Unique(_) => None,
         })
     }
+}
+
+/// The rid that an item of a container has in another one that has got its name under another key: another prefix, and the same
+/// counter. `None`: it is not there any more.
+pub(crate) fn rid_under_key(
+    snapshot: &dyn Snapshot,
+    (from, rid): (&Container, u64),
+    to: &Container,
+) -> Result<Option<u64>, EngineError> {
+    // What was left behind says under which key it went there.
+    let Some(bytes) = snapshot.get(ITEMS, &keys::item(from.number, rid))? else { return Ok(None) };
+    let copy = RekeyedItem::of(to.number, &to.definition, ItemRow::parse(&bytes)?.node()?);
+    let Some(id_key) = copy.as_ref().and_then(RekeyedItem::id_key) else { return Ok(None) };
+    let Some(found) = snapshot.get(LOOKUPS, id_key)? else { return Ok(None) };
+    let found = keys::number(&found).ok_or_else(|| corrupt("id row"))?;
+    // Another item may have got the id since.
+    let is_same = found & keys::RID_COUNTER_MASK == rid & keys::RID_COUNTER_MASK;
+    Ok(is_same.then_some(found))
 }
 
 impl Claim {

@@ -7,13 +7,14 @@ mod claims; // where an item is under another key, and what it must have alone
 mod containers; // those of one, as its row names them
 mod control; // starting and undoing, and rows
 mod dry_run; // what would be done
+mod journals; // of other refactorings, where their containers go
 mod order; // what is asked for
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-pub(crate) use claims::{Claim, ClaimKind, RekeyedItem};
+pub(crate) use claims::{Claim, ClaimKind, RekeyedItem, rid_under_key};
 pub(crate) use containers::RekeyContainers;
 pub(super) use dry_run::RekeyDryRun;
 pub(super) use order::read_order;

@@ -12,6 +12,7 @@ use super::{FormName, FormOf, Phase, RefactoringPlan, Structure};
 use crate::api::{EngineError, Precondition, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::integrity::key_json;
+use crate::jobs::JobClaim;
 use crate::maintain::LeftPlace;
 use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
 use crate::model::DeclarationState;
@@ -21,21 +22,26 @@ use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
 
-/// Items of one commit, and their bytes: writers of these items wait for it.
-const PAGE_ITEMS: usize = 100;
+/// Rows of the items of one commit.
 const PAGE_BYTES: usize = 1 << 20;
+/// So many pages are visited in which nothing is to be written, before the position is stored by itself.
+const UNCHANGED_PAGES: usize = 20;
 /// Pages of a survey between two commits of its position.
 const SURVEY_PAGES: usize = 20;
 const SURVEY_ITEMS: usize = 500;
 const JOURNAL_ROWS: usize = 500;
 
-pub(in crate::refactorings) struct StructureRun<'a> {
+pub(in crate::refactorings) struct StructureRun<'a, 'j> {
     pub shared: &'a Shared,
     pub catalog: &'a Catalog,
     pub container: &'a Container,
     pub order: &'a RefactoringOrder,
     pub structure: &'a Structure,
     pub own: &'a mut Refactoring,
+    /// Of the job that does it.
+    pub claim: Option<&'a mut JobClaim<'j>>,
+    /// Of one commit: writers of these items wait for it.
+    pub items_max: usize,
 }
 
 /// What a step came to.
@@ -56,7 +62,7 @@ enum PhaseProgress {
     Blocked(String),
 }
 
-impl StructureRun<'_> {
+impl StructureRun<'_, '_> {
     pub fn step(&mut self) -> Result<StructureProgress, EngineError> {
         let plan = self.plan()?;
         let phases = self.structure.phases(self.own.state, plan);
@@ -222,26 +228,36 @@ impl StructureRun<'_> {
         let Some(container) = names.get(which).and_then(|name| self.container.named_sibling(name)) else {
             return Ok(PhaseProgress::Done);
         };
-        let (rids, rows) = self.page(&container, self.from(), PAGE_ITEMS)?;
-        if rids.is_empty() {
-            return Ok(PhaseProgress::Done);
+        for _ in 0..UNCHANGED_PAGES {
+            let (rids, rows) = self.page(&container, self.from(), self.items_max)?;
+            if rids.is_empty() {
+                return Ok(PhaseProgress::Done);
+            }
+            if self.visit(&container, &rids, &rows)? {
+                return Ok(PhaseProgress::More);
+            }
         }
-        self.visit(&container, &rids, &rows)?;
+        rows::put(self.shared, self.catalog, self.own)?;
         Ok(PhaseProgress::More)
     }
 
+    /// Whether the position is stored: it is not where nothing was to be written.
     fn visit(
         &mut self,
         container: &Arc<Container>,
         rids: &[u64],
         rows: &[Vec<u8>],
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         let next = RefCell::new(None);
         let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
             let moved = self.moved(container, snapshot, rids, figures)?;
-            let op = moved.op();
-            *next.borrow_mut() = Some(moved);
-            Ok(vec![op])
+            let mut ops = vec![moved.op()];
+            let advance = self.claim.as_ref().map(|claim| claim.advance(Vec::new(), moved.converted, None));
+            if let Some(advance) = &advance {
+                ops.push(advance.op(snapshot)?);
+            }
+            *next.borrow_mut() = Some((moved, advance));
+            Ok(ops)
         };
         let work = VisitWork::Convert { refactoring: self.own.number };
         let visited = visit_items(
@@ -249,9 +265,15 @@ impl StructureRun<'_> {
             &VisitOrder { container, rids, rows, work, also: &also, journal: None },
         )?;
         match (visited, next.into_inner()) {
-            (Visited::Done { is_committed, .. }, Some(moved)) => {
+            (Visited::Done { is_committed, .. }, Some((moved, advance))) => {
                 *self.own = moved;
-                if is_committed { Ok(()) } else { rows::put(self.shared, self.catalog, self.own) }
+                if !is_committed {
+                    return Ok(false);
+                }
+                if let (Some(claim), Some(advance)) = (&mut self.claim, advance) {
+                    claim.advanced(advance);
+                }
+                Ok(true)
             }
             (Visited::Refused(_) | Visited::TooLarge, _) if rids.len() > 1 => {
                 let half = rids.len() / 2;
@@ -268,7 +290,7 @@ impl StructureRun<'_> {
                     )?);
                 }
                 self.own.position = rids.last().map(|rid| (rid + 1).to_string());
-                rows::put(self.shared, self.catalog, self.own)
+                rows::put(self.shared, self.catalog, self.own).map(|()| true)
             }
             // It is looked at again.
             _ => Err(EngineError::Contended),

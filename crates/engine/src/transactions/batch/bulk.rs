@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use quire_profile::Operation;
 use quire_resource::PartitionKey;
 
 use super::{
@@ -21,6 +22,7 @@ use crate::items::{etag_matches, read};
 use crate::maintain::write::run_request;
 use crate::partition::Partition;
 use crate::partition::sequencer::{WriteRefused, check_evaluated};
+use crate::recording::{ObservedWrite, add_write, take_write};
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 
@@ -168,6 +170,8 @@ struct BulkWrite<'a> {
     request: Box<WriteRequest<'a>>,
     is_delete: bool,
     plan: PlannedWrite,
+    /// For the record of requests, once it is done.
+    noted: Option<ObservedWrite>,
 }
 
 struct BulkRun<'a> {
@@ -237,14 +241,20 @@ impl<'a> BulkRun<'a> {
                 BulkWork::Read { .. } => self.alone(index, work),
                 BulkWork::Write { mut request, is_delete } => match self.attempt(&mut request) {
                     Ok(WriteAttempt::Ready(plan)) => match self.reserve(request.response_bytes()) {
-                        Ok(()) => ready.push(BulkWrite { index, request, is_delete, plan }),
+                        Ok(()) => {
+                            let noted = take_write(operation_of(is_delete, plan.planned.created));
+                            ready.push(BulkWrite { index, request, is_delete, plan, noted });
+                        }
                         Err(error) => self.fail(index, error),
                     },
                     // It needs locks that only the state could name.
                     Ok(WriteAttempt::Lock { .. } | WriteAttempt::UnderModel) => {
                         apart.push((index, BulkWork::Write { request, is_delete }))
                     }
-                    Err(error) => self.fail(index, error),
+                    Err(error) => {
+                        let _not_done = take_write(Operation::Replace);
+                        self.fail(index, error);
+                    }
                 },
             }
         }
@@ -271,14 +281,15 @@ impl<'a> BulkRun<'a> {
             ready = others;
             let mut prepared = Vec::with_capacity(group.len());
             let mut submitted = Vec::with_capacity(group.len());
-            for BulkWrite { index, request, is_delete, plan } in group {
+            for BulkWrite { index, request, is_delete, plan, noted } in group {
                 prepared.push(plan.prepared);
-                submitted.push((index, request, is_delete, plan.planned));
+                submitted.push((index, request, is_delete, plan.planned, noted));
             }
             let answers = partition.sequencer.submit_all(prepared);
-            for ((index, request, is_delete, planned), answer) in submitted.into_iter().zip(answers) {
+            for ((index, request, is_delete, planned, noted), answer) in submitted.into_iter().zip(answers) {
                 match answer {
                     Ok(written) => {
+                        noted.into_iter().for_each(add_write);
                         let done = written_done(request.answer(self.shared, planned, written), is_delete);
                         self.done(index, planned.charge, done);
                     }
@@ -304,7 +315,11 @@ impl<'a> BulkRun<'a> {
                 self.fail(index, response_too_large());
             }
             BulkWork::Write { request, is_delete } => {
-                match run_request(self.shared, self.container, *request) {
+                let done = run_request(self.shared, self.container, *request);
+                let created = done.as_ref().is_ok_and(|(written, _)| written.created);
+                let noted = take_write(operation_of(is_delete, created)).filter(|_| done.is_ok());
+                noted.into_iter().for_each(add_write);
+                match done {
                     Ok((written, charge)) => {
                         self.response_bytes += written.body.len();
                         self.done(index, charge, written_done(written, is_delete));
@@ -358,6 +373,15 @@ impl<'a> BulkRun<'a> {
 
     fn fail(&mut self, index: usize, error: EngineError) {
         self.results[index] = Some(OperationResult { charge: charge::REFUSED, result: Err(error) });
+    }
+}
+
+/// As records name it.
+fn operation_of(is_delete: bool, created: bool) -> Operation {
+    match (is_delete, created) {
+        (true, _) => Operation::Delete,
+        (false, true) => Operation::Create,
+        (false, false) => Operation::Replace,
     }
 }
 
