@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{EngineError, Page, Reservation, Resource};
+use quire_engine::{EngineError, Page, PageRequest, Reservation, Resource};
 use quire_resource::ResourceId;
 use quire_value::{Object, Value};
 
 use crate::handlers::{Call, HandlerResult, charge};
 use crate::wire::headers::Reply;
 use crate::wire::status::{self, HandlerError};
-use crate::wire::{Feed, envelope, explained_envelope, parse_query};
+use crate::wire::{Feed, envelope, envelope_head, finish_envelope, parse_query};
 
 /// Resources of a page when the client names no size.
 const PAGE_SIZE: usize = 1000;
@@ -69,7 +69,7 @@ pub(super) fn rows_reply(feed: Feed, owner_rid: &str, rows: Vec<Value>) -> Reply
 
 pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Vec<Object>) -> HandlerResult {
     let query = parse_query(&call.body()?)?;
-    let page = call.page()?;
+    let page = PageRequest { head: envelope_head(feed, owner_rid), ..call.page()? };
     let engine = call.state.engine.clone();
     let (text, answer) = call
         .run(move || {
@@ -78,23 +78,25 @@ pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Ve
         })
         .await?;
     match answer {
-        Ok(page) => Ok(page_reply(feed, owner_rid, page).charge(charge::QUERY)),
+        Ok(page) => Ok(page_reply(page).charge(charge::QUERY)),
         Err(error) => Ok(Reply::failure(status::query(&error, &text)).charge(charge::QUERY)),
     }
 }
 
-pub(super) fn page_reply(feed: Feed, owner_rid: &str, page: Page) -> Reply {
-    let body = explained_envelope(feed, owner_rid, &page.rows, page.count, page.explain.as_deref());
+/// Of a page that begins with the head of its envelope.
+pub(super) fn page_reply(page: Page) -> Reply {
+    let mut body = page.rows;
+    finish_envelope(&mut body, page.count, page.explain.as_deref());
     let body = match page.memory {
         Some(memory) => Bytes::from_owner(CountedBody { body, _memory: memory }),
-        None => body,
+        None => Bytes::from(body),
     };
     Reply::json(StatusCode::OK, body).count(page.count).continuation(page.continuation)
 }
 
 /// Keeps its reservation of query memory until it is sent, however slowly its client reads.
 struct CountedBody {
-    body: Bytes,
+    body: Vec<u8>,
     _memory: Reservation,
 }
 
