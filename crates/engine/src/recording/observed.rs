@@ -11,6 +11,8 @@ use super::hash::KeyedHash;
 
 /// Items that a query returned and that are noted.
 const RETURNED_MAX: usize = 100;
+/// Room for those of a short page.
+const RETURNED_FEW: usize = 16;
 
 /// What the engine knows of a request.
 #[derive(Debug, Default)]
@@ -99,6 +101,9 @@ pub(crate) fn note_write(
 pub(crate) fn note_returned(rid: u64) {
     note(|_, observed| {
         let items = &mut observed.query.get_or_insert_default().items;
+        if items.is_empty() {
+            items.reserve(RETURNED_FEW);
+        }
         if items.len() < RETURNED_MAX {
             items.push(rid);
         }
