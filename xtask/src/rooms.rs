@@ -20,6 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "exec",
             "query",
             "analyse",
+            "prepared",
             "plan",
         ],
     ),

@@ -174,7 +174,7 @@ fn is_query_type(value: &[u8]) -> bool {
 }
 
 /// The row of a request. The verb is one of the path's; see [`route`].
-pub(crate) fn find(kind: &RouteKind, method: &Method, flags: Flags) -> Result<Operation, RequestError> {
+pub(crate) fn find(kind: &RouteKind<'_>, method: &Method, flags: Flags) -> Result<Operation, RequestError> {
     let mut operation = row(kind, as_get(method), flags).ok_or_else(|| refusal(method, flags))?;
     operation.action = match operation.action {
         Action::Create if flags.has(Flags::UPSERT) => Action::Upsert,
@@ -185,13 +185,13 @@ pub(crate) fn find(kind: &RouteKind, method: &Method, flags: Flags) -> Result<Op
 }
 
 /// What a path names, where it has any operation with this verb.
-pub(crate) fn route(method: &Method, path: &str) -> Result<Route, RouteError> {
+pub(crate) fn route<'p>(method: &Method, path: &'p str) -> Result<Route<'p>, RouteError> {
     let route = routes::parse(path)?;
     if has_verb(&route.kind, as_get(method)) { Ok(route) } else { Err(RouteError::MethodNotAllowed) }
 }
 
 /// Runs what [`find`] found. A read whose session is ahead of its partition is run once more, after a short wait.
-pub(crate) async fn run(call: &Call<'_>, kind: &RouteKind) -> HandlerResult {
+pub(crate) async fn run(call: &Call<'_>, kind: &RouteKind<'_>) -> HandlerResult {
     let answer = handle(call.operation.name, call, kind).await;
     let is_ahead = answer.as_ref().is_ok_and(Reply::is_session_not_available);
     if !is_ahead || call.operation.access != Access::ReadItems {
@@ -246,7 +246,7 @@ macro_rules! operations {
 
         #[allow(unused_variables, reason = "the names in a path are for its handler")]
         #[deny(unreachable_patterns)]
-        fn row(kind: &RouteKind, method: &Method, flags: Flags) -> Option<Operation> {
+        fn row(kind: &RouteKind<'_>, method: &Method, flags: Flags) -> Option<Operation> {
             match (kind, method, flags) {
                 $(($path, &Method::$verb, $(Flags::$flags)|+) => Some(Operation {
                     name: Name::$name,
@@ -259,14 +259,14 @@ macro_rules! operations {
         }
 
         #[allow(unused_variables, unreachable_patterns, reason = "a path has several rows with one verb")]
-        fn has_verb(kind: &RouteKind, method: &Method) -> bool {
+        fn has_verb(kind: &RouteKind<'_>, method: &Method) -> bool {
             match (kind, method) {
                 $(($path, &Method::$verb) => true,)*
                 _ => false,
             }
         }
 
-        async fn handle(name: Name, $call: &Call<'_>, kind: &RouteKind) -> HandlerResult {
+        async fn handle(name: Name, $call: &Call<'_>, kind: &RouteKind<'_>) -> HandlerResult {
             match (name, kind) {
                 $((Name::$name, $path) => $handler,)*
                 (name, _) => {

@@ -15,41 +15,42 @@ use quire_engine::ScriptKind;
 /// Longest path of the grammar: `dbs/{}/colls/{}/docs/{}/attachments/{}`.
 const SEGMENT_COUNT_MAX: usize = 8;
 
+/// Borrows from the path where that is not percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    pub kind: RouteKind,
+pub(crate) struct Route<'p> {
+    pub kind: RouteKind<'p>,
     /// What a client signs as resource type; empty for the account.
     pub resource_type: &'static str,
     /// What a client signs as resource link when the path is made of names.
-    pub resource_link: String,
+    pub resource_link: Cow<'p, str>,
     /// The same when the path is made of rids: the last rid, lower-cased. Present when the database segment
     /// looks like a rid; a database may have a name of that shape, so either link may be the signed one.
     pub resource_link_rid: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RouteKind {
+pub(crate) enum RouteKind<'p> {
     Account,
     Databases,
-    Database { database: String },
-    Containers { database: String },
-    Container { database: String, container: String },
-    Items { database: String, container: String },
-    Item { database: String, container: String, id: String },
-    Scripts { script: ScriptKind, database: String, container: String },
-    Script { script: ScriptKind, database: String, container: String, id: String },
-    Conflicts { database: String, container: String },
-    Conflict { database: String, container: String, id: String },
-    PartitionKeyRanges { database: String, container: String },
-    PartitionKeyDelete { database: String, container: String },
-    Users { database: String },
-    User { database: String, user: String },
-    Permissions { database: String, user: String },
-    Permission { database: String, user: String, permission: String },
-    ClientEncryptionKeys { database: String },
-    ClientEncryptionKey { database: String, key: String },
+    Database { database: Cow<'p, str> },
+    Containers { database: Cow<'p, str> },
+    Container { database: Cow<'p, str>, container: Cow<'p, str> },
+    Items { database: Cow<'p, str>, container: Cow<'p, str> },
+    Item { database: Cow<'p, str>, container: Cow<'p, str>, id: Cow<'p, str> },
+    Scripts { script: ScriptKind, database: Cow<'p, str>, container: Cow<'p, str> },
+    Script { script: ScriptKind, database: Cow<'p, str>, container: Cow<'p, str>, id: Cow<'p, str> },
+    Conflicts { database: Cow<'p, str>, container: Cow<'p, str> },
+    Conflict { database: Cow<'p, str>, container: Cow<'p, str>, id: Cow<'p, str> },
+    PartitionKeyRanges { database: Cow<'p, str>, container: Cow<'p, str> },
+    PartitionKeyDelete { database: Cow<'p, str>, container: Cow<'p, str> },
+    Users { database: Cow<'p, str> },
+    User { database: Cow<'p, str>, user: Cow<'p, str> },
+    Permissions { database: Cow<'p, str>, user: Cow<'p, str> },
+    Permission { database: Cow<'p, str>, user: Cow<'p, str>, permission: Cow<'p, str> },
+    ClientEncryptionKeys { database: Cow<'p, str> },
+    ClientEncryptionKey { database: Cow<'p, str>, key: Cow<'p, str> },
     Offers,
-    Offer { offer: String },
+    Offer { offer: Cow<'p, str> },
     Addresses,
 }
 
@@ -61,7 +62,7 @@ pub(crate) enum RouteError {
     MethodNotAllowed,
 }
 
-impl RouteKind {
+impl RouteKind<'_> {
     /// The database and container segments of a path inside a container (or of the container itself).
     pub fn container(&self) -> Option<(&str, &str)> {
         use RouteKind::*;
@@ -92,7 +93,7 @@ pub(crate) fn script_segment(kind: ScriptKind) -> &'static str {
 }
 
 /// `path` is the raw request path; a query string after `?` is read for addresses and ignored otherwise.
-pub(crate) fn parse(path: &str) -> Result<Route, RouteError> {
+pub(crate) fn parse(path: &str) -> Result<Route<'_>, RouteError> {
     let mut buffer = [""; SEGMENT_COUNT_MAX];
     let (segments, query) = match item_with_question_mark(path) {
         Some((owner, id)) => {
@@ -109,7 +110,7 @@ pub(crate) fn parse(path: &str) -> Result<Route, RouteError> {
         return addresses(query);
     }
     let (kind, resource_type) = resolve(segments)?;
-    let (resource_link, resource_link_rid) = links(&kind, segments)?;
+    let (resource_link, resource_link_rid) = links(&kind, path, segments)?;
     Ok(Route { kind, resource_type, resource_link, resource_link_rid })
 }
 
@@ -140,7 +141,7 @@ fn split<'a, 'b>(path: &'a str, buffer: &'b mut [&'a str]) -> Result<&'b [&'a st
 }
 
 /// Attachments, schemas, user-defined types and other legacy paths are in the grammar, and all their verbs are refused.
-fn resolve(segments: &[&str]) -> Result<(RouteKind, &'static str), RouteError> {
+fn resolve<'p>(segments: &[&'p str]) -> Result<(RouteKind<'p>, &'static str), RouteError> {
     Ok(match *segments {
         [] => (RouteKind::Account, ""),
         ["dbs"] => (RouteKind::Databases, "dbs"),
@@ -153,7 +154,10 @@ fn resolve(segments: &[&str]) -> Result<(RouteKind, &'static str), RouteError> {
     })
 }
 
-fn in_database(database: String, rest: &[&str]) -> Result<(RouteKind, &'static str), RouteError> {
+fn in_database<'p>(
+    database: Cow<'p, str>,
+    rest: &[&'p str],
+) -> Result<(RouteKind<'p>, &'static str), RouteError> {
     use RouteKind::*;
     Ok(match *rest {
         ["colls"] => (Containers { database }, "colls"),
@@ -175,11 +179,11 @@ fn in_database(database: String, rest: &[&str]) -> Result<(RouteKind, &'static s
     })
 }
 
-fn in_container(
-    database: String,
-    container: String,
-    rest: &[&str],
-) -> Result<(RouteKind, &'static str), RouteError> {
+fn in_container<'p>(
+    database: Cow<'p, str>,
+    container: Cow<'p, str>,
+    rest: &[&'p str],
+) -> Result<(RouteKind<'p>, &'static str), RouteError> {
     use RouteKind::*;
     Ok(match *rest {
         ["docs"] => (Items { database, container }, "docs"),
@@ -210,28 +214,30 @@ fn script(segment: &str) -> Result<ScriptKind, RouteError> {
         .ok_or(RouteError::InvalidUrl)
 }
 
-fn decode(segment: &str) -> Result<String, RouteError> {
-    percent_decode_str(segment).decode_utf8().map(Cow::into_owned).map_err(|_| RouteError::InvalidUrl)
+fn decode(segment: &str) -> Result<Cow<'_, str>, RouteError> {
+    percent_decode_str(segment).decode_utf8().map_err(|_| RouteError::InvalidUrl)
 }
 
 /// The signed links: the resource itself for a path of an even number of segments, its owner otherwise.
-fn links(kind: &RouteKind, segments: &[&str]) -> Result<(String, Option<String>), RouteError> {
+fn links<'p>(
+    kind: &RouteKind<'_>,
+    path: &'p str,
+    segments: &[&'p str],
+) -> Result<(Cow<'p, str>, Option<String>), RouteError> {
     match kind {
-        RouteKind::Offer { offer } => return Ok((offer.to_ascii_lowercase(), None)),
-        RouteKind::PartitionKeyDelete { .. } => return link_of(&segments[..4]),
+        RouteKind::Offer { offer } => return Ok((offer.to_ascii_lowercase().into(), None)),
+        RouteKind::PartitionKeyDelete { .. } => return link_of(path, &segments[..4]),
         _ => {}
     }
-    link_of(&segments[..segments.len() - segments.len() % 2])
+    link_of(path, &segments[..segments.len() - segments.len() % 2])
 }
 
-fn link_of(segments: &[&str]) -> Result<(String, Option<String>), RouteError> {
-    let mut link = String::with_capacity(segments.iter().map(|segment| segment.len() + 1).sum());
-    for segment in segments {
-        if !link.is_empty() {
-            link.push('/');
-        }
-        link.push_str(&percent_decode_str(segment).decode_utf8().map_err(|_| RouteError::InvalidUrl)?);
-    }
+/// `segments` are parts of the path, one behind the other.
+fn link_of<'p>(path: &'p str, segments: &[&'p str]) -> Result<(Cow<'p, str>, Option<String>), RouteError> {
+    let link = match sent_link(path, segments) {
+        Some(sent) => Cow::Borrowed(sent),
+        None => Cow::Owned(decoded_link(segments)?),
+    };
     let rid = match *segments {
         ["dbs", database, .., last] if has_rid_shape(&decode(database)?) => {
             Some(decode(last)?.to_ascii_lowercase())
@@ -244,6 +250,25 @@ fn link_of(segments: &[&str]) -> Result<(String, Option<String>), RouteError> {
     Ok((link, rid))
 }
 
+/// The link as it is in the path, unless something of it is percent-encoded.
+fn sent_link<'p>(path: &'p str, segments: &[&'p str]) -> Option<&'p str> {
+    let bytes = segments.iter().map(|segment| segment.len() + 1).sum::<usize>().checked_sub(1)?;
+    let start = path.find(segments.first()?)?;
+    let link = path.get(start..start + bytes)?;
+    (!link.contains('%') && link.split('/').eq(segments.iter().copied())).then_some(link)
+}
+
+fn decoded_link(segments: &[&str]) -> Result<String, RouteError> {
+    let mut link = String::with_capacity(segments.iter().map(|segment| segment.len() + 1).sum());
+    for segment in segments {
+        if !link.is_empty() {
+            link.push('/');
+        }
+        link.push_str(&decode(segment)?);
+    }
+    Ok(link)
+}
+
 /// Eight characters that decode to the four bytes of a database rid.
 fn has_rid_shape(segment: &str) -> bool {
     segment.len() == 8
@@ -252,11 +277,11 @@ fn has_rid_shape(segment: &str) -> bool {
 }
 
 /// Direct-mode address look-up is signed with the type and link of what it resolves.
-fn addresses(query: &str) -> Result<Route, RouteError> {
+fn addresses(query: &str) -> Result<Route<'static>, RouteError> {
     let unsigned = Route {
         kind: RouteKind::Addresses,
         resource_type: "",
-        resource_link: String::new(),
+        resource_link: Cow::Borrowed(""),
         resource_link_rid: None,
     };
     let Some(resolve_for) = resolve_for(query) else { return Ok(unsigned) };
@@ -265,7 +290,9 @@ fn addresses(query: &str) -> Result<Route, RouteError> {
     let with_slash = format!("/{}", target.trim_start_matches('/'));
     let segments = split(&with_slash, &mut buffer)?;
     let (_, resource_type) = resolve(segments)?;
-    let (resource_link, resource_link_rid) = link_of(&segments[..segments.len() - segments.len() % 2])?;
+    let signed = &segments[..segments.len() - segments.len() % 2];
+    let (resource_link, resource_link_rid) = link_of(&with_slash, signed)?;
+    let resource_link = Cow::Owned(resource_link.into_owned());
     Ok(Route { resource_type, resource_link, resource_link_rid, ..unsigned })
 }
 

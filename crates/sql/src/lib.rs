@@ -19,6 +19,7 @@
 //! | `exec`      | the executor: nested loops over stored items                         |
 //! | `query`     | compiled queries: compile, run, evaluate per item                    |
 //! | `analyse`   | conditions, order and paths that an index can serve; partition keys  |
+//! | `prepared`  | queries that are compiled once, for any values of their parameters    |
 //! | `plan`      | query plans for clients: what they merge, and rewritten queries      |
 
 mod analyse;
@@ -30,6 +31,7 @@ pub mod functions;
 pub mod geo;
 mod limits;
 mod plan;
+mod prepared;
 mod query;
 mod syntax;
 pub mod text;
@@ -55,6 +57,7 @@ pub use self::limits::{
     TempFile, TempSpace, TempUse, WriteMeter,
 };
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
+pub use self::prepared::{PreparedQuery, Unprepared};
 pub use self::query::{
     Evaluator, Expression, ExpressionError, ItemSink, Query, QueryShape, ReadStep, Syntax,
 };

@@ -1,5 +1,6 @@
 //! Pages of items: lists and queries.
 
+use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
 use quire_sql::{IndexMetrics, Reservation};
 use quire_value::Value;
@@ -54,6 +55,8 @@ pub struct PageRequest {
     pub follow: Option<FollowRequest>,
     /// False: whoever asks may not read other containers.
     pub may_follow: bool,
+    /// Comes before the rows in [`Page::rows`]: how the text begins that the caller makes of a page. So that need not be copied.
+    pub head: Bytes,
     pub cancel: Cancel,
 }
 
@@ -74,6 +77,7 @@ impl Default for PageRequest {
             index_metrics: false,
             follow: None,
             may_follow: true,
+            head: Bytes::new(),
             cancel: Cancel::default(),
         }
     }
@@ -100,7 +104,7 @@ pub enum ResumeValue {
 
 /// One page of rows, each row JSON text already written into one buffer.
 pub struct Page {
-    /// `[row,row,...]` JSON array text.
+    /// `[row,row,...]` JSON array text, behind the [head](PageRequest::head) of the request.
     pub rows: Vec<u8>,
     pub count: usize,
     pub continuation: Option<String>,

@@ -14,6 +14,7 @@ use crate::catalog::state::CatalogState;
 use crate::catalog::{ContainerScripts, RoutedKey};
 use crate::indexes::Indexes;
 use crate::jobs::{JobOwner, NewJob};
+use crate::memory::prepared_queries::ContainerVersion;
 use crate::partition::access::AccessState;
 use crate::partition::{Partition, PartitionSet};
 use crate::recording::RecordedContainer;
@@ -36,6 +37,7 @@ pub struct Container {
     /// How records of requests name it, once one was recorded.
     pub(crate) recorded: OnceLock<RecordedContainer>,
     pub(crate) attachment: Attachment,
+    pub(crate) version: ContainerVersion,
 }
 
 /// What a caller keeps with a container: see [`Container::attachment`].

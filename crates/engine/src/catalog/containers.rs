@@ -19,6 +19,7 @@ use crate::catalog::{Attachment, Container};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::vectors::VectorIndexIdentity;
 use crate::indexes::{self, CountedIndexes, IndexEpochs, Indexes};
+use crate::memory::prepared_queries::ContainerVersion;
 use crate::partition::sequencer::{PreparedWrite, until_taken};
 use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
@@ -105,6 +106,7 @@ impl Catalog {
             catalog,
             recorded,
             attachment,
+            version: ContainerVersion::next(),
         };
         change.publish_container(container)
     }
@@ -210,6 +212,7 @@ impl Catalog {
             catalog: existing.catalog.clone(),
             recorded: OnceLock::new(),
             attachment: Attachment::default(),
+            version: ContainerVersion::next(),
         })?;
         if begins {
             settle_versions(&self.shared, &container)?;
@@ -253,6 +256,7 @@ impl Catalog {
             catalog: existing.catalog.clone(),
             recorded: OnceLock::new(),
             attachment: Attachment::default(),
+            version: ContainerVersion::next(),
         });
         match published {
             #[cfg(feature = "schedules")]

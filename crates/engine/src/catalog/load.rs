@@ -20,6 +20,7 @@ use crate::api::corrupt;
 use crate::catalog::{Attachment, Container};
 use crate::indexes::vectors::{indexes_in, progress};
 use crate::indexes::{IndexEpochs, Indexes};
+use crate::memory::prepared_queries::ContainerVersion;
 use crate::partition::PartitionSet;
 use crate::partition::sequencer::CommitQueues;
 use crate::partition::write_rules::WriteRules;
@@ -219,6 +220,7 @@ impl CatalogLoader<'_> {
             catalog,
             recorded,
             attachment,
+            version: ContainerVersion::next(),
         })
     }
 }

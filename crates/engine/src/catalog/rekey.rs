@@ -21,6 +21,7 @@ use super::state::{DatabaseEntry, OfferOwner, UserEntry};
 use super::{Attachment, Catalog, Container, ContainerScripts, EngineError, already_exists, not_found};
 use crate::api::{Resource, ScriptKind, corrupt};
 use crate::indexes::IndexEpochs;
+use crate::memory::prepared_queries::ContainerVersion;
 use crate::partition::PartitionSet;
 use crate::partition::access::AccessState;
 use crate::store::keys::{self, CATALOG};
@@ -103,6 +104,7 @@ impl Catalog {
             catalog,
             recorded,
             attachment: Attachment::default(),
+            version: ContainerVersion::next(),
         })
     }
 
@@ -211,6 +213,7 @@ impl CatalogChange<'_> {
             catalog: container.catalog.clone(),
             recorded: OnceLock::new(),
             attachment: Attachment::default(),
+            version: ContainerVersion::next(),
         });
         if let Some(database) = self.state.databases.edit(&container.database.rid) {
             database.containers.insert(renamed.clone());

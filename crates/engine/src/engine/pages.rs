@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quire_sql::{Environment, Parameters, Query, Schema};
+use quire_sql::{Environment, Parameters, Schema};
 use quire_value::Object;
 
 use super::Engine;
@@ -10,6 +10,7 @@ use crate::api::{Answer, Cancel, EngineError, Page, PageRequest, PlannedQuery, S
 use crate::catalog::Container;
 use crate::query;
 use crate::query::client_plan::planned;
+use crate::query::compile::{CompiledQuery, compiled};
 use crate::query::follow::PageLinks;
 use crate::query::functions::PageFunctions;
 use crate::runtime::allowance;
@@ -55,9 +56,10 @@ impl Engine {
         let functions = PageFunctions::of(&self.shared, container, &allowance);
         let links = PageLinks::new(&self.shared, Some(&self.catalog), container, &allowance);
         let schema = Schema::of(&container.definition).with_functions(&functions).with_links(&links);
-        let syntax = query::syntax_of(&self.shared, text, &allowance)?;
-        let environment = Environment::within(allowance.clone());
-        let query = Query::compile_parsed(&syntax, text, parameters, schema, environment)?;
+        let geospatial = container.definition.geospatial;
+        let environment = Environment { geospatial, ..Environment::within(allowance.clone()) };
+        let CompiledQuery { query, .. } =
+            compiled(&self.shared, container, (text, parameters), schema, environment)?;
         planned(container, &query, scope)
     }
 }

@@ -100,9 +100,9 @@ impl RowSet {
 
     /// A row whose value has holes for `_ts` of 11 bytes each.
     pub fn push_late(&mut self, index: IndexId, parts: [&[u8]; 2], holes: &[(usize, bool)]) {
-        let head = [&index.0.to_be_bytes(), parts[0]].concat();
-        let holes = holes.iter().map(|(at, descending)| (head.len() + at, *descending)).collect();
-        self.late.push(LateRow { middle: [&head, parts[1]].concat(), holes });
+        let head_bytes = size_of::<u64>() + parts[0].len();
+        let holes = holes.iter().map(|(at, descending)| (head_bytes + at, *descending)).collect();
+        self.late.push(LateRow { middle: [&index.0.to_be_bytes(), parts[0], parts[1]].concat(), holes });
     }
 
     /// A row without a value, which is not counted.

@@ -110,7 +110,7 @@ pub(crate) struct EncodedRange {
 
 /// Keys of all rows of an index whose values lie in a range.
 pub(crate) fn key_range(container: u32, index: IndexId, range: &EncodedRange) -> KeyRange {
-    let head = head(container, index, range.prefix);
+    let head = index_head(container, index, range.prefix);
     let at = |value: &[u8]| [head.as_slice(), value].concat();
     let after = |value: &[u8]| successor(&at(value)).map_or(Bound::Unbounded, Bound::Excluded);
     let start = match &range.low {
@@ -132,12 +132,16 @@ pub(crate) fn key_range(container: u32, index: IndexId, range: &EncodedRange) ->
 
 /// Keys of the rows of one value whose rids lie in `first..=last`: equality inside a logical or physical partition.
 pub(crate) fn point_range(container: u32, index: IndexId, value: &[u8], first: u64, last: u64) -> KeyRange {
-    let at = |rid: u64| [&head(container, index, None), value, &rid.to_be_bytes()].concat();
+    let at = |rid: u64| [&index_head(container, index, None), value, &rid.to_be_bytes()].concat();
     KeyRange { start: Bound::Included(at(first)), end: Bound::Included(at(last)) }
 }
 
-fn head(container: u32, index: IndexId, prefix: Option<u32>) -> Vec<u8> {
-    let mut head = keys::container_prefix(container).to_vec();
+/// Everything in the keys of an index before the value, with room for one.
+pub(crate) fn index_head(container: u32, index: IndexId, prefix: Option<u32>) -> Vec<u8> {
+    /// Most values are shorter.
+    const VALUE_BYTES: usize = 48;
+    let mut head = Vec::with_capacity(HEAD_BYTES + PREFIX_BYTES + VALUE_BYTES);
+    head.extend(keys::container_prefix(container));
     head.extend(index.0.to_be_bytes());
     if let Some(prefix) = prefix {
         head.extend(prefix_bytes(prefix));
@@ -163,7 +167,7 @@ mod tests {
     }
 
     fn row(value: &[u8], rid: u64) -> Vec<u8> {
-        [&head(7, IndexId(9), None), value, &rid.to_be_bytes()].concat()
+        [&index_head(7, IndexId(9), None), value, &rid.to_be_bytes()].concat()
     }
 
     fn contains(range: &KeyRange, key: &[u8]) -> bool {

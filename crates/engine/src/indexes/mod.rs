@@ -40,8 +40,8 @@ use crate::api::corrupt;
 pub(crate) use change::{IndexChange, RowSet};
 pub(crate) use counts::{CountedIndexes, IndexCounts, index_counts_keys, row_counts};
 pub(crate) use encoding::{
-    COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_value, is_cut, is_marker,
-    key_range, parse_row, point_range,
+    COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_value, index_head, is_cut,
+    is_marker, key_range, parse_row, point_range,
 };
 pub(crate) use epochs::{EPOCH_FIRST, IndexEpochs, OlderEpoch, RowsVersion};
 pub(crate) use full_text::{ScoringIndex, encode_term};

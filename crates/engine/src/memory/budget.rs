@@ -3,8 +3,9 @@
 //! | part      | what                                                                 | bytes                     |
 //! |-----------|----------------------------------------------------------------------|---------------------------|
 //! | `paths`   | paths of items with their index ids (`indexes::set`), all containers | 1/32, at least 1 MB       |
-//! | `changes` | when logical partitions last changed (`sequencer`), all partitions   | 3/128, at least 768 KB    |
+//! | `changes` | when logical partitions last changed (`sequencer`), all partitions   | 1/64, at least 512 KB     |
 //! | `queries` | parsed texts of queries (`syntax_cache`)                             | 1/128, at least 256 KB    |
+//! | `prepared` | compiled queries of containers (`prepared_queries`)                 | 1/128, at least 256 KB    |
 //! | `ids`     | child ids by id rows (`item_ids`)                                    | 1/64                      |
 //! | `items`   | items of point reads (`item_cache`)                                  | a third of the rest       |
 //! | `scans`   | item rows for scans and fetches (`row_spans`)                        | two thirds of the rest    |
@@ -25,6 +26,7 @@ pub(crate) struct CacheBudget {
     pub paths: usize,
     pub changes: usize,
     pub queries: usize,
+    pub prepared: usize,
     pub ids: usize,
     pub items: usize,
     pub scans: usize,
@@ -37,11 +39,19 @@ impl CacheBudget {
         let rest = total_bytes.saturating_sub(2 * small + ids);
         let third = rest / 3;
         let queries = small / 4;
-        CacheBudget { paths: small, changes: small - queries, queries, ids, items: third, scans: 2 * third }
+        CacheBudget {
+            paths: small,
+            changes: small - 2 * queries,
+            queries,
+            prepared: queries,
+            ids,
+            items: third,
+            scans: 2 * third,
+        }
     }
 
     pub fn total(&self) -> usize {
-        self.paths + self.changes + self.queries + self.ids + self.items + self.scans
+        self.paths + self.changes + self.queries + self.prepared + self.ids + self.items + self.scans
     }
 }
 

@@ -1,5 +1,5 @@
-//! Parsed texts of queries, bounded by bytes. Queries are compiled with their parameters and for their container, so a text is kept
-//! as it is parsed, which depends on nothing else.
+//! Parsed texts of queries, bounded by bytes: what depends on nothing else. What is compiled for a container is in
+//! [`prepared_queries`](super::prepared_queries).
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -31,16 +31,16 @@ impl SyntaxCache {
         SyntaxCache { entries, entry_bytes_max: bytes_max / SHARE_MAX }
     }
 
-    /// The syntax of a text, whose memory the caller has reserved.
-    pub fn get(&self, text: &str) -> Result<Syntax, SqlError> {
+    /// The syntax of a text, whose memory the caller has reserved, and whether it was in the cache.
+    pub fn get(&self, text: &str) -> Result<(Syntax, bool), SqlError> {
         if let Some(known) = self.entries.get(text) {
-            return Ok(known);
+            return Ok((known, true));
         }
         let parsed = Syntax::parse(text)?;
         if Syntax::bytes_max(text) <= self.entry_bytes_max {
             self.entries.insert(text.into(), parsed.clone());
         }
-        Ok(parsed)
+        Ok((parsed, false))
     }
 
     pub fn bytes(&self) -> usize {

@@ -14,6 +14,7 @@
 //! A page whose result is no longer cached does all the work again.
 
 pub(crate) mod client_plan; // plans for clients that merge partitions themselves
+pub(crate) mod compile; // queries of a container, compiled once where that is possible
 pub(crate) mod continuation; // where the next page starts, under a MAC
 mod exec; // from the items that were found to rows
 pub(crate) mod follow; // items of other containers, along links
@@ -29,7 +30,7 @@ pub(crate) mod resources; // queries over resources in memory
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, QueryShape, Schema, Syntax};
+use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, QueryShape, Schema};
 use quire_value::Value;
 
 use self::plan::{IndexChooser, PageNeed, SortMethod};
@@ -38,6 +39,7 @@ use crate::api::{Answer, EngineError, Page, PageRequest};
 use crate::catalog::{Catalog, Container};
 use crate::memory::result_cache::{CachedResult, ResultKey};
 use crate::query::client_plan::{MarkedRequest, check_crossing, marked_request};
+use crate::query::compile::{CompiledQuery, compiled};
 use crate::query::continuation::{CachedRowRef, QueryIdentity, Resume, SortPosition};
 use crate::query::exec::blocking::{BlockingInput, BlockingNext, BlockingStart, ResultCaching};
 use crate::query::exec::evaluate::ItemEvaluator;
@@ -136,8 +138,8 @@ fn query_in(
         let links = links.with_page(request)?;
         let schema = Schema::of(&container.definition).with_functions(&functions).with_links(&links);
         let schema = Schema { adds_followed: request.follow.is_some(), ..schema };
-        let syntax = syntax_of(shared, text, &allowance)?;
-        let query = Query::compile_parsed(&syntax, text, parameters, schema, environment)?;
+        let CompiledQuery { query, analysis } =
+            compiled(shared, container, (text, parameters), schema, environment)?;
         links.check()?;
         if links.are_used() {
             functions.stop_prefetch();
@@ -159,6 +161,7 @@ fn query_in(
             request,
             allowance,
             query,
+            analysis,
             identity,
             functions,
             links,
@@ -167,12 +170,6 @@ fn query_in(
         };
         run.fill(resume, compile).map_err(|error| links.explain(functions.explain(error)))
     })
-}
-
-/// The syntax of a text, within the memory of its query.
-pub(crate) fn syntax_of(shared: &Shared, text: &str, allowance: &Allowance) -> Result<Syntax, EngineError> {
-    allowance.memory().take(Syntax::bytes_max(text))?;
-    Ok(shared.syntax_cache.get(text)?)
 }
 
 /// How a page is executed.
@@ -193,6 +190,8 @@ struct PageExecution<'a> {
     request: &'a PageRequest,
     allowance: Allowance,
     query: &'a Query,
+    /// Of a query that was prepared.
+    analysis: Option<Arc<Analysis>>,
     identity: &'a QueryIdentity<'a>,
     functions: &'a PageFunctions<'a>,
     links: &'a PageLinks<'a>,
@@ -212,7 +211,7 @@ struct PageBeginning {
 impl PageExecution<'_> {
     fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<FilledPage, EngineError> {
         let started = Instant::now();
-        let analysis = self.query.analysis();
+        let analysis = self.analysis.clone().unwrap_or_else(|| Arc::new(self.query.analysis()));
         self.allowance.check_cancelled()?;
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
             return Err(refusal.into());
@@ -239,7 +238,8 @@ impl PageExecution<'_> {
             let evaluator = ItemEvaluator::new(self.query, self.functions, self.links, self.container)?;
             if let Some(texts) = RankedTexts::of(&mut reader, &indexes, &evaluator, search)? {
                 let query = self.query.clone_with_rank_statistics(texts.statistics.clone());
-                let run = PageExecution { query: &query, allowance: self.allowance.clone(), ..*self };
+                let (allowance, analysis) = (self.allowance.clone(), None);
+                let run = PageExecution { query: &query, analysis, allowance, ..*self };
                 let analysis = query.analysis();
                 return run.fill_from(reader, &indexes, &analysis, Some(&texts), begun);
             }

@@ -20,13 +20,17 @@ use crate::runtime::{Shared, allowance};
 pub(crate) const ROWS_DEFAULT: usize = 1000;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Room for a few items, so that small pages need not grow.
-const TEXT_BYTES_FIRST: usize = 8 << 10;
+const TEXT_BYTES_FIRST: usize = 16 << 10;
+/// Memory for the text of a row of at most this size is reserved when it is written, not before.
+const ROW_BYTES_SMALL: usize = 8 << 10;
 /// Memory for the text of a page is reserved in blocks of this size.
 const TEXT_PIECE_BYTES: usize = 64 << 10;
 
 /// Rows of a page as they are written.
 pub(crate) struct PageRows {
     text: Vec<u8>,
+    /// Bytes of the text before the rows.
+    head_bytes: usize,
     count: usize,
     count_max: usize,
     /// The partition of the last row, if rows come from single partitions.
@@ -71,19 +75,26 @@ impl PageRows {
         };
         let memory = allowance.map(|allowance| allowance.memory().reserve(0)).transpose()?;
         let mut text = Vec::with_capacity(TEXT_BYTES_FIRST);
+        text.extend_from_slice(&request.head);
         text.push(b'[');
-        Ok(PageRows { text, count: 0, count_max, served_by: None, memory, failure: None })
+        let head_bytes = request.head.len();
+        Ok(PageRows { text, head_bytes, count: 0, count_max, served_by: None, memory, failure: None })
     }
 
     /// Writes a row of a query.
     pub fn push_row(&mut self, row: &Row<'_>) -> bool {
-        let bytes = row.approximate_size();
-        // The text of a row is hardly ever longer than twice this.
-        if bytes > TEXT_PIECE_BYTES && !self.reserve(self.text.len().saturating_add(bytes.saturating_mul(2)))
-        {
-            return false;
+        if row.is_small(ROW_BYTES_SMALL) || self.reserve_for(row.approximate_size()) {
+            self.push(|text| row.write_json(text))
+        } else {
+            false
         }
-        self.push(|text| row.write_json(text))
+    }
+
+    /// Before a row of about this size is written.
+    fn reserve_for(&mut self, row_bytes: usize) -> bool {
+        // The text of a row is hardly ever longer than twice this.
+        row_bytes <= TEXT_PIECE_BYTES
+            || self.reserve(self.text.len().saturating_add(row_bytes.saturating_mul(2)))
     }
 
     /// Records the failure if the query may not use so much memory; the page then ends with it.
@@ -97,8 +108,8 @@ impl PageRows {
         self.failure.is_none()
     }
 
-    /// The text of the page and its memory reservation.
-    fn finish(mut self) -> Result<(Vec<u8>, usize, Option<Reservation>), EngineError> {
+    /// The text of the page, the bytes of its rows and their number, and its memory reservation.
+    fn finish(mut self) -> Result<(Vec<u8>, (usize, usize), Option<Reservation>), EngineError> {
         if let Some(failure) = self.failure {
             return Err(failure.into());
         }
@@ -106,7 +117,8 @@ impl PageRows {
         if let Some(memory) = &mut self.memory {
             memory.shrink_to(self.text.capacity());
         }
-        Ok((self.text, self.count, self.memory))
+        let bytes = self.text.len() - self.head_bytes;
+        Ok((self.text, (bytes, self.count), self.memory))
     }
 
     /// Writes one more row. False: the page is full, and nothing was written. A first row always fits.
@@ -119,7 +131,7 @@ impl PageRows {
             self.text.push(b',');
         }
         write(&mut self.text);
-        if self.count > 0 && self.text.len() > PAGE_BYTES_MAX {
+        if self.count > 0 && self.text.len() - self.head_bytes > PAGE_BYTES_MAX {
             self.text.truncate(before);
             return false;
         }
@@ -205,10 +217,10 @@ pub(crate) fn answer_page<'a>(
         let FilledPage { rows, cost, next, ties_descending, explain, index_metrics } = filled;
         Ok((rows.finish()?, (cost, next, ties_descending, explain, index_metrics), binding, range))
     });
-    let result = result.map(|((text, count, memory), filled, binding, range)| {
+    let result = result.map(|((text, (bytes, count), memory), filled, binding, range)| {
         let (cost, next, ties_descending, explain, index_metrics) = filled;
-        charge = charge::page(&cost, count, text.len());
-        let metrics = metrics(&cost, count, text.len(), started.elapsed());
+        charge = charge::page(&cost, count, bytes);
+        let metrics = metrics(&cost, count, bytes, started.elapsed());
         let continuation = next.map(|next| {
             let binding = binding.unwrap_or_else(|| TokenBinding::new(container, &request.scope));
             continuation::seal(shared, &binding, &next)
@@ -287,13 +299,19 @@ fn reach(
     position: &mut Option<SessionPosition>,
 ) -> Result<(), EngineError> {
     for scope in scopes {
-        if scopes.len() == 1 {
-            *position = Some(scope.partition.position()?);
-        }
         for partition in scope.partitions() {
-            let reached = partition.position_for(request.session.as_ref())?;
-            if scopes.len() == 1 && std::ptr::eq(partition, scope.partition) {
-                *position = Some(reached);
+            let is_named = scopes.len() == 1;
+            match partition.position_for(request.session.as_ref()) {
+                Ok(reached) if is_named && std::ptr::eq(partition, scope.partition) => {
+                    *position = Some(reached);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    if is_named {
+                        *position = Some(scope.partition.position()?);
+                    }
+                    return Err(error);
+                }
             }
         }
     }

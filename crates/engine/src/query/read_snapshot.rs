@@ -1,7 +1,7 @@
 //! The committed state at one time, as all readers of items use it.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use quire_storage::Snapshot;
 
@@ -26,6 +26,12 @@ pub(crate) struct ReadSnapshot {
     pub hidden: Arc<HashSet<u64>>,
 }
 
+/// Most snapshots hide nothing, and share that.
+fn nothing_hidden() -> Arc<HashSet<u64>> {
+    static NOTHING: OnceLock<Arc<HashSet<u64>>> = OnceLock::new();
+    Arc::clone(NOTHING.get_or_init(Arc::default))
+}
+
 impl ReadSnapshot {
     pub fn take(shared: &Shared, container: &Container) -> Result<ReadSnapshot, EngineError> {
         let write_time = shared.row_spans.begin_scan();
@@ -38,7 +44,7 @@ impl ReadSnapshot {
             put_back_or(Race::PageMarksAfterSnapshot, deleted_keys, || container.partitions.deleted_keys());
         container.partitions.check_current(&*snapshot)?;
         let moment = container.visibility_point_in(shared, &*snapshot, deleted_keys)?;
-        let hidden = Arc::default();
+        let hidden = nothing_hidden();
         Ok(ReadSnapshot { snapshot: Arc::from(snapshot), indexes, write_time, moment, hidden })
     }
 

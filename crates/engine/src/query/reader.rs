@@ -412,21 +412,35 @@ impl<'a> ScopeReader<'a> {
     /// Visits rows of an index, keys only, at most so many. True if there are more.
     pub fn index_rows(
         &mut self,
-        range: KeyRange,
+        mut range: KeyRange,
         direction: Direction,
         rows_max: usize,
         visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, EngineError> {
+        self.index_rows_in(&mut range, direction, rows_max, visit)
+    }
+
+    /// The same of a range that the caller needs again. It is not changed.
+    pub fn index_rows_in(
+        &mut self,
+        range: &mut KeyRange,
+        direction: Direction,
+        rows_max: usize,
+        visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, EngineError> {
+        const NOTHING: KeyRange = KeyRange { start: Bound::Unbounded, end: Bound::Unbounded };
         self.meter.spend(SEEK_STEPS)?;
         let started = Instant::now();
         let (mut rows, mut outcome) = (0, Ok(()));
-        let scan = scan(keys::INDEX, range, direction, rows_max, true);
+        let scan = scan(keys::INDEX, std::mem::replace(range, NOTHING), direction, rows_max, true);
         let meter = &self.meter;
         let more = self.snapshot.visit(&scan, &mut |key, _| {
             rows += 1;
             outcome = meter.spend(INDEX_ROW_STEPS);
             if outcome.is_err() { ControlFlow::Break(()) } else { visit(key) }
-        })?;
+        });
+        *range = scan.range;
+        let more = more?;
         outcome?;
         self.meter.index_rows += rows;
         self.meter.index_time += started.elapsed();

@@ -58,7 +58,7 @@ pub(crate) fn query_resources(
     let loaded_count = rows.len() as u64;
     let rows = evaluate(&query, rows)?;
     let first = mark.map_or(0, |mark| resume(&rows, &mark));
-    let mut page = write_page(&rows, first, rows_max(request));
+    let mut page = write_page(&rows, first, rows_max(request), &request.head);
     let next = first + page.count;
     if next < rows.len() {
         let mark = ResourceContinuation {
@@ -129,8 +129,8 @@ fn resume(rows: &[ResourceQueryRow], mark: &ResourceContinuation) -> usize {
     usize::try_from(next).unwrap_or(usize::MAX).min(rows.len())
 }
 
-fn write_page(rows: &[ResourceQueryRow], first: usize, rows_max: usize) -> Page {
-    let mut text = vec![b'['];
+fn write_page(rows: &[ResourceQueryRow], first: usize, rows_max: usize, head: &[u8]) -> Page {
+    let mut text = [head, b"["].concat();
     let mut count = 0;
     for row in rows[first..].iter().take(rows_max) {
         if count > 0 {
@@ -138,14 +138,14 @@ fn write_page(rows: &[ResourceQueryRow], first: usize, rows_max: usize) -> Page 
         }
         row.value.write_json(&mut text);
         count += 1;
-        if text.len() > PAGE_BYTES_MAX {
+        if text.len() - head.len() > PAGE_BYTES_MAX {
             break;
         }
     }
     text.push(b']');
     let metrics = QueryMetrics {
         output_count: count as u64,
-        output_bytes: text.len() as u64,
+        output_bytes: (text.len() - head.len()) as u64,
         ..QueryMetrics::default()
     };
     Page {

@@ -16,6 +16,7 @@ use crate::jobs::Jobs;
 use crate::memory::budget::{CacheBudget, SharedBudget};
 use crate::memory::item_cache::ItemCache;
 use crate::memory::item_ids::ItemIds;
+use crate::memory::prepared_queries::PreparedQueries;
 use crate::memory::result_cache::ResultCache;
 use crate::memory::row_spans::RowSpans;
 use crate::memory::syntax_cache::SyntaxCache;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub row_spans: RowSpans,
     pub item_ids: ItemIds,
     pub syntax_cache: SyntaxCache,
+    pub prepared_queries: PreparedQueries,
     /// The clock of `item_cache` and `row_spans`.
     pub write_clock: Arc<WriteClock>,
     pub locks: LockTable,
@@ -102,6 +104,7 @@ impl Shared {
             row_spans: RowSpans::new(budget.scans, Arc::clone(&write_clock)),
             item_ids: ItemIds::new(budget.ids),
             syntax_cache: SyntaxCache::new(budget.queries),
+            prepared_queries: PreparedQueries::new(budget.prepared),
             write_clock,
             locks: LockTable::new(),
             jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
@@ -165,6 +168,7 @@ impl Shared {
             + self.changes_kept.bytes()
             + self.path_memory.bytes()
             + self.syntax_cache.bytes()
+            + self.prepared_queries.bytes()
     }
 
     /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
@@ -189,6 +193,8 @@ impl Shared {
             ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
             ("path_cache_bytes", self.path_memory.bytes() as u64),
             ("query_text_cache_bytes", self.syntax_cache.bytes() as u64),
+            ("prepared_query_cache_bytes", self.prepared_queries.bytes() as u64),
+            ("prepared_query_cache_hits", self.prepared_queries.hits()),
             ("caches_bytes", self.cache_bytes() as u64),
             ("caches_max_bytes", self.budget.total() as u64),
             ("query_memory_bytes", memory.used_bytes as u64),

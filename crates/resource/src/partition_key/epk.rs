@@ -12,6 +12,8 @@
 //! joined; V1 is the 32-bit hash as an ordered number, then the ordered components; `Range` is the ordered
 //! components alone. Clients compute the same bytes.
 
+use std::cell::RefCell;
+
 use quire_value::murmur::{murmur32, murmur128};
 
 use super::key::one_zero;
@@ -233,11 +235,16 @@ pub(crate) fn effective(
 }
 
 fn hash_v2(components: &[Component]) -> [u8; 16] {
-    let mut bytes = Vec::with_capacity(64);
-    for component in components {
-        encode_for_hash(component, STRING_TERMINATOR_V2, &mut bytes);
+    thread_local! {
+        static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    let (low, high) = murmur128(&bytes);
+    let (low, high) = BYTES.with_borrow_mut(|bytes| {
+        bytes.clear();
+        for component in components {
+            encode_for_hash(component, STRING_TERMINATOR_V2, bytes);
+        }
+        murmur128(bytes)
+    });
     // Low half first, little-endian, then all 16 bytes reversed: big-endian with the high half first.
     let mut hash = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
     hash[0] &= 0x3F;

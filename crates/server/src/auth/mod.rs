@@ -137,7 +137,7 @@ impl From<HeaderError> for AuthError {
 pub(crate) async fn authenticate(
     state: &State,
     request: &Request,
-    route: &Route,
+    route: &Route<'_>,
 ) -> Result<Principal, AuthError> {
     let signed = Signed {
         method: &request.method,
@@ -180,7 +180,7 @@ pub(crate) async fn authenticate_signed(
 pub(crate) fn authorize(
     engine: &Engine,
     principal: &Principal,
-    route: &RouteKind,
+    route: &RouteKind<'_>,
     access: Access,
     partition_key: impl FnOnce() -> Option<PartitionKey>,
 ) -> Result<(), AuthError> {

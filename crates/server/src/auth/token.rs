@@ -109,7 +109,7 @@ fn check_expiry(expiry: i64, now: i64) -> Result<(), AuthError> {
 pub(super) fn authorize(
     engine: &Engine,
     grant: &Grant,
-    route: &RouteKind,
+    route: &RouteKind<'_>,
     access: Access,
     partition_key: impl FnOnce() -> Option<PartitionKey>,
 ) -> Result<(), AuthError> {
@@ -211,7 +211,7 @@ impl Target {
         }
     }
 
-    fn of_route(engine: &Engine, route: &RouteKind) -> Option<Target> {
+    fn of_route(engine: &Engine, route: &RouteKind<'_>) -> Option<Target> {
         use RouteKind::*;
         let below = match route {
             Item { database, container, id } => return Target::item(engine, database, container, id),
@@ -222,7 +222,7 @@ impl Target {
             Items { .. } => Below::Feed("docs"),
             Scripts { script, .. } => Below::Feed(script_segment(*script)),
             Conflicts { .. } => Below::Feed("conflicts"),
-            Conflict { id, .. } => Below::Conflict(id.clone()),
+            Conflict { id, .. } => Below::Conflict(id.to_string()),
             PartitionKeyRanges { .. } => Below::Feed("pkranges"),
             PartitionKeyDelete { .. } => Below::Feed("operations"),
             Account | Databases | Database { .. } | Containers { .. } | Users { .. } => return None,

@@ -19,7 +19,7 @@ use crate::wire::status::{Failure, HandlerError};
 pub(crate) fn authorize(
     state: &State,
     request: &Request,
-    route: &Route,
+    route: &Route<'_>,
     operation: &Operation,
     principal: &Principal,
 ) -> Result<(), HandlerError> {
@@ -31,7 +31,7 @@ pub(crate) fn authorize(
 pub(crate) async fn dispatch(
     state: &State,
     request: &Request,
-    route: &Route,
+    route: &Route<'_>,
     operation: Operation,
 ) -> Response {
     let started = Instant::now();
@@ -47,7 +47,12 @@ pub(crate) fn refuse(request: &Request, error: &HandlerError) -> Response {
     Reply::failure(Failure::from(error)).charge(charge::FAILED).finish(request, Instant::now())
 }
 
-async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Operation) -> HandlerResult {
+async fn serve(
+    state: &State,
+    request: &Request,
+    kind: &RouteKind<'_>,
+    operation: Operation,
+) -> HandlerResult {
     let started = Instant::now();
     let mut call = Call::new(state, request, operation)?;
     let reply = throttled(&mut call, kind).await;
@@ -55,7 +60,7 @@ async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Op
     reply
 }
 
-async fn throttled(call: &mut Call<'_>, kind: &RouteKind) -> HandlerResult {
+async fn throttled(call: &mut Call<'_>, kind: &RouteKind<'_>) -> HandlerResult {
     let Some(throttle) = &call.state.throttle else { return run(call, kind).await };
     let meter = throttle.meter(call, kind)?;
     if let Some(meter) = &meter {
@@ -68,7 +73,7 @@ async fn throttled(call: &mut Call<'_>, kind: &RouteKind) -> HandlerResult {
     reply
 }
 
-async fn run(call: &Call<'_>, kind: &RouteKind) -> HandlerResult {
+async fn run(call: &Call<'_>, kind: &RouteKind<'_>) -> HandlerResult {
     let reply = response_format::convert(call, kind, operations::run(call, kind).await?)?;
     let reply = if call.request.sees_part { reply.without_usage() } else { reply };
     Ok(models::with_pending(call, kind, views::with_lag(call, kind, reply)))

@@ -182,7 +182,8 @@ impl Exchange {
 
     async fn serve_protocol(&mut self, mut request: Request) -> Result<Response, HandlerError> {
         let state = self.state.clone();
-        let route = operations::route(&request.method, &request.path).map_err(RequestError::Route)?;
+        let path = request.path.clone();
+        let route = operations::route(&request.method, &path).map_err(RequestError::Route)?;
         let found = operations::find(&route.kind, &request.method, Flags::of(&request.headers));
         let action = found.as_ref().ok().map(|operation| operation.action);
         self.operation = Operation::new(route.resource_type, action);

@@ -75,7 +75,7 @@ pub(crate) enum FaultEffect {
 
 impl Faults {
     /// The fault of the first rule that fires for the request.
-    pub fn fire(&self, request: &Request, route: &Route, action: Action) -> Option<Fault> {
+    pub fn fire(&self, request: &Request, route: &Route<'_>, action: Action) -> Option<Fault> {
         let mut rules = self.rules.lock();
         if rules.list.is_empty() {
             return None;
@@ -117,7 +117,7 @@ fn bad(message: impl Into<String>) -> RequestError {
 }
 
 impl Rule {
-    fn fire(&mut self, operation: &str, request: &Request, route: &Route) -> Option<Fault> {
+    fn fire(&mut self, operation: &str, request: &Request, route: &Route<'_>) -> Option<Fault> {
         if self.count.is_some_and(|count| self.fired >= count) || !self.matches(operation, request, route) {
             return None;
         }
@@ -129,11 +129,11 @@ impl Rule {
         Some(self.fault.clone())
     }
 
-    fn matches(&self, operation: &str, request: &Request, route: &Route) -> bool {
+    fn matches(&self, operation: &str, request: &Request, route: &Route<'_>) -> bool {
         let named =
             |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
         let (database, container) = route.kind.container().unzip();
-        let item = if let RouteKind::Item { id, .. } = &route.kind { Some(id.as_str()) } else { None };
+        let item = if let RouteKind::Item { id, .. } = &route.kind { Some(&**id) } else { None };
         (self.operations.is_empty() || self.operations.iter().any(|name| name == operation))
             && named(&self.resource_type, Some(route.resource_type))
             && named(&self.database, database)

@@ -34,7 +34,7 @@ impl RecordedAction {
     }
 }
 
-pub(crate) fn record(call: &Call<'_>, kind: &RouteKind, reply: &HandlerResult, started: Instant) {
+pub(crate) fn record(call: &Call<'_>, kind: &RouteKind<'_>, reply: &HandlerResult, started: Instant) {
     let engine = &call.state.engine;
     if !engine.is_recording() {
         return;
@@ -67,7 +67,7 @@ pub(crate) fn record(call: &Call<'_>, kind: &RouteKind, reply: &HandlerResult, s
 }
 
 /// What items are asked for; `None` for requests about anything else.
-fn operation(kind: &RouteKind, action: Action) -> Option<Operation> {
+fn operation(kind: &RouteKind<'_>, action: Action) -> Option<Operation> {
     match (kind, action) {
         (RouteKind::Items { .. } | RouteKind::Item { .. }, action) => Some(match action {
             Action::Read => Operation::Read,

@@ -52,7 +52,7 @@ pub(crate) struct Meter<'a> {
 
 impl Throttle {
     /// `None` for requests that no throughput was provisioned for.
-    pub fn meter(&self, call: &Call<'_>, kind: &RouteKind) -> Result<Option<Meter<'_>>, HandlerError> {
+    pub fn meter(&self, call: &Call<'_>, kind: &RouteKind<'_>) -> Result<Option<Meter<'_>>, HandlerError> {
         if !is_data(kind) {
             return Ok(None);
         }
@@ -77,7 +77,7 @@ impl Throttle {
 }
 
 /// Whether a request reads or writes items.
-fn is_data(kind: &RouteKind) -> bool {
+fn is_data(kind: &RouteKind<'_>) -> bool {
     matches!(
         kind,
         RouteKind::Items { .. }

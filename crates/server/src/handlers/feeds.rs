@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use quire_engine::{EngineError, Page, Resource};
+use quire_engine::{EngineError, Page, PageRequest, Resource};
 use quire_resource::ResourceId;
 use quire_value::{Object, Value};
 
 use crate::handlers::{Call, HandlerResult, charge};
 use crate::wire::headers::Reply;
 use crate::wire::status::{self, HandlerError};
-use crate::wire::{Feed, envelope, explained_envelope, parse_query};
+use crate::wire::{Feed, envelope, envelope_head, finish_envelope, parse_query};
 
 /// Resources of a page when the client names no size.
 const PAGE_SIZE: usize = 1000;
@@ -68,7 +68,7 @@ pub(super) fn rows_reply(feed: Feed, owner_rid: &str, rows: Vec<Value>) -> Reply
 
 pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Vec<Object>) -> HandlerResult {
     let query = parse_query(&call.body()?)?;
-    let page = call.page()?;
+    let page = PageRequest { head: envelope_head(feed, owner_rid), ..call.page()? };
     let engine = call.state.engine.clone();
     let (text, answer) = call
         .run(move || {
@@ -77,15 +77,16 @@ pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Ve
         })
         .await?;
     match answer {
-        Ok(page) => Ok(page_reply(feed, owner_rid, page).charge(charge::QUERY)),
+        Ok(page) => Ok(page_reply(page).charge(charge::QUERY)),
         Err(error) => Ok(Reply::failure(status::query(&error, &text)).charge(charge::QUERY)),
     }
 }
 
-/// The memory of the query is released here: from now on the answer is counted as one ([`crate::edge::answers`]), and a client
-/// that reads slowly holds nothing that other queries need.
-pub(super) fn page_reply(feed: Feed, owner_rid: &str, page: Page) -> Reply {
-    let body = explained_envelope(feed, owner_rid, &page.rows, page.count, page.explain.as_deref());
+/// Of a page that begins with the head of its envelope. The memory of the query is released here: from now on the answer is
+/// counted as one ([`crate::edge::answers`]), and a client that reads slowly holds nothing that other queries need.
+pub(super) fn page_reply(page: Page) -> Reply {
+    let mut body = page.rows;
+    finish_envelope(&mut body, page.count, page.explain.as_deref());
     drop(page.memory);
     Reply::json(StatusCode::OK, body).count(page.count).continuation(page.continuation)
 }

@@ -7,15 +7,14 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
-    Answer, Cancel, Container, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, SessionPosition,
-    WriteItem, WriteKind,
+    Answer, Cancel, Container, EngineError, FollowRequest, ItemRead, ItemWritten, PageRequest, ReadItem,
+    SessionPosition, WriteItem, WriteKind,
 };
 use quire_resource::PartitionKey;
 use quire_value::Value;
 
 use crate::handlers::{Call, HandlerResult, feeds, procedures};
-use crate::wire::Feed;
-use crate::wire::headers::Reply;
+use crate::wire::headers::{Reply, page_head};
 use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const PRE_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-pre-trigger-include");
@@ -245,7 +244,7 @@ fn written_reply(container: &Arc<Container>, answer: Answer<ItemWritten>, is_del
 /// All items of the scope, in pages.
 pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
-    let page = call.page()?;
+    let page = PageRequest { head: page_head(&container), ..call.page()? };
     if call.follow()?.is_some() {
         let message = "x-quire-follow is for reads of single items and queries.".to_owned();
         return Err(EngineError::BadRequest { message }.into());
@@ -253,7 +252,7 @@ pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> Ha
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let answer = call.run(move || engine.list_items(&source, &page)).await?;
     let reply = match answer.result {
-        Ok(page) => feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page),
+        Ok(page) => feeds::page_reply(page),
         Err(error) => Reply::failure(Failure::from(&error)),
     };
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))

@@ -11,7 +11,7 @@ use crate::wire::headers::Reply;
 
 const PENDING: HeaderName = HeaderName::from_static("x-quire-model-pending");
 
-pub(crate) fn with_pending(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> Reply {
+pub(crate) fn with_pending(call: &Call<'_>, kind: &RouteKind<'_>, reply: Reply) -> Reply {
     let engine = &call.state.engine;
     if !engine.has_unfinished_jobs() {
         return reply;

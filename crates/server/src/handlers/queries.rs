@@ -15,9 +15,9 @@ use quire_value::{Object, Value};
 
 use crate::handlers::items::{FOLLOWED, with_positions};
 use crate::handlers::{Call, HandlerResult, charge, feeds};
-use crate::wire::headers::Reply;
+use crate::wire::headers::{Reply, page_head};
 use crate::wire::status::{self, HandlerError, RequestError};
-use crate::wire::{self, Feed, parse_query};
+use crate::wire::{self, parse_query};
 
 const POPULATE_METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequerymetrics");
 const METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-query-metrics");
@@ -50,6 +50,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
         resume: query.resume,
         follow: call.follow()?,
         may_follow: !call.request.has_token,
+        head: page_head(&container),
         ..call.page()?
     };
     let (is_at_gateway, is_followed) = (is_at_gateway(&page), page.follow.is_some());
@@ -70,7 +71,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
             let execution_info = execution_info(page.ties_descending);
             let indexes = page.index_metrics.take();
             let followed = is_followed.then_some(page.followed);
-            let reply = feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page);
+            let reply = feeds::page_reply(page);
             let reply = with_metrics(call, reply.with(EXECUTION_INFO, execution_info), &metrics);
             with_followed(with_explanation(with_index_metrics(call, reply, indexes), explained), followed)
         }

@@ -22,7 +22,7 @@ const COPIES: usize = 8;
 /// More than any item or query row has.
 const DEPTH_MAX: usize = 512;
 
-pub(crate) fn convert(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> HandlerResult {
+pub(crate) fn convert(call: &Call<'_>, kind: &RouteKind<'_>, reply: Reply) -> HandlerResult {
     let is_of_items = matches!(kind, RouteKind::Items { .. } | RouteKind::Item { .. });
     if !is_of_items || call.operation.action == Action::Batch || !reply.status().is_success() {
         return Ok(reply);

@@ -11,7 +11,7 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Waits a short time until the partitions of the container have reached the session token of the request. It holds no permit
 /// of the pool while it waits.
-pub(crate) async fn wait(call: &Call<'_>, kind: &RouteKind) -> Result<(), HandlerError> {
+pub(crate) async fn wait(call: &Call<'_>, kind: &RouteKind<'_>) -> Result<(), HandlerError> {
     let (Some((database, container)), Some(session)) = (kind.container(), call.session()?) else {
         return Ok(());
     };

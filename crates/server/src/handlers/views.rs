@@ -26,7 +26,7 @@ pub(crate) fn state_name(state: ViewState) -> &'static str {
 }
 
 /// Adds the lag of the view to an answer about items.
-pub(crate) fn with_lag(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> Reply {
+pub(crate) fn with_lag(call: &Call<'_>, kind: &RouteKind<'_>, reply: Reply) -> Reply {
     let engine = &call.state.engine;
     if !engine.catalog().has_views() {
         return reply;

@@ -300,3 +300,28 @@ fn unknown_paths() {
         "#]],
     );
 }
+
+/// A path that is sent as it is signed is not copied, whatever stands around it.
+#[test]
+fn names_are_borrowed_where_they_are_sent_plain() {
+    for path in [
+        "/dbs/d/colls/c/docs/i",
+        "//dbs/d/colls/c/docs/i/",
+        "/dbs/dbs/colls/colls/docs/docs",
+        "/dbs/d/colls/c/docs/a?b",
+    ] {
+        let route = parse(path).unwrap();
+        let RouteKind::Item { database, container, id } = &route.kind else { panic!("{path}") };
+        for text in [database, container, id, &route.resource_link] {
+            assert!(matches!(text, Cow::Borrowed(_)), "{path}: {text}");
+        }
+    }
+    let route = parse("/dbs/d/colls/c/docs/a%20b").unwrap();
+    assert_eq!(route.resource_link, "dbs/d/colls/c/docs/a b");
+    let RouteKind::Item { database, id, .. } = &route.kind else { panic!("{route:?}") };
+    assert!(matches!(database, Cow::Borrowed("d")) && id == "a b");
+    // The owner of a feed; a plain id behind an encoded name; a slash inside of an id.
+    assert!(matches!(parse("/dbs/d/colls/c/docs").unwrap().resource_link, Cow::Borrowed("dbs/d/colls/c")));
+    assert_eq!(parse("/dbs/d%2Fd/colls/c/docs/i").unwrap().resource_link, "dbs/d/d/colls/c/docs/i");
+    assert_eq!(parse("/dbs/d/colls/c/docs/a?b/c").unwrap().resource_link, "dbs/d/colls/c/docs/a?b/c");
+}

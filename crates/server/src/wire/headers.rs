@@ -17,6 +17,7 @@ use quire_resource::ResourceId;
 use crate::edge::request::{Request, Response};
 use crate::routes::script_segment;
 use crate::wire::status::Failure;
+use crate::wire::{Feed, envelope_head};
 
 const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
 const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
@@ -136,6 +137,8 @@ impl MadeValues {
 struct ContainerHeaders {
     names: HeaderValue,
     rid: HeaderValue,
+    /// How pages of its items begin.
+    page_head: Bytes,
 }
 
 impl ContainerHeaders {
@@ -145,9 +148,15 @@ impl ContainerHeaders {
             ContainerHeaders {
                 names: value(&container_names(container)),
                 rid: value(container.resource.rid.text().as_str()),
+                page_head: envelope_head(Feed::Items, container.resource.rid.text().as_str()),
             }
         })
     }
+}
+
+/// How the text of a page of items begins.
+pub(crate) fn page_head(container: &Container) -> Bytes {
+    ContainerHeaders::of(container).page_head.clone()
 }
 
 enum Body {

@@ -17,13 +17,13 @@ pub(crate) struct QueryBody {
 /// `{"query": text, "parameters": [{"name": "@x", "value": 1}], "resumeFilter": {...}}`. A parameter without a value is
 /// undefined.
 pub(crate) fn parse_query(body: &[u8]) -> Result<QueryBody, HandlerError> {
-    let json = text::parse(body, Limits::default()).map_err(EngineError::from)?;
-    let text = match json.get("query") {
-        Some(Value::String(text)) => text.clone(),
+    let mut json = text::parse(body, Limits::default()).map_err(EngineError::from)?;
+    let text = match take(&mut json, "query") {
+        Some(Value::String(text)) => text,
         Some(_) => return Err(bad("The 'query' of the request body must be a string.".to_owned())),
         None => return Err(EngineError::MissingProperties { names: "query".to_owned() }.into()),
     };
-    let parameters = match json.get("parameters") {
+    let parameters = match take(&mut json, "parameters") {
         None | Some(Value::Null) => Parameters::default(),
         Some(Value::Array(list)) => parse_parameters(list)?,
         Some(_) => return Err(bad("The 'parameters' of the request body must be an array.".to_owned())),
@@ -76,11 +76,15 @@ fn resume_value(value: &Value) -> Option<ResumeValue> {
     }
 }
 
-fn parse_parameters(list: &[Value]) -> Result<Parameters, HandlerError> {
+/// The value of a member, taken out of its object.
+fn take(json: &mut Value, name: &str) -> Option<Value> {
+    json.as_object_mut()?.get_mut(name).map(Value::take)
+}
+
+fn parse_parameters(list: Vec<Value>) -> Result<Parameters, HandlerError> {
     let mut parameters: Vec<(String, Value)> = Vec::with_capacity(list.len());
-    let mut names = std::collections::HashSet::with_capacity(list.len());
-    for parameter in list {
-        let Some(Value::String(name)) = parameter.get("name") else {
+    for mut parameter in list {
+        let Some(Value::String(name)) = take(&mut parameter, "name") else {
             return Err(bad("Every query parameter must have a 'name' that is a string.".to_owned()));
         };
         if !name.starts_with('@') || name.len() == 1 {
@@ -88,13 +92,27 @@ fn parse_parameters(list: &[Value]) -> Result<Parameters, HandlerError> {
                 "Specified parameter name '{name}' is invalid: it must begin with '@'."
             )));
         }
-        if !names.insert(name.as_str()) {
-            return Err(bad(format!("Specified duplicate parameter name '{name}'.")));
-        }
-        let value = parameter.get("value").cloned().unwrap_or(Value::Undefined);
-        parameters.push((name.clone(), value));
+        let value = take(&mut parameter, "value").unwrap_or(Value::Undefined);
+        parameters.push((name, value));
     }
-    Ok(Parameters(parameters))
+    match first_repeated(&parameters) {
+        Some(name) => Err(bad(format!("Specified duplicate parameter name '{name}'."))),
+        None => Ok(Parameters(parameters)),
+    }
+}
+
+fn first_repeated(parameters: &[(String, Value)]) -> Option<&str> {
+    /// More are looked up in a set.
+    const COMPARED_MAX: usize = 16;
+    let names = || parameters.iter().map(|(name, _)| name.as_str());
+    if parameters.len() <= COMPARED_MAX {
+        return names()
+            .enumerate()
+            .find(|(at, name)| names().take(*at).any(|other| other == *name))
+            .map(|(_, name)| name);
+    }
+    let mut known = std::collections::HashSet::with_capacity(parameters.len());
+    names().find(|name| !known.insert(*name))
 }
 
 fn bad(message: String) -> HandlerError {

@@ -34,8 +34,10 @@ pub use self::condition::{
     ComputedRange, Condition, FullTextCondition, FullTextTerm, PathRange, SpatialCondition, SpatialRelation,
 };
 pub use self::policy::{CompositeIndex, IndexMetrics, Indexes, SingleIndex};
+pub(crate) use self::predicate::{compared_range, mirrored};
 pub use self::projection::Projection;
 pub use self::range::ValueRange;
+pub(crate) use self::range::intersection;
 pub use self::reads::Reads;
 pub use self::search::{
     RankComponent, RankSearch, ScoreOrder, SearchTerm, SearchedText, TextCount, TextStatisticsSearch,
@@ -43,7 +45,7 @@ pub use self::search::{
 pub use self::vector_order::VectorOrder;
 
 /// Memory limit for constants in conditions. Filters with larger constants are not used for indexes.
-const CONSTANT_BYTES_MAX: usize = 4 << 20;
+pub(crate) const CONSTANT_BYTES_MAX: usize = 4 << 20;
 /// Copies of each constant, in ranges and the ranges between them, while conditions are combined.
 const CONSTANT_COPIES: usize = 6;
 
@@ -101,20 +103,26 @@ pub struct IndexAggregate {
 impl Query {
     /// Depends on the time of [`Query::with_environment`], if the query reads the time.
     pub fn analysis(&self) -> Analysis {
+        self.analysis_and_constants().0
+    }
+
+    /// The analysis, and the bytes of constants that it has read.
+    pub(crate) fn analysis_and_constants(&self) -> (Analysis, usize) {
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
         let mut finder = ConditionFinder {
             levels: Levels::default(),
-            computed: &self.computed,
-            computed_names: &self.computed_names,
+            computed: &self.compiled.computed,
+            computed_names: &self.compiled.computed_names,
             constant: &constant,
         };
-        let found = finder.rows(&self.bound);
+        let found = finder.rows(&self.compiled.bound);
         let order = self.order(&finder);
         let order_keys =
-            self.bound.order_by.iter().filter_map(|item| self.order_key(&finder, item)).collect();
-        let filter_is_exact = found.exact && contributes_once(&self.bound) && !has_elements(&found.condition);
-        let reads = reads::reads(&self.bound, &self.computed);
+            self.compiled.bound.order_by.iter().filter_map(|item| self.order_key(&finder, item)).collect();
+        let filter_is_exact =
+            found.exact && contributes_once(&self.compiled.bound) && !has_elements(&found.condition);
+        let reads = reads::reads(&self.compiled.bound, &self.compiled.computed);
         let aggregate = if filter_is_exact { self.index_aggregate(&finder, &found.condition) } else { None };
         let aggregated = self.aggregated(&finder);
         let filter = found.condition;
@@ -122,12 +130,36 @@ impl Query {
         filter.for_each_text(&mut |text| searched.push(text.path.clone()));
         searched.extend(self.scored_paths(&finder));
         searched.dedup();
-        Analysis { filter, filter_is_exact, order, order_keys, reads, aggregate, aggregated, searched }
+        let analysis =
+            Analysis { filter, filter_is_exact, order, order_keys, reads, aggregate, aggregated, searched };
+        (analysis, CONSTANT_BYTES_MAX - constants.left_bytes.get())
+    }
+
+    /// The filter if WHERE had only these conditions, and the paths of expressions of WHERE in the item.
+    pub(crate) fn filter_of(
+        &self,
+        conditions: Vec<&Expr>,
+        exprs: &[&Expr],
+    ) -> (Condition, Vec<Option<Path>>) {
+        let conditions: Vec<Expr> = conditions.into_iter().cloned().collect();
+        let filter = (!conditions.is_empty()).then_some(Expr::And(conditions));
+        let query = bound::Query { filter, ..self.compiled.bound.clone() };
+        let constants = Constants::new(self);
+        let constant = |expr: &Expr| constants.of(expr);
+        let mut finder = ConditionFinder {
+            levels: Levels::default(),
+            computed: &self.compiled.computed,
+            computed_names: &self.compiled.computed_names,
+            constant: &constant,
+        };
+        let found = finder.rows(&query);
+        let path = |expr: &&Expr| finder.item_path(expr).map(|item_path| Path(item_path.segments));
+        (found.condition, exprs.iter().map(path).collect())
     }
 
     /// With the levels of the outermost query in scope.
     fn order(&self, finder: &ConditionFinder<'_>) -> Option<Vec<OrderPath>> {
-        if self.bound.order_by.is_empty() || self.bound.grouping.is_some() {
+        if self.compiled.bound.order_by.is_empty() || self.compiled.bound.grouping.is_some() {
             return None;
         }
         let path = |item: &bound::OrderItem| {
@@ -136,7 +168,7 @@ impl Query {
                 .filter(|item_path| item_path.is_names() && !item_path.segments.is_empty())?;
             Some(OrderPath { path: Path(item_path.segments), descending: item.descending })
         };
-        self.bound.order_by.iter().map(path).collect()
+        self.compiled.bound.order_by.iter().map(path).collect()
     }
 
     /// `None` for keys that no policy covers: groups, and the item itself.
@@ -147,7 +179,7 @@ impl Query {
         };
         let (item_path, is_computed) = match base {
             Expr::Computed { index, .. } => {
-                let item_path = ItemPath::item().name(self.computed_names.get(*index)?);
+                let item_path = ItemPath::item().name(self.compiled.computed_names.get(*index)?);
                 (steps.iter().try_fold(item_path, ItemPath::step)?, true)
             }
             _ => (finder.item_path(&item.expr)?, false),
@@ -160,7 +192,7 @@ impl Query {
     }
 
     fn aggregated(&self, finder: &ConditionFinder<'_>) -> Vec<Path> {
-        let calls = self.bound.grouping.iter().flat_map(|grouping| &grouping.aggregates);
+        let calls = self.compiled.bound.grouping.iter().flat_map(|grouping| &grouping.aggregates);
         let item_paths = calls.filter_map(|call| finder.item_path(&call.argument));
         let item_paths =
             item_paths.filter(|item_path| item_path.is_names() && !item_path.segments.is_empty());
@@ -168,7 +200,7 @@ impl Query {
     }
 
     fn index_aggregate(&self, finder: &ConditionFinder<'_>, filter: &Condition) -> Option<IndexAggregate> {
-        let grouping = self.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+        let grouping = self.compiled.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
         let mut found = IndexAggregate { path: None, min: false, max: false };
         let mut same_path = |path: Path| *found.path.get_or_insert_with(|| path.clone()) == path;
         for call in &grouping.aggregates {
@@ -203,13 +235,13 @@ struct Constants<'q> {
 
 impl<'q> Constants<'q> {
     fn new(query: &'q Query) -> Constants<'q> {
-        let context = exec::eval_context(&query.environment, &query.patterns, Externals::NONE);
+        let context = exec::eval_context(&query.environment, &query.values, &query.patterns, Externals::NONE);
         Constants { query, context, left_bytes: Cell::new(CONSTANT_BYTES_MAX) }
     }
 
     /// An expression that fails, is not finite or is too large is left to the run.
     fn of(&self, expr: &Expr) -> Option<Value> {
-        let known = expr.as_constant();
+        let known = self.query.known_value(expr);
         if known.is_none() && !is_constant(expr, self.query.environment.now_ticks.is_some()) {
             return None;
         }
@@ -225,7 +257,7 @@ impl<'q> Constants<'q> {
 
     /// `None` when it fails, or cannot be a row.
     fn evaluate(&self, expr: &Expr) -> Option<Value> {
-        let value = Execution::new(&self.context, &self.query.computed, None).constant(expr).ok()?;
+        let value = Execution::new(&self.context, &self.query.compiled.computed, None).constant(expr).ok()?;
         let row = Row::from(Datum::Owned(value));
         (row.check().is_ok() && !row.is_undefined()).then(|| row.to_value())
     }
@@ -247,7 +279,7 @@ fn is_constant(expr: &Expr, knows_time: bool) -> bool {
     let all = |items: &[Expr]| items.iter().all(|item| is_constant(item, knows_time));
     let one = |item: &Expr| is_constant(item, knows_time);
     match expr {
-        Expr::Constant(_) => true,
+        Expr::Constant(_) | Expr::Parameter(_) => true,
         Expr::Array(items) | Expr::And(items) | Expr::Or(items) | Expr::Coalesce(items) => all(items),
         Expr::Object(members) => members.iter().all(|(_, member)| one(member)),
         Expr::Unary { operand, .. } => one(operand),

@@ -28,24 +28,24 @@ impl crate::query::Query {
     /// The partition keys that WHERE allows, one tuple per key with one value per path; `undefined` is a key, too.
     /// `None`: the filter does not restrict the keys. An empty list: no item can match.
     pub fn partition_key_filter(&self, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
-        if self.needs_rank_statistics() { None } else { points(self.written(), paths) }
+        if self.needs_rank_statistics() { None } else { points(self, paths) }
     }
 
     /// Like [`Query::partition_key_filter`], but a tuple may be a prefix of a hierarchical key.
     pub fn partition_key_prefixes(&self, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
-        if self.needs_rank_statistics() { None } else { prefixes(self.written(), paths) }
+        if self.needs_rank_statistics() { None } else { prefixes(self, paths) }
     }
 }
 
-fn points(query: &Query, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
-    let partials = KeyAnalysis::new(query, paths)?.keys(query);
+fn points(query: &crate::query::Query, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
+    let partials = KeyAnalysis::new(query, paths)?.keys(query.written());
     let tuples: Option<Vec<Vec<Value>>> =
         partials.into_iter().map(|partial| partial.into_iter().collect()).collect();
     tuples.map(distinct)
 }
 
-fn prefixes(query: &Query, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
-    let partials = KeyAnalysis::new(query, paths)?.keys(query);
+fn prefixes(query: &crate::query::Query, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
+    let partials = KeyAnalysis::new(query, paths)?.keys(query.written());
     let prefix = |partial: PartialKey| -> Option<Vec<Value>> {
         let prefix: Vec<Value> = partial.into_iter().map_while(|value| value).collect();
         (!prefix.is_empty()).then_some(prefix)
@@ -59,24 +59,24 @@ fn distinct(mut tuples: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
     tuples
 }
 
-struct KeyAnalysis {
-    /// The names of each path.
-    paths: Vec<Vec<String>>,
+struct KeyAnalysis<'q> {
+    query: &'q crate::query::Query,
+    /// Names only.
+    paths: &'q [Path],
     combinations: Cell<usize>,
 }
 
-impl KeyAnalysis {
+impl<'q> KeyAnalysis<'q> {
     /// `None` when the filter does not apply to the item, or a path has more than names.
-    fn new(query: &Query, paths: &[Path]) -> Option<KeyAnalysis> {
-        let from_container = matches!(query.sources.first()?.input, Input::Container);
-        let names = |path: &Path| -> Option<Vec<String>> {
-            path.0
-                .iter()
-                .map(|segment| if let Segment::Name(name) = segment { Some(name.clone()) } else { None })
-                .collect()
-        };
-        let paths: Vec<Vec<String>> = paths.iter().map(names).collect::<Option<_>>()?;
-        (from_container && !paths.is_empty()).then_some(KeyAnalysis { paths, combinations: Cell::new(0) })
+    fn new(query: &'q crate::query::Query, paths: &'q [Path]) -> Option<KeyAnalysis<'q>> {
+        let from_container = matches!(query.written().sources.first()?.input, Input::Container);
+        let is_names = |path: &Path| path.0.iter().all(|segment| matches!(segment, Segment::Name(_)));
+        let combinations = Cell::new(0);
+        (from_container && !paths.is_empty() && paths.iter().all(is_names)).then_some(KeyAnalysis {
+            query,
+            paths,
+            combinations,
+        })
     }
 
     fn keys(&self, query: &Query) -> Vec<PartialKey> {
@@ -150,7 +150,7 @@ impl KeyAnalysis {
 
     fn equal(&self, left: &Expr, right: &Expr) -> Vec<PartialKey> {
         for (expr, other) in [(left, right), (right, left)] {
-            let Some(value) = other.as_constant() else { continue };
+            let Some(value) = self.query.known_value(other) else { continue };
             if let Some(path) = self.path_of(expr) {
                 return self.any_value(path, std::slice::from_ref(value));
             }
@@ -221,11 +221,11 @@ impl KeyAnalysis {
             return None;
         }
         self.paths.iter().position(|path| {
-            path.len() == steps.len()
-                && path
-                    .iter()
-                    .zip(steps)
-                    .all(|(name, step)| matches!(step, Step::Name(found) if found == name))
+            let is_same = |(segment, step): (&Segment, &Step)| match (segment, step) {
+                (Segment::Name(name), Step::Name(found)) => found == name,
+                _ => false,
+            };
+            path.0.len() == steps.len() && path.0.iter().zip(steps).all(is_same)
         })
     }
 }

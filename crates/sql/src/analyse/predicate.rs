@@ -239,7 +239,8 @@ impl ConditionFinder<'_> {
                 Some(item_path) => self.test(&item_path, is_true(), wanted),
                 None => FoundCondition::UNKNOWN,
             },
-            Expr::Constant(_) | Expr::GroupKey { .. } | Expr::Aggregate { .. } => FoundCondition::UNKNOWN,
+            Expr::Constant(_) | Expr::Parameter(_) => FoundCondition::UNKNOWN,
+            Expr::GroupKey { .. } | Expr::Aggregate { .. } => FoundCondition::UNKNOWN,
             Expr::UserCall { .. } | Expr::Follow(_) => FoundCondition::UNKNOWN,
             Expr::WithFollowed { .. } => FoundCondition::NOTHING,
         }
@@ -487,7 +488,7 @@ pub(super) fn is_comparison(operator: BinaryOperator) -> bool {
 }
 
 /// The operator with exchanged operands.
-fn mirrored(operator: BinaryOperator) -> BinaryOperator {
+pub(crate) fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     use BinaryOperator::*;
     match operator {
         Less => Greater,
@@ -528,6 +529,20 @@ pub(super) fn compared(operator: BinaryOperator, value: &Value) -> ValueTest {
         Greater => split(ValueRange::above(Bound::Excluded(value.clone())), value.kind()),
         _ => split(ValueRange::above(Bound::Included(value.clone())), value.kind()),
     }
+}
+
+/// The values for which a comparison with a scalar is true, unless there are none. As [`compared`] has it.
+pub(crate) fn compared_range(operator: BinaryOperator, value: &Value) -> Option<ValueRange> {
+    use BinaryOperator::*;
+    let range = match operator {
+        Equal => ValueRange::point(value.clone()),
+        Less => ValueRange::below(Bound::Excluded(value.clone())),
+        LessEqual => ValueRange::below(Bound::Included(value.clone())),
+        Greater => ValueRange::above(Bound::Excluded(value.clone())),
+        GreaterEqual => ValueRange::above(Bound::Included(value.clone())),
+        _ => return None,
+    };
+    (!range.is_empty()).then_some(range)
 }
 
 /// True in the range, false for other values of its kind.

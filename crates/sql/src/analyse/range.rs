@@ -179,7 +179,7 @@ impl ValueRange {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.high_end() <= self.low_end() || self.is_between_neighbours()
     }
 
@@ -228,7 +228,7 @@ pub(super) fn union(mut ranges: Vec<ValueRange>) -> Vec<ValueRange> {
 }
 
 /// The intersection of two sets.
-pub(super) fn intersection(left: &[ValueRange], right: &[ValueRange]) -> Vec<ValueRange> {
+pub(crate) fn intersection(left: &[ValueRange], right: &[ValueRange]) -> Vec<ValueRange> {
     let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
     let mut both = Vec::new();
     while let (Some(one), Some(other)) = (left.peek(), right.peek()) {

@@ -111,7 +111,7 @@ impl Reader<'_> {
             }
             Expr::Path { base, steps, .. } => self.path(base, steps),
             Expr::Computed { index, .. } => self.computed_property(*index),
-            Expr::Constant(_) | Expr::GroupKey { .. } | Expr::Aggregate { .. } => {}
+            Expr::Constant(_) | Expr::Parameter(_) | Expr::GroupKey { .. } | Expr::Aggregate { .. } => {}
             Expr::Array(items) | Expr::And(items) | Expr::Or(items) | Expr::Coalesce(items) => {
                 self.exprs(items);
             }

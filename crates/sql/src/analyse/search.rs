@@ -89,7 +89,7 @@ pub enum TextCount {
 impl Query {
     /// `None` unless the query ranks by scores of texts at plain paths.
     pub fn rank_search(&self) -> Option<RankSearch> {
-        let ranking = self.ranking.as_ref().filter(|_| self.is_ranked())?;
+        let ranking = self.compiled.ranking.as_ref().filter(|_| self.is_ranked())?;
         let written = self.written();
         let components = self.with_finder(|finder| {
             let component = |component: &crate::bind::bound::Component| {
@@ -114,7 +114,7 @@ impl Query {
     /// `None` unless the query sorts by one such score alone.
     pub fn score_order(&self) -> Option<ScoreOrder> {
         let (offset, limit) = self.sorted()?;
-        let [item] = self.bound.order_by.as_slice() else { return None };
+        let [item] = self.compiled.bound.order_by.as_slice() else { return None };
         let Expr::Coalesce(scores) = &item.expr else { return None };
         let Some(Expr::Call { function, arguments }) = scores.first() else { return None };
         let [text, terms, documents, total_words, hits, language] = arguments.as_slice() else { return None };
@@ -139,9 +139,10 @@ impl Query {
 
     /// `None` if the query has anything but such counts.
     pub fn text_statistics(&self) -> Option<TextStatisticsSearch> {
-        let grouping = self.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
-        let [source] = self.bound.sources.as_slice() else { return None };
-        if !matches!(source.input, Input::Container) || source.iterate || self.bound.filter.is_some() {
+        let grouping = self.compiled.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+        let [source] = self.compiled.bound.sources.as_slice() else { return None };
+        if !matches!(source.input, Input::Container) || source.iterate || self.compiled.bound.filter.is_some()
+        {
             return None;
         }
         let mut search = TextStatisticsSearch { texts: Vec::new(), counts: Vec::new() };
@@ -177,12 +178,12 @@ impl Query {
 
     /// Paths of the texts whose scores the query sorts by.
     pub(super) fn scored_paths(&self, finder: &ConditionFinder<'_>) -> Vec<Path> {
-        let ranked = self.ranking.iter().flat_map(|ranking| &ranking.components);
+        let ranked = self.compiled.ranking.iter().flat_map(|ranking| &ranking.components);
         let ranked = ranked.filter_map(|component| match &component.score {
             Score::Text { text, .. } => Some(text),
             Score::Vector(_) => None,
         });
-        let sorted = self.bound.order_by.iter().filter_map(|item| match &item.expr {
+        let sorted = self.compiled.bound.order_by.iter().filter_map(|item| match &item.expr {
             Expr::Coalesce(scores) => match scores.first()? {
                 Expr::Call { function, arguments } if function.name() == "_FullTextScore" => {
                     arguments.first()
@@ -203,11 +204,11 @@ impl Query {
         let constant = |expr: &Expr| constants.of(expr);
         let mut finder = ConditionFinder {
             levels: Levels::default(),
-            computed: &self.computed,
-            computed_names: &self.computed_names,
+            computed: &self.compiled.computed,
+            computed_names: &self.compiled.computed_names,
             constant: &constant,
         };
-        finder.rows(&self.bound);
+        finder.rows(&self.compiled.bound);
         use_finder(&finder)
     }
 }

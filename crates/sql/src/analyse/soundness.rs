@@ -38,7 +38,7 @@ fn check(query: &Query, text: &str, items: &[Value]) {
     assert_eq!(rows(query, &filtered).as_ref(), Ok(&expected), "filtered: {context}");
     let restricted: Vec<Value> = items.iter().map(|item| restricted(item, &analysis.reads)).collect();
     assert_eq!(rows(query, &restricted).as_ref(), Ok(&expected), "restricted: {context}");
-    if analysis.filter_is_exact && query.bound.grouping.is_none() && !query.bound.distinct {
+    if analysis.filter_is_exact && query.compiled.bound.grouping.is_none() && !query.compiled.bound.distinct {
         assert_eq!(filtered.len(), expected.len(), "exact: {context}");
     }
     check_order(query, &analysis, items, &context);

@@ -30,7 +30,7 @@ impl Query {
     /// `None` unless the query sorts by one distance alone, between a path and a constant, and has a limit.
     pub fn vector_order(&self) -> Option<VectorOrder> {
         let (offset, limit) = self.sorted()?;
-        let [item] = self.bound.order_by.as_slice() else { return None };
+        let [item] = self.compiled.bound.order_by.as_slice() else { return None };
         let Expr::Coalesce(scores) = &item.expr else { return None };
         let Some(Expr::Call { function, arguments }) = scores.first() else { return None };
         let [left, right, brute_force, metric, search, quantized] = arguments.as_slice() else { return None };
@@ -41,11 +41,11 @@ impl Query {
         let constant = |expr: &Expr| constants.of(expr);
         let mut finder = ConditionFinder {
             levels: Levels::default(),
-            computed: &self.computed,
-            computed_names: &self.computed_names,
+            computed: &self.compiled.computed,
+            computed_names: &self.compiled.computed_names,
             constant: &constant,
         };
-        finder.rows(&self.bound);
+        finder.rows(&self.compiled.bound);
         let (item_path, vector) = match (finder.item_path(left), finder.item_path(right)) {
             (Some(item_path), None) => (item_path, constant(right)?),
             (None, Some(item_path)) => (item_path, constant(left)?),

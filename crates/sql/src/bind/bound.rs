@@ -103,6 +103,8 @@ pub(crate) enum Score {
 pub(crate) enum Expr {
     /// Shared: a parameter is stored once, however often it is used.
     Constant(Arc<Value>),
+    /// The value of a parameter that is given with each run: its number among those of a prepared query.
+    Parameter(usize),
     Variable {
         level: usize,
         origin: Origin,
@@ -245,7 +247,7 @@ impl Expr {
     /// Calls `visit` with every expression directly inside this one, those of subqueries included.
     pub fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         match self {
-            Expr::Constant(_) | Expr::Variable { .. } | Expr::Computed { .. } => {}
+            Expr::Constant(_) | Expr::Parameter(_) | Expr::Variable { .. } | Expr::Computed { .. } => {}
             Expr::GroupKey { .. } | Expr::Aggregate { .. } => {}
             Expr::Follow(_) | Expr::WithFollowed { .. } => {}
             Expr::Path { base, steps, .. } => {

@@ -67,7 +67,9 @@ pub(crate) fn bind(
     let uses_clock = binder.volatilities.contains(&Volatility::Clock);
     let is_deterministic =
         binder.volatilities.iter().all(|volatility| *volatility == Volatility::Deterministic);
-    binder.finish().map(|()| Bound { query, ranking, uses_clock, is_deterministic })
+    let calls_functions = binder.user_defined_calls > 0;
+    let used = binder.used_parameters();
+    binder.finish().map(|()| Bound { query, ranking, uses_clock, is_deterministic, calls_functions, used })
 }
 
 /// Binds one expression over named values, the first name at level 0. Also returns whether it is deterministic.
@@ -99,6 +101,20 @@ pub(crate) struct Bound {
     pub uses_clock: bool,
     /// Calls no function of time or random numbers, subqueries included.
     pub is_deterministic: bool,
+    /// Calls user-defined functions.
+    pub calls_functions: bool,
+    pub used: Vec<UsedParameter>,
+}
+
+/// A parameter that the text uses.
+#[derive(Clone)]
+pub(crate) struct UsedParameter {
+    /// Its number in the list of the request.
+    pub number: usize,
+    /// What stands for it in the bound query.
+    pub value: Arc<Value>,
+    /// How often it is used.
+    pub uses: usize,
 }
 
 /// The position of a query, which decides about its FROM root and its clauses.
@@ -141,8 +157,10 @@ struct Binder<'t> {
 
 /// A parameter of the request, and the copy that all uses in the query share.
 struct Parameter<'t> {
+    number: usize,
     value: &'t Value,
     shared: Option<Arc<Value>>,
+    uses: usize,
 }
 
 impl<'t> Binder<'t> {
@@ -154,9 +172,11 @@ impl<'t> Binder<'t> {
         meter: &'t Meter,
     ) -> Binder<'t> {
         // The first parameter of a name counts.
-        let named = parameters.0.iter().rev();
-        let parameters =
-            named.map(|(name, value)| (name.as_str(), Parameter { value, shared: None })).collect();
+        let named = parameters.0.iter().enumerate().rev();
+        let parameter = |(number, (name, value)): (usize, &'t (String, Value))| {
+            (name.as_str(), Parameter { number, value, shared: None, uses: 0 })
+        };
+        let parameters = named.map(parameter).collect();
         Binder {
             meter,
             failure: None,
@@ -363,9 +383,10 @@ impl<'t> Binder<'t> {
 
     /// A missing parameter is undefined.
     fn parameter(&mut self, name: &str) -> Arc<Value> {
-        let Some(Parameter { value, shared }) = self.parameters.get(name) else {
+        let Some(Parameter { value, shared, uses, .. }) = self.parameters.get_mut(name) else {
             return Arc::new(Value::Undefined);
         };
+        *uses += 1;
         if let Some(shared) = shared {
             return Arc::clone(shared);
         }
@@ -378,6 +399,16 @@ impl<'t> Binder<'t> {
             parameter.shared = Some(Arc::clone(&copy));
         }
         copy
+    }
+
+    fn used_parameters(&self) -> Vec<UsedParameter> {
+        let used = self.parameters.values().filter_map(|parameter| {
+            let Parameter { number, shared, uses, .. } = parameter;
+            Some(UsedParameter { number: *number, value: Arc::clone(shared.as_ref()?), uses: *uses })
+        });
+        let mut used: Vec<UsedParameter> = used.collect();
+        used.sort_by_key(|parameter| parameter.number);
+        used
     }
 }
 

@@ -83,6 +83,14 @@ impl<'a> Datum<'a> {
         }
     }
 
+    /// See [`ValueRef::is_small`].
+    pub fn is_small(&self, bytes_max: usize) -> bool {
+        match self {
+            Datum::Linked(_) | Datum::LinkedArray(_) => false,
+            _ => self.value_ref().is_small(bytes_max),
+        }
+    }
+
     /// See [`ValueRef::is_json`].
     pub fn is_json(&self) -> bool {
         match self {
@@ -377,6 +385,17 @@ impl<'a> ValueRef<'a> {
             ValueRef::Value(value) => value_size(value),
             ValueRef::Node(node) => node_size(node),
             ValueRef::Item(item) => node_size(item.user) + SYSTEM_PROPERTIES_BYTES,
+        }
+    }
+
+    /// A scalar, or a part of a stored item, of at most so many bytes. False for other arrays and objects.
+    pub fn is_small(self, bytes_max: usize) -> bool {
+        match self {
+            ValueRef::Value(Value::Array(_) | Value::Object(_)) => false,
+            ValueRef::Value(Value::String(text)) => text.len() <= bytes_max,
+            ValueRef::Value(_) => true,
+            ValueRef::Node(node) => node.len_bytes() <= bytes_max,
+            ValueRef::Item(item) => item.user.len_bytes() <= bytes_max,
         }
     }
 }

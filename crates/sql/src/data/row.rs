@@ -8,6 +8,9 @@ use crate::error::SqlError;
 
 use super::datum::{Datum, ValueRef, sum_members};
 
+/// A row with more members is not called small.
+const SMALL_MEMBERS_MAX: usize = 8;
+
 /// A row that still borrows its parts. Written as JSON without building a value first.
 pub struct Row<'a>(pub(crate) RowForm<'a>);
 
@@ -74,6 +77,19 @@ impl<'a> Row<'a> {
 
     pub(crate) fn is_undefined(&self) -> bool {
         matches!(&self.0, RowForm::Datum(datum) if datum.is_undefined())
+    }
+
+    /// Whether all of it is surely small, without a look at each value: scalars, and parts of stored items, of at most so many bytes.
+    pub fn is_small(&self, bytes_max: usize) -> bool {
+        match &self.0 {
+            RowForm::Datum(datum) => datum.is_small(bytes_max),
+            RowForm::Members(members) => {
+                members.len() <= SMALL_MEMBERS_MAX
+                    && members
+                        .iter()
+                        .all(|(name, datum)| name.len() <= bytes_max && datum.is_small(bytes_max))
+            }
+        }
     }
 
     /// The estimated memory of an owned copy.

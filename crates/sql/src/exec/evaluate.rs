@@ -30,6 +30,10 @@ impl Execution<'_> {
         self.meter().spend(1)?;
         match expr {
             Expr::Constant(value) => Ok(Datum::Borrowed(ValueRef::Value(value))),
+            Expr::Parameter(number) => {
+                let value = self.context.parameters.get(*number);
+                Ok(Datum::Borrowed(value.map_or(ValueRef::UNDEFINED, ValueRef::Value)))
+            }
             Expr::Variable { level, .. } => Ok(Datum::Borrowed(value_at(scope, *level))),
             Expr::Path { base, steps, .. } => self.path(base, steps, scope),
             Expr::Chain { first, rest } => self.chain(first, rest, scope),
@@ -70,9 +74,10 @@ impl Execution<'_> {
 
     fn evaluate_node<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         match expr {
-            Expr::Constant(_) | Expr::Variable { .. } | Expr::Path { .. } | Expr::Chain { .. } => {
+            Expr::Constant(_) | Expr::Parameter(_) | Expr::Variable { .. } => {
                 unreachable!("evaluated by the caller")
             }
+            Expr::Path { .. } | Expr::Chain { .. } => unreachable!("evaluated by the caller"),
             Expr::Computed { level, index, .. } => self.computed(value_at(scope, *level), *index),
             Expr::GroupKey { level, index } => {
                 let key = scope.and_then(|scope| scope.group_at(*level)?.keys.get(*index));

@@ -28,7 +28,7 @@ pub(crate) fn fold_expr(expr: &mut Expr, allowance: &Allowance) {
 fn with_run(allowance: &Allowance, work: impl FnOnce(&Execution<'_>)) {
     let allowance = allowance.clone().with_item_steps(STEPS_MAX);
     let patterns = RegexCache::default();
-    let context = eval_context(&Environment::within(allowance), &patterns, Externals::NONE);
+    let context = eval_context(&Environment::within(allowance), &[], &patterns, Externals::NONE);
     work(&Execution::new(&context, &[], None));
 }
 

@@ -44,11 +44,13 @@ pub(crate) type ItemScan<'f> = dyn FnMut(&mut ItemVisitor<'_>) -> Result<Flow, S
 /// State that lasts over many items.
 pub(crate) fn eval_context<'r>(
     environment: &Environment,
+    parameters: &'r [Value],
     patterns: &'r RegexCache,
     externals: Externals<'r>,
 ) -> EvalContext<'r> {
     EvalContext {
         now_ticks: environment.now_ticks.unwrap_or(0),
+        parameters,
         random: Cell::new(environment.random_seed),
         patterns,
         externals,
@@ -372,7 +374,7 @@ impl<'r> Execution<'r> {
 /// Whether an expression only reads a value that is there: it has no calls.
 fn is_read_only(expr: &Expr) -> bool {
     match expr {
-        Expr::Constant(_) | Expr::Variable { .. } => true,
+        Expr::Constant(_) | Expr::Parameter(_) | Expr::Variable { .. } => true,
         Expr::Path { base, steps, .. } => {
             matches!(**base, Expr::Variable { .. }) && steps.iter().all(|step| matches!(step, Step::Name(_)))
         }

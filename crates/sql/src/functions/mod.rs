@@ -279,6 +279,8 @@ pub fn find(name: &str) -> Option<&'static Function> {
 /// What functions can access besides their arguments.
 pub(crate) struct EvalContext<'r> {
     pub now_ticks: i64,
+    /// Of a prepared query, by their numbers.
+    pub parameters: &'r [Value],
     pub random: Cell<u64>,
     pub patterns: &'r RegexCache,
     pub externals: Externals<'r>,

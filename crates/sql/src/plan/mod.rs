@@ -115,12 +115,12 @@ impl QueryPlan {
 impl crate::query::Query {
     /// The plan to merge the rows of several partitions, with the query for each.
     pub fn plan(&self) -> Result<QueryPlan, SqlError> {
-        plan(self.syntax(), self.written(), self.ranking.as_ref(), false)
+        plan(self.syntax(), self.written(), self.compiled.ranking.as_ref(), false)
     }
 
     /// The plan for a filter with at most one partition key (see [`Query::partition_key_filter`]).
     pub fn plan_for_one_key(&self) -> Result<QueryPlan, SqlError> {
-        plan(self.syntax(), self.written(), self.ranking.as_ref(), true)
+        plan(self.syntax(), self.written(), self.compiled.ranking.as_ref(), true)
     }
 
     /// The plan for a container with one partition: nothing to merge.

@@ -35,8 +35,8 @@ impl Evaluator<'_> {
         self.check_item_by_item()?;
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
         let window = RowWindow { offset: 0, limit: None, in_order: true, ties_descending: false };
-        Execution::new(&self.context, &self.query.computed, Some(&mut scan)).top_rows(
-            &self.query.bound,
+        Execution::new(&self.context, &self.query.compiled.computed, Some(&mut scan)).top_rows(
+            &self.query.compiled.bound,
             window,
             &mut self.seen,
             &mut |row| Ok(emit(&row)),
@@ -58,27 +58,27 @@ impl Evaluator<'_> {
     ) -> Result<(), SqlError> {
         self.check_item_by_item()?;
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
-        let run = Execution::new(&self.context, &self.query.computed, Some(&mut scan));
-        run.keyed_rows(&self.query.bound, &mut |keys, row| Ok(emit(keys, &row)))
+        let run = Execution::new(&self.context, &self.query.compiled.computed, Some(&mut scan));
+        run.keyed_rows(&self.query.compiled.bound, &mut |keys, row| Ok(emit(keys, &row)))
     }
 
     /// Passes the calls of the item to [`UserFunctions::value_or_enqueue`], as far as their arguments are known. So a
     /// caller can run the calls of several items together before it evaluates the items. It repeats this as often as
     /// calls depend on each other.
     pub fn collect_calls(&self, item: &Item<'_>) {
-        self.collect(item, |run| run.collect_calls(&self.query.bound));
+        self.collect(item, |run| run.collect_calls(&self.query.compiled.bound));
     }
 
     /// The same for what decides whether the item matches WHERE.
     pub fn collect_filter_calls(&self, item: &Item<'_>) {
-        self.collect(item, |run| run.any_tuple(&self.query.bound).map(|_| ()));
+        self.collect(item, |run| run.any_tuple(&self.query.compiled.bound).map(|_| ()));
     }
 
     fn collect(&self, item: &Item<'_>, calls: impl FnOnce(&Execution<'_>) -> Result<(), SqlError>) {
         let EvalContext { random, failure, .. } = &self.context;
         let random_before = random.get();
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
-        let run = Execution::collecting_calls(&self.context, &self.query.computed, &mut scan);
+        let run = Execution::collecting_calls(&self.context, &self.query.compiled.computed, &mut scan);
         // An error here occurs again when the item is evaluated.
         drop(calls(&run));
         random.set(random_before);
@@ -88,7 +88,8 @@ impl Evaluator<'_> {
     /// Whether the item, alone or in any combination with joined values, matches WHERE.
     pub fn matches(&self, item: &Item<'_>) -> Result<bool, SqlError> {
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
-        Execution::new(&self.context, &self.query.computed, Some(&mut scan)).any_tuple(&self.query.bound)
+        Execution::new(&self.context, &self.query.compiled.computed, Some(&mut scan))
+            .any_tuple(&self.query.compiled.bound)
     }
 
     /// Whether the item can have rows, as far as can be known without items of other containers.
@@ -97,8 +98,8 @@ impl Evaluator<'_> {
             return Ok(true);
         }
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
-        Execution::new(&self.context, &self.query.computed, Some(&mut scan))
-            .any_early_tuple(&self.query.bound)
+        Execution::new(&self.context, &self.query.compiled.computed, Some(&mut scan))
+            .any_early_tuple(&self.query.compiled.bound)
     }
 
     /// Whether the item gives a row, before DISTINCT, OFFSET and LIMIT. Also for ORDER BY RANK.
@@ -106,7 +107,7 @@ impl Evaluator<'_> {
         let mut any = false;
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
         let window = RowWindow { offset: 0, limit: None, in_order: true, ties_descending: false };
-        Execution::new(&self.context, &self.query.computed, Some(&mut scan)).top_rows(
+        Execution::new(&self.context, &self.query.compiled.computed, Some(&mut scan)).top_rows(
             self.query.written(),
             window,
             &mut DistinctRows::default(),
@@ -120,15 +121,16 @@ impl Evaluator<'_> {
 
     /// The sort keys of an item, whether or not it matches WHERE. Refused for joins.
     pub fn sort_keys_of(&self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
-        if !self.query.bound.is_over_whole_items() {
+        if !self.query.compiled.bound.is_over_whole_items() {
             return Err(SqlError::Refused("a query with JOIN has no sort keys per item".to_owned()));
         }
-        Execution::new(&self.context, &self.query.computed, None).order_keys(&self.query.bound, item)
+        Execution::new(&self.context, &self.query.compiled.computed, None)
+            .order_keys(&self.query.compiled.bound, item)
     }
 
     /// The value of an expression without variables.
     pub(crate) fn constant(&self, expr: &Expr) -> Result<Value, SqlError> {
-        Execution::new(&self.context, &self.query.computed, None).constant(expr)
+        Execution::new(&self.context, &self.query.compiled.computed, None).constant(expr)
     }
 
     fn check_item_by_item(&self) -> Result<(), SqlError> {

@@ -92,7 +92,7 @@ impl Expression {
     fn over(&self, views: &[ValueRef<'_>]) -> Value {
         let evaluated = Allowance::alone(|allowance| {
             let environment = Environment::within(allowance.clone());
-            let context = exec::eval_context(&environment, &self.patterns, Externals::NONE);
+            let context = exec::eval_context(&environment, &[], &self.patterns, Externals::NONE);
             let value = Execution::new(&context, &[], None).evaluate_over(&self.expr, views)?;
             Ok(if is_storable(&value) { value } else { Value::Undefined })
         });

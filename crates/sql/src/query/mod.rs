@@ -6,8 +6,10 @@ mod run; // runs over all items of a scan
 
 use std::sync::Arc;
 
+use quire_value::Value;
+
 use crate::bind::bound::{self, Expr};
-use crate::bind::{self, Bound, Parameters, Schema, computed, flatten, follow_plan};
+use crate::bind::{self, Bound, Parameters, Schema, UsedParameter, computed, flatten, follow_plan};
 use crate::error::SqlError;
 use crate::exec::{Environment, RankStatistics, Ranked, fold};
 use crate::functions::{Aggregate, RegexCache};
@@ -50,22 +52,34 @@ impl Syntax {
     }
 }
 
-/// A compiled query.
+/// A compiled query: what was compiled, with values for its parameters and what it runs in.
 pub struct Query {
+    pub(crate) compiled: Arc<Compiled>,
+    /// The parameters whose values are compiled into the query.
+    pub(crate) used: Vec<UsedParameter>,
+    /// The values of its [places](Expr::Parameter).
+    pub(crate) values: Vec<Value>,
+    pub(crate) patterns: RegexCache,
+    pub(crate) environment: Environment,
+}
+
+/// What a text is compiled to. It can be shared by many runs.
+#[derive(Clone)]
+pub(crate) struct Compiled {
     syntax: Arc<ast::Query>,
     /// What runs. With `ranked` it differs from the written query.
-    pub(crate) bound: bound::Query,
-    ranked: Option<Ranked>,
+    pub bound: bound::Query,
+    pub ranked: Option<Ranked>,
     /// ORDER BY RANK, for plans.
-    pub(crate) ranking: Option<bound::Ranking>,
+    pub ranking: Option<bound::Ranking>,
     /// The expressions of the computed properties, each bound to an item at level 0.
-    pub(crate) computed: Vec<Expr>,
-    pub(crate) computed_names: Vec<String>,
+    pub computed: Vec<Expr>,
+    pub computed_names: Vec<String>,
     uses_clock: bool,
     is_deterministic: bool,
     follows: bool,
-    pub(crate) patterns: RegexCache,
-    pub(crate) environment: Environment,
+    /// Needs user-defined functions or links, which are found anew for each page.
+    needs_externals: bool,
 }
 
 impl Query {
@@ -119,7 +133,7 @@ impl Query {
         let meter = allowance.meter();
         let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
         let syntax = flatten::flatten(Arc::clone(&syntax.query), &names);
-        let Bound { query: mut bound, ranking, uses_clock, is_deterministic } =
+        let Bound { query: mut bound, ranking, uses_clock, is_deterministic, calls_functions, used } =
             bind::bind(&syntax, text, parameters, &names, schema, &meter)?;
         if schema.adds_followed {
             follow_plan::add_followed(&mut bound)?;
@@ -136,54 +150,52 @@ impl Query {
             schema.computed.iter().map(|(name, query)| computed::compile(name, query, schema, &meter));
         let mut computed = computed.collect::<Result<Vec<Expr>, _>>()?;
         computed.iter_mut().for_each(|expr| fold::fold_expr(expr, allowance));
-        let computed_names = schema.computed.iter().map(|(name, _)| name.clone()).collect();
-        let patterns = RegexCache::default();
-        Ok(Query {
+        let compiled = Compiled {
             syntax,
             bound,
             ranked,
             ranking,
             computed,
-            computed_names,
+            computed_names: schema.computed.iter().map(|(name, _)| name.clone()).collect(),
             uses_clock,
             is_deterministic,
             follows,
-            patterns,
-            environment,
-        })
+            needs_externals: follows || calls_functions || schema.adds_followed,
+        };
+        Ok(Query { used, ..Query::of(Arc::new(compiled), Vec::new(), environment) })
+    }
+
+    /// With the values of its places.
+    pub(crate) fn of(compiled: Arc<Compiled>, values: Vec<Value>, environment: Environment) -> Query {
+        Query { compiled, used: Vec::new(), values, patterns: RegexCache::default(), environment }
+    }
+
+    /// The value of an expression that is a constant or a parameter.
+    pub(crate) fn known_value<'q>(&'q self, expr: &'q Expr) -> Option<&'q Value> {
+        match expr {
+            Expr::Parameter(number) => self.values.get(*number),
+            expr => expr.as_constant(),
+        }
     }
 
     /// For ORDER BY RANK: statistics of all items that its scores need. Without them they are counted from the items,
     /// so all items must be read, including those that do not match WHERE.
     pub fn with_rank_statistics(mut self, statistics: RankStatistics) -> Query {
-        if let Some(ranked) = &mut self.ranked {
-            self.bound.filter.clone_from(&ranked.written.filter);
-            ranked.statistics = Some(statistics);
+        if self.is_ranked() {
+            Arc::make_mut(&mut self.compiled).set_rank_statistics(statistics);
         }
         self
     }
 
     /// A copy of the query with statistics for its scores.
     pub fn clone_with_rank_statistics(&self, statistics: RankStatistics) -> Query {
-        let copy = Query {
-            syntax: self.syntax.clone(),
-            bound: self.bound.clone(),
-            ranked: self.ranked.clone(),
-            ranking: self.ranking.clone(),
-            computed: self.computed.clone(),
-            computed_names: self.computed_names.clone(),
-            uses_clock: self.uses_clock,
-            is_deterministic: self.is_deterministic,
-            follows: self.follows,
-            patterns: RegexCache::default(),
-            environment: self.environment.clone(),
-        };
+        let copy = Query::of(Arc::clone(&self.compiled), self.values.clone(), self.environment.clone());
         copy.with_rank_statistics(statistics)
     }
 
     /// Whether scores and ranks, not sort keys, decide the order.
     pub(crate) fn is_ranked(&self) -> bool {
-        self.ranked.is_some()
+        self.compiled.ranked.is_some()
     }
 
     /// Sets the time, the seed and the limits of the following runs.
@@ -195,18 +207,19 @@ impl Query {
     /// Whether its rows depend on the items alone, not on time or random numbers. User-defined functions are not
     /// checked.
     pub fn is_deterministic(&self) -> bool {
-        self.is_deterministic
+        self.compiled.is_deterministic
     }
 
     /// Whether it reads items of other containers.
     pub fn follows(&self) -> bool {
-        self.follows
+        self.compiled.follows
     }
 
     /// Whether an item has rows, and how many, depends on items of other containers.
     pub fn follows_for_rows(&self) -> bool {
-        self.follows
+        self.compiled.follows
             && self
+                .compiled
                 .bound
                 .follow_plan
                 .as_ref()
@@ -215,39 +228,41 @@ impl Query {
 
     /// Whether the select list is never undefined.
     pub fn rows_are_defined(&self) -> bool {
-        matches!(self.bound.projection, Expr::Object(_) | Expr::Array(_) | Expr::WithFollowed { .. })
+        matches!(self.compiled.bound.projection, Expr::Object(_) | Expr::Array(_) | Expr::WithFollowed { .. })
     }
 
     /// The syntax of what runs.
     pub fn syntax(&self) -> &ast::Query {
-        &self.syntax
+        &self.compiled.syntax
     }
 
     pub fn shape(&self) -> QueryShape {
-        if !self.bound.reads_container() {
+        if !self.compiled.bound.reads_container() {
             QueryShape::Constant
-        } else if self.ranked.is_some() || self.bound.needs_all_items() {
+        } else if self.compiled.ranked.is_some() || self.compiled.bound.needs_all_items() {
             QueryShape::Blocking
         } else {
-            QueryShape::Streaming { offset: self.bound.offset, limit: self.bound.limit }
+            QueryShape::Streaming { offset: self.compiled.bound.offset, limit: self.compiled.bound.limit }
         }
     }
 
     /// Whether the rows of each item can be computed separately, if the caller orders the items: all
     /// [`QueryShape::Streaming`] queries, and those that block only because of ORDER BY or DISTINCT.
     pub fn is_per_item(&self) -> bool {
-        self.ranked.is_none() && self.bound.reads_container() && self.bound.is_per_item()
+        self.compiled.ranked.is_none()
+            && self.compiled.bound.reads_container()
+            && self.compiled.bound.is_per_item()
     }
 
     /// OFFSET and LIMIT of a query that would stream without its ORDER BY.
     pub fn sorted(&self) -> Option<(u64, Option<u64>)> {
-        let bound::Query { offset, limit, distinct, ref order_by, .. } = self.bound;
+        let bound::Query { offset, limit, distinct, ref order_by, .. } = self.compiled.bound;
         (self.is_per_item() && !distinct && !order_by.is_empty()).then_some((offset, limit))
     }
 
     /// The expressions of ORDER BY as written, and whether each is descending; none for ORDER BY RANK.
     pub fn order_columns(&self) -> Vec<(String, bool)> {
-        let order_by = self.syntax.order_by.iter().filter(|order_by| !order_by.rank);
+        let order_by = self.compiled.syntax.order_by.iter().filter(|order_by| !order_by.rank);
         let items = order_by.flat_map(|order_by| &order_by.items);
         items
             .map(|item| (item.expr.to_string(), item.direction == Some(ast::Direction::Descending)))
@@ -264,7 +279,7 @@ impl Query {
             }
             _ => false,
         };
-        let first = self.bound.order_by.first().filter(|_| self.bound.grouping.is_none());
+        let first = self.compiled.bound.order_by.first().filter(|_| self.compiled.bound.grouping.is_none());
         first.is_some_and(|item| item.descending && !is_score(&item.expr))
     }
 
@@ -275,22 +290,36 @@ impl Query {
             matches!(call.aggregate, Aggregate::Count | Aggregate::CountIf | Aggregate::Min | Aggregate::Max)
         };
         let from_items = matches!(
-            self.bound.sources.as_slice(),
+            self.compiled.bound.sources.as_slice(),
             [bound::Source { input: bound::Input::Container, iterate: false }]
         );
-        match &self.bound.grouping {
+        match &self.compiled.bound.grouping {
             Some(grouping) => from_items && grouping.aggregates.iter().all(counts),
-            None => from_items && self.bound.distinct,
+            None => from_items && self.compiled.bound.distinct,
         }
     }
 
     /// The written query, bound.
     pub(crate) fn written(&self) -> &bound::Query {
-        self.ranked.as_ref().map_or(&self.bound, |ranked| &ranked.written)
+        self.compiled.ranked.as_ref().map_or(&self.compiled.bound, |ranked| &ranked.written)
     }
 
     /// Whether items that do not match WHERE still count.
     pub(crate) fn needs_rank_statistics(&self) -> bool {
-        self.ranked.as_ref().is_some_and(Ranked::needs_statistics)
+        self.compiled.ranked.as_ref().is_some_and(Ranked::needs_statistics)
+    }
+}
+
+impl Compiled {
+    fn set_rank_statistics(&mut self, statistics: RankStatistics) {
+        if let Some(ranked) = &mut self.ranked {
+            self.bound.filter.clone_from(&ranked.written.filter);
+            ranked.statistics = Some(statistics);
+        }
+    }
+
+    /// Whether it depends on nothing but the text, the container's definition and the values of parameters.
+    pub fn is_self_contained(&self) -> bool {
+        self.is_deterministic && !self.needs_externals
     }
 }

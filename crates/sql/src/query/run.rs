@@ -27,7 +27,7 @@ impl Query {
         let allowance = allowance.clone();
         let Environment { now_ticks, random_seed, geospatial, .. } = self.environment;
         let environment = Environment { now_ticks, random_seed, geospatial, allowance };
-        let context = exec::eval_context(&environment, &self.patterns, Externals::NONE);
+        let context = exec::eval_context(&environment, &self.values, &self.patterns, Externals::NONE);
         let is_per_item = self.is_per_item();
         Ok(Evaluator { query: self, is_per_item, context, seen: DistinctRows::default() })
     }
@@ -35,7 +35,7 @@ impl Query {
     /// Starts evaluation with the functions and links that the query was compiled with.
     pub fn start_with<'q>(&'q self, externals: Externals<'q>) -> Result<Evaluator<'q>, SqlError> {
         self.check_clock()?;
-        let context = exec::eval_context(&self.environment, &self.patterns, externals);
+        let context = exec::eval_context(&self.environment, &self.values, &self.patterns, externals);
         let is_per_item = self.is_per_item();
         Ok(Evaluator { query: self, is_per_item, context, seen: DistinctRows::default() })
     }
@@ -59,11 +59,11 @@ impl Query {
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), E> {
         self.check_clock()?;
-        let context = exec::eval_context(&self.environment, &self.patterns, externals);
+        let context = exec::eval_context(&self.environment, &self.values, &self.patterns, externals);
         let mut failure = None;
         let mut items = |take: &mut exec::ItemVisitor<'_>| adapt_scan(scan, take, &mut failure);
-        let run = Execution::new(&context, &self.computed, Some(&mut items));
-        let result = match &self.ranked {
+        let run = Execution::new(&context, &self.compiled.computed, Some(&mut items));
+        let result = match &self.compiled.ranked {
             None => self.run_plain(&run, emit),
             Some(ranked) => self.run_ranked(&run, ranked, emit),
         };
@@ -81,8 +81,8 @@ impl Query {
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         self.check_clock()?;
-        let context = exec::eval_context(&self.environment, &self.patterns, externals);
-        let run = Execution::new(&context, &self.computed, None).with_aggregates(aggregates);
+        let context = exec::eval_context(&self.environment, &self.values, &self.patterns, externals);
+        let run = Execution::new(&context, &self.compiled.computed, None).with_aggregates(aggregates);
         self.run_plain(&run, emit)
     }
 
@@ -92,12 +92,12 @@ impl Query {
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         let window = RowWindow {
-            offset: self.bound.offset,
-            limit: self.bound.limit,
+            offset: self.compiled.bound.offset,
+            limit: self.compiled.bound.limit,
             in_order: false,
             ties_descending: self.ties_descending(),
         };
-        run.top_rows(&self.bound, window, &mut DistinctRows::default(), &mut |row| Ok(emit(&row)))
+        run.top_rows(&self.compiled.bound, window, &mut DistinctRows::default(), &mut |row| Ok(emit(&row)))
     }
 
     fn run_ranked(
@@ -138,7 +138,7 @@ impl Query {
     }
 
     fn check_clock(&self) -> Result<(), SqlError> {
-        if self.uses_clock && self.environment.now_ticks.is_none() {
+        if self.compiled.uses_clock && self.environment.now_ticks.is_none() {
             return Err(SqlError::Refused("the query reads the time, but no time was given".to_owned()));
         }
         Ok(())

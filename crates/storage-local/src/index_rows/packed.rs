@@ -25,6 +25,9 @@ pub(crate) const EMPTY: [u8; 1] = [VERSION];
 const PUT: u8 = 0;
 const DELETE: u8 = 1;
 const ROWS: u8 = 2;
+/// What an entry of index rows has besides its byte strings, and a byte string besides its bytes, mostly.
+const ROWS_HEAD_BYTES: usize = 16;
+const LENGTH_BYTES: usize = 2;
 
 /// Spaces whose rows are kept in runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +111,11 @@ impl DeltaBuilder {
             Op::Delete { space, key } => self.row(*space, key, None),
             Op::Rows { space, prefix, suffix, added, removed } => {
                 self.with_rows = self.with_rows.with(*space);
+                let rows = added.len() + removed.len();
+                let middles: usize = added.iter().chain(removed).map(Vec::len).sum();
+                let around = prefix.len() + suffix.len();
+                self.entries.reserve(ROWS_HEAD_BYTES + around + middles + rows * LENGTH_BYTES);
+                self.builders[usize::from(space.0)].reserve(rows, rows * around + middles);
                 self.entries.extend([ROWS, space.0]);
                 put_bytes(&mut self.entries, prefix);
                 put_bytes(&mut self.entries, suffix);

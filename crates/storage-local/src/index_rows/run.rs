@@ -41,6 +41,12 @@ impl RunBuilder {
         RunBuilder(Run { bytes: Vec::with_capacity(bytes), slots: Vec::with_capacity(rows) })
     }
 
+    /// Makes room for further rows.
+    pub(crate) fn reserve(&mut self, rows: usize, bytes: usize) {
+        self.0.bytes.reserve(bytes);
+        self.0.slots.reserve(rows);
+    }
+
     /// Adds a row whose key is the concatenation of the parts.
     pub(crate) fn push(&mut self, key: [&[u8]; 3], value: Option<&[u8]>) {
         let start = self.0.bytes.len();

@@ -137,7 +137,8 @@ impl<'a> Node<'a> {
         self.at
     }
 
-    pub(super) fn len_bytes(self) -> usize {
+    /// Bytes of the stored item that the node is a part of.
+    pub fn len_bytes(self) -> usize {
         self.bytes.len()
     }
 

@@ -149,6 +149,9 @@ impl<'a> CommitGroup<'a> {
         taken: Vec<PreparedWrite>,
         refused: impl Fn(&PreparedWrite) -> Option<WriteRefused>,
     ) -> Vec<PreparedWrite> {
+        if taken.iter().all(|prepared| refused(prepared).is_none()) {
+            return taken;
+        }
         let (mut tickets, mut kept) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
         for (ticket, prepared) in self.tickets.drain(..).zip(taken) {
             match refused(&prepared) {

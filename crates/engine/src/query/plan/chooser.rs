@@ -97,7 +97,9 @@ impl IndexChooser<'_, '_, '_> {
         let scan = items.min(need * items / found.max(1.0)) * ITEM;
         if found.min(need) * FETCH > scan && !self.need.is_preferred {
             let scan = self.scan_node();
-            node.text = format!("Not used, since it finds too many: {}", node.text);
+            if self.is_explained {
+                node.text = format!("Not used, since it finds too many: {}", node.text).into();
+            }
             return Ok((Candidates::All, scan.with(node)));
         }
         Ok((Candidates::Rids(RidSet::sorted(rids)), PlanNode::new("Fetch items by child id").with(node)))
@@ -410,7 +412,7 @@ impl IndexChooser<'_, '_, '_> {
         let mut best: Option<(f64, ConditionUnion, Vec<Vec<u8>>)> = None;
         for union in unions {
             let Some(mut seeks) =
-                union.parts.iter().map(|part| part.seek.clone()).collect::<Option<Vec<_>>>()
+                union.parts.iter().map(|part| part.seek().map(<[u8]>::to_vec)).collect::<Option<Vec<_>>>()
             else {
                 continue;
             };

@@ -1,23 +1,27 @@
 //! A plan as text: a tree with the estimated and the actual numbers of rows.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::api::charge::{FollowCost, PageCost};
 
 pub(crate) struct PlanNode {
-    pub text: String,
+    /// Empty where nobody asks.
+    pub text: Cow<'static, str>,
     pub estimated: Option<u64>,
     pub actual: Option<u64>,
     children: Vec<PlanNode>,
 }
 
 impl PlanNode {
-    pub fn new(text: impl Into<String>) -> PlanNode {
+    pub fn new(text: impl Into<Cow<'static, str>>) -> PlanNode {
         PlanNode { text: text.into(), estimated: None, actual: None, children: Vec::new() }
     }
 
     pub fn with(mut self, child: PlanNode) -> PlanNode {
-        self.children.push(child);
+        if !child.text.is_empty() {
+            self.children.push(child);
+        }
         self
     }
 

@@ -8,7 +8,7 @@ use quire_sql::geo::{Geometry, unlimited};
 use quire_sql::{
     ComputedRange, FullTextTerm, PathRange, SpatialCondition, SpatialRelation, ValueRange, text,
 };
-use quire_storage::{KeyRange, Snapshot};
+use quire_storage::{KeyRange, Snapshot, successor};
 use quire_value::{Path, Value};
 
 use super::super::partition_scope::PartitionScope;
@@ -16,7 +16,7 @@ use crate::api::{EngineError, PageRequest, corrupt};
 use crate::catalog::Container;
 use crate::indexes::{
     EncodedRange, IndexCounts, IndexId, IndexOrder, Indexes, RANGE_STRING_MAX, ScoringIndex, encode_term,
-    encode_value, is_cut, key_range, point_range, row_counts,
+    encode_value, index_head, is_cut, key_range, row_counts,
 };
 use crate::query::reader::ScopeReader;
 use crate::store::keys::{self, CATALOG, Counts};
@@ -42,8 +42,31 @@ pub(crate) struct SnapshotIndexes<'a> {
 /// A part of an index.
 pub(crate) struct IndexPart {
     pub keys: KeyRange,
-    /// Everything before the child id, when all rows have one value: they lie by child id.
-    pub seek: Option<Vec<u8>>,
+    /// When all rows have one value, and so lie by child id: how much of the first key is before the child id.
+    seek_bytes: Option<usize>,
+}
+
+impl IndexPart {
+    fn range(keys: KeyRange) -> IndexPart {
+        IndexPart { keys, seek_bytes: None }
+    }
+
+    /// All rows that begin with the first key.
+    fn seek_from(keys: KeyRange) -> IndexPart {
+        let seek_bytes = match &keys.start {
+            Bound::Included(first) => Some(first.len()),
+            _ => None,
+        };
+        IndexPart { keys, seek_bytes }
+    }
+
+    /// Everything before the child id, when all rows have one value.
+    pub fn seek(&self) -> Option<&[u8]> {
+        match &self.keys.start {
+            Bound::Included(first) => first.get(..self.seek_bytes?),
+            _ => None,
+        }
+    }
 }
 
 /// A range index, and its order.
@@ -169,7 +192,7 @@ impl<'a> SnapshotIndexes<'a> {
         let mut parts = Vec::new();
         if condition.ranges.iter().any(ValueRange::has_undefined) {
             let seek = self.missing_rows(&condition.path)?;
-            parts.push(IndexPart { keys: KeyRange::prefix(&seek), seek: Some(seek) });
+            parts.push(IndexPart::seek_from(KeyRange::prefix(&seek)));
         }
         for range in &condition.ranges {
             self.add_parts(index, range, scopes, &mut parts);
@@ -216,7 +239,7 @@ impl<'a> SnapshotIndexes<'a> {
             let low = Bound::Included(cells.start().to_be_bytes().to_vec());
             let high = Bound::Included(cells.end().to_be_bytes().to_vec());
             let keys = key_range(self.container.number, id, &EncodedRange { prefix: None, low, high });
-            IndexPart { keys, seek: None }
+            IndexPart::range(keys)
         };
         Some((id, grid.search(&region, distance).into_iter().map(part).collect()))
     }
@@ -261,14 +284,7 @@ impl<'a> SnapshotIndexes<'a> {
         if term.distance > 0 || words.is_empty() {
             return None;
         }
-        let part = |word: &String| {
-            let keys = self.term_keys(id, word);
-            let seek = match &keys.start {
-                Bound::Included(seek) => Some(seek.clone()),
-                _ => None,
-            };
-            IndexPart { keys, seek }
-        };
+        let part = |word: &String| IndexPart::seek_from(self.term_keys(id, word));
         Some((id, words.iter().map(part).collect()))
     }
 
@@ -280,22 +296,20 @@ impl<'a> SnapshotIndexes<'a> {
         parts: &mut Vec<IndexPart>,
     ) {
         let number = self.container.number;
-        let encoded = encoded(range, index.prefix);
-        let keys = key_range(number, index.id, &encoded);
-        let point = match (&encoded.low, &encoded.high) {
-            (Bound::Included(low), Bound::Included(high)) if low == high => Some(low),
-            _ => None,
+        let Some(value) = range.as_point() else {
+            return parts.push(IndexPart::range(key_range(number, index.id, &encoded(range, index.prefix))));
         };
-        let Some(value) = point else { return parts.push(IndexPart { keys, seek: None }) };
-        let Bound::Included(seek) = &keys.start else { return parts.push(IndexPart { keys, seek: None }) };
+        let mut key = index_head(number, index.id, index.prefix);
+        encode_value(value, RANGE_STRING_MAX, &mut key);
         if index.prefix.is_some() || scopes.len() > PARTS_MAX || scopes.iter().all(PartitionScope::is_whole) {
-            let seek = Some(seek.clone());
-            return parts.push(IndexPart { keys, seek });
+            let end = successor(&key).map_or(Bound::Unbounded, Bound::Excluded);
+            return parts.push(IndexPart::seek_from(KeyRange { start: Bound::Included(key), end }));
         }
         for scope in scopes {
             let (first, last) = scope.rids();
-            let keys = point_range(number, index.id, value, first, last);
-            parts.push(IndexPart { keys, seek: Some(seek.clone()) });
+            let at = |rid: u64| Bound::Included([key.as_slice(), &rid.to_be_bytes()].concat());
+            let (keys, seek_bytes) = (KeyRange { start: at(first), end: at(last) }, Some(key.len()));
+            parts.push(IndexPart { keys, seek_bytes });
         }
     }
 

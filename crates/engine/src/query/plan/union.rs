@@ -14,6 +14,10 @@ use crate::query::reader::ScopeReader;
 /// Rows of an index that one call of the reader gathers.
 const READ_ROWS_MAX: usize = 64 << 10;
 
+/// Room for a short result.
+const ROWS_EXPECTED: usize = 32;
+const KEY_BYTES_EXPECTED: usize = 64;
+
 /// `None` where nobody asks.
 pub(super) type Label = Option<String>;
 
@@ -22,9 +26,11 @@ pub(super) struct ConditionUnion {
     /// What it answers, for those who ask how a query is run.
     pub label: Label,
     pub parts: Vec<IndexPart>,
-    /// The part being read, and where.
+    /// The part being read, and whether it was begun.
     pub at: usize,
-    pub from: Option<Vec<u8>>,
+    is_begun: bool,
+    /// The last key that was read of it.
+    last: Vec<u8>,
     pub rids: Vec<u64>,
     /// Bytes of the query's memory.
     pub held_bytes: usize,
@@ -35,11 +41,21 @@ pub(super) struct ConditionUnion {
 impl ConditionUnion {
     pub fn new(label: Label) -> ConditionUnion {
         let (parts, rids, indexes) = (Vec::new(), Vec::new(), Vec::new());
-        ConditionUnion { label, parts, at: 0, from: None, rids, held_bytes: 0, cost: 0, indexes }
+        ConditionUnion {
+            label,
+            parts,
+            at: 0,
+            is_begun: false,
+            last: Vec::new(),
+            rids,
+            held_bytes: 0,
+            cost: 0,
+            indexes,
+        }
     }
 
     pub fn is_seek(&self) -> bool {
-        self.parts.iter().all(|part| part.seek.is_some())
+        self.parts.iter().all(|part| part.seek().is_some())
     }
 
     pub fn is_read(&self) -> bool {
@@ -49,29 +65,44 @@ impl ConditionUnion {
     /// Continues reading up to this cost; true at the end.
     pub fn read(&mut self, reader: &mut ScopeReader<'_>, cost_max: u64) -> Result<bool, EngineError> {
         while !self.is_read() && self.cost < cost_max {
-            let part = &self.parts[self.at];
-            let mut keys = part.keys.clone();
-            match self.from.take() {
-                Some(from) => keys.start = Bound::Excluded(from),
-                None => self.cost += SEEK as u64,
-            }
+            let ConditionUnion { parts, last, rids, .. } = self;
+            let keys = &mut parts[self.at].keys;
+            let start = if self.is_begun {
+                Some(std::mem::replace(&mut keys.start, Bound::Excluded(std::mem::take(last))))
+            } else {
+                self.cost += SEEK as u64;
+                None
+            };
             let rows_max = usize::try_from(cost_max.saturating_sub(self.cost).max(1)).unwrap_or(usize::MAX);
             let rows_max = rows_max.min(READ_ROWS_MAX);
-            let (mut found, mut last, mut rows) = (Vec::new(), Vec::new(), 0);
-            let more = reader.index_rows(keys, Direction::Forward, rows_max, &mut |key| {
-                found.extend(key.last_chunk().map(|rid| u64::from_be_bytes(*rid)));
+            rids.reserve(ROWS_EXPECTED.min(rows_max));
+            last.reserve(KEY_BYTES_EXPECTED);
+            let (before, mut rows) = (rids.len(), 0);
+            let more = reader.index_rows_in(keys, Direction::Forward, rows_max, &mut |key| {
+                rids.extend(key.last_chunk().map(|rid| u64::from_be_bytes(*rid)));
                 rows += 1;
                 last.clear();
                 last.extend_from_slice(key);
                 ControlFlow::Continue(())
-            })?;
-            reader.meter.keep(found.len() * size_of::<u64>())?;
-            self.held_bytes += found.len() * size_of::<u64>();
-            self.rids.extend(found.into_iter().filter(|rid| reader.may_contain(*rid)));
+            });
+            if let Some(start) = start {
+                keys.start = start;
+            }
+            let more = more?;
+            let bytes = (rids.len() - before) * size_of::<u64>();
+            reader.meter.keep(bytes)?;
+            self.held_bytes += bytes;
+            let mut kept = before;
+            for at in before..rids.len() {
+                if reader.may_contain(rids[at]) {
+                    rids[kept] = rids[at];
+                    kept += 1;
+                }
+            }
+            rids.truncate(kept);
             self.cost += rows;
-            if more && rows > 0 {
-                self.from = Some(last);
-            } else {
+            self.is_begun = more && rows > 0;
+            if !self.is_begun {
                 self.at += 1;
             }
         }
@@ -81,7 +112,7 @@ impl ConditionUnion {
     /// Drops what was read so far.
     pub fn reset(&mut self, reader: &ScopeReader<'_>) {
         reader.meter.release(std::mem::take(&mut self.held_bytes));
-        (self.rids, self.from, self.at, self.cost) = (Vec::new(), None, 0, 0);
+        (self.rids, self.is_begun, self.at, self.cost) = (Vec::new(), false, 0, 0);
     }
 
     pub fn sort_and_dedup(&mut self) {
