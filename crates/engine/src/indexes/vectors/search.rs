@@ -25,7 +25,7 @@ const LOOKED_AT_MORE: usize = 8;
 const LEAVES_PER_ROOT: f64 = 2.5;
 /// A search ends before when so many leaves, one after the other, had none of the nearest: this part of all that it may look
 /// into, or this number.
-const IN_VAIN_PART: usize = 2;
+const IN_VAIN_PART: usize = 4;
 const IN_VAIN_MIN: usize = 8;
 /// Leaves that are read together, in the order of their keys.
 const LEAVES_TOGETHER: usize = 8;
