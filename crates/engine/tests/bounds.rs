@@ -206,7 +206,7 @@ fn growing(id: &str, letters: usize) -> String {
 /// Each value takes as many steps as it may, and all of them together more than a write may.
 #[test]
 fn a_write_has_one_meter_for_all_that_it_evaluates() {
-    let heavy = vec!["LENGTH(REPLACE(c.a, 'a', c.b))"; 8].join(" + ");
+    let heavy = ["LENGTH(REPLACE(c.a, 'a', c.b))"; 8].join(" + ");
     let fixture = with_memory_and(1 << 30, 128 << 20, &twenty_computed(&heavy));
     let refused = fixture.create(&growing("1", 15_000));
     let Err(EngineError::BadRequest { message }) = refused else { panic!("{:?}", refused.err()) };
@@ -226,7 +226,7 @@ fn a_write_has_one_meter_for_all_that_it_evaluates() {
 fn an_item_that_is_too_much_for_a_write_can_be_deleted() {
     let mut fixture = with_memory(1 << 30, 128 << 20);
     fixture.create(&growing("1", 15_000)).expect("no computed properties yet");
-    let heavy = vec!["LENGTH(REPLACE(c.a, 'a', c.b))"; 8].join(" + ");
+    let heavy = ["LENGTH(REPLACE(c.a, 'a', c.b))"; 8].join(" + ");
     let definition = format!(r#"{{"id":"c","partitionKey":{KEY}{}}}"#, twenty_computed(&heavy));
     let catalog = fixture.engine.catalog();
     let replaced = catalog.replace_container("db", "c", &json(&definition), &Precondition::default());
