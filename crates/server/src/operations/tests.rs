@@ -163,8 +163,9 @@ fn rights_are_tried_for_every_operation() {
             tried_admin.push(find_admin(route, &verb).expect(path).name);
             continue;
         }
-        let kind = route(&verb, &path.replace('*', "c")).expect(path).kind;
-        let found = sets.iter().map(|set| find(&kind, &verb, flags_named(set)).expect(path).name);
+        let path = path.replace('*', "c");
+        let kind = route(&verb, &path).expect(&path).kind;
+        let found = sets.iter().map(|set| find(&kind, &verb, flags_named(set)).expect(&path).name);
         tried.extend(found);
     }
     let left_out: Vec<_> = Name::ALL.iter().filter(|name| !tried.contains(name)).collect();

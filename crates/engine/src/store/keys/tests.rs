@@ -35,10 +35,7 @@ fn golden_bytes() {
         (vector_index(7, 2), "c90000000700000002"),
         (VectorKeys { container: 7, index: 2 }.node(3), "00000007 03 00000002 01 0000000000000003"),
         (VectorKeys { container: 7, index: 2 }.leaf_row(3), "00000007 03 00000002 02 0000000000000003 02"),
-        (
-            VectorKeys { container: 7, index: 2 }.leaf_change(3, 5),
-            "00000007 03 00000002 02 0000000000000003 01 0000000000000005",
-        ),
+        (VectorKeys { container: 7, index: 2 }.leaf_changes(3), "00000007 03 00000002 02 0000000000000003 01"),
         (VectorKeys { container: 7, index: 2 }.place(5), "00000007 03 00000002 03 0000000000000005"),
         (VectorKeys { container: 7, index: 2 }.apart(1, 5), "00000007 03 00000002 04 01 0000000000000005"),
         (versions_floor(7, 2), "c40000000700000002"),
