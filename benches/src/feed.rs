@@ -231,7 +231,7 @@ fn with_a_reader(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()
         std::thread::spawn(move || -> Result<u64> {
             let signer = Signer::well_known();
             let mut connection = Connection::open(port)?;
-            let (mut position, mut told) = ("*".to_owned(), 0);
+            let (mut position, mut received) = ("*".to_owned(), 0);
             while !stop.load(Ordering::Relaxed) {
                 if !reads.load(Ordering::Relaxed) {
                     position = "*".to_owned();
@@ -243,17 +243,18 @@ fn with_a_reader(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()
                     signer.request("GET", &format!("/{WRITTEN}/docs"), ("docs", WRITTEN), &headers, b"");
                 let answer = connection.exchange(&request)?;
                 position = answer.header("etag").context("an etag")?.to_owned();
-                told += answer.header("x-ms-item-count").and_then(|count| count.parse().ok()).unwrap_or(0);
+                received +=
+                    answer.header("x-ms-item-count").and_then(|count| count.parse().ok()).unwrap_or(0);
                 std::thread::sleep(Duration::from_millis(10));
             }
-            Ok(told)
+            Ok(received)
         })
     };
     let share = share(quire, size, 1, |on| reads.store(on, Ordering::Relaxed))?;
     stop.store(true, Ordering::Relaxed);
-    let told = reader.join().expect("the reader does not panic")?;
+    let received = reader.join().expect("the reader does not panic")?;
     table.at_least("writers with one live feed reader, beside alone", share, 0.95, "x");
-    table.note("changes told to the reader", told.to_string());
+    table.note("changes told to the reader", received.to_string());
     Ok(())
 }
 

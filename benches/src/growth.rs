@@ -9,7 +9,7 @@ use quire_testkit::http::{Address, Connection, Signer};
 use quire_testkit::live::LiveServer;
 
 use crate::people::{CONTAINER, JSON, create_all, create_container, draw, key_header};
-use crate::process::{cpu, settle};
+use crate::process::{cpu, finish_background_work};
 use crate::table::Table;
 
 const SMALL: u64 = 10_000;
@@ -55,7 +55,7 @@ fn measured(binary: &Path, items: u64) -> Result<Vec<f64>> {
     let address = Address::local(server.port);
     create_container(&address, "")?;
     create_all(&address, 0..items, create)?;
-    settle(server.child.id())?;
+    finish_background_work(server.child.id())?;
     INDEXED.iter().map(|query| per_query(&server, query, items)).collect()
 }
 

@@ -41,7 +41,7 @@ fn descendant_stats(process: u32) -> Result<Vec<Stat>> {
 }
 
 /// Waits until a process and its descendants have nothing left to do in the background.
-pub fn settle(process: u32) -> Result<()> {
+pub fn finish_background_work(process: u32) -> Result<()> {
     const LOOKS_MAX: usize = 240;
     for _ in 0..LOOKS_MAX {
         let before = cpu_with_children(process)?;

@@ -7,7 +7,7 @@ use quire_testkit::http::Address;
 use quire_testkit::live::LiveServer;
 
 use crate::people::{PEOPLE, Person, create, create_all, create_container};
-use crate::process::{cpu, resident_bytes, settle};
+use crate::process::{cpu, finish_background_work, resident_bytes};
 use crate::table::Table;
 
 const OFF: &str = r#","indexingPolicy":{"indexingMode":"none","automatic":false}"#;
@@ -55,13 +55,13 @@ fn measured(binary: &Path, policy: &str) -> Result<Cost> {
     create_container(&address, policy)?;
     let before = cpu(&server)?;
     create_all(&address, 0..PEOPLE, create)?;
-    settle(server.child.id())?;
+    finish_background_work(server.child.id())?;
     let used = cpu(&server)? - before;
     let resident_bytes = resident_bytes(&server)?;
     server.stop()?;
     // Opened once more, so that what the stop left to be merged is merged.
     let server = LiveServer::quire(binary, &data, &[])?;
-    settle(server.child.id())?;
+    finish_background_work(server.child.id())?;
     server.stop()?;
     let cpu_micros = used.as_secs_f64() * 1e6 / PEOPLE as f64;
     Ok(Cost { cpu_micros, disk_bytes: size(&data)?, resident_bytes })

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 /// Tests counted from the runners' own closing lines, and the names of those that passed.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct TestCounts {
     pub passed: u64,
     pub failed: u64,
     /// `file::name`, the file from the root of the workspace.
@@ -20,16 +20,16 @@ pub struct Tally {
     pub unproved_rows: u64,
 }
 
-impl Tally {
-    pub fn counted(passed: u64, failed: u64) -> Tally {
-        Tally { passed, failed, ..Tally::default() }
+impl TestCounts {
+    pub fn counted(passed: u64, failed: u64) -> TestCounts {
+        TestCounts { passed, failed, ..TestCounts::default() }
     }
 
-    pub fn passed(name: &str) -> Tally {
-        Tally { names: BTreeSet::from([name.to_owned()]), ..Tally::default() }
+    pub fn passed(name: &str) -> TestCounts {
+        TestCounts { names: BTreeSet::from([name.to_owned()]), ..TestCounts::default() }
     }
 
-    pub fn add(&mut self, other: Tally) {
+    pub fn add(&mut self, other: TestCounts) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.names.extend(other.names);
@@ -81,35 +81,35 @@ pub fn build_server() -> Result<PathBuf> {
 
 /// Runs a test runner, shows its output and adds up the lines that `read` understands. A runner that fails without
 /// reporting a failed test counts as one failure.
-pub fn counted(command: &mut Command, read: fn(&str) -> Option<Tally>) -> Result<Tally> {
+pub fn counted(command: &mut Command, read: fn(&str) -> Option<TestCounts>) -> Result<TestCounts> {
     let shown = format!("{command:?}");
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("starting {shown}"))?;
     let output = BufReader::new(child.stdout.take().expect("stdout is piped"));
-    let mut tally = Tally::default();
+    let mut test_counts = TestCounts::default();
     for line in output.lines() {
         let line = line?;
         println!("{line}");
-        tally.add(read(&line).unwrap_or_default());
+        test_counts.add(read(&line).unwrap_or_default());
     }
     let status = child.wait()?;
-    if !status.success() && tally.failed == 0 {
+    if !status.success() && test_counts.failed == 0 {
         println!("{shown} ended with {status}");
-        tally.failed += 1;
+        test_counts.failed += 1;
     }
-    Ok(tally)
+    Ok(test_counts)
 }
 
 /// `test result: ok. 12 passed; 0 failed; ...`
-pub fn cargo_line(line: &str) -> Option<Tally> {
+pub fn cargo_line(line: &str) -> Option<TestCounts> {
     let counts = line.strip_prefix("test result: ")?;
-    Some(Tally::counted(number_before(counts, " passed")?, number_before(counts, " failed")?))
+    Some(TestCounts::counted(number_before(counts, " passed")?, number_before(counts, " failed")?))
 }
 
 /// `3 failed, 12 passed, 1 error in 1.2s`, with or without `=` around it, and `PASSED file::name[parameter]`.
-pub fn pytest_line(line: &str) -> Option<Tally> {
+pub fn pytest_line(line: &str) -> Option<TestCounts> {
     if let Some(name) = line.strip_prefix("PASSED ") {
         let name = name.split('[').next().unwrap_or(name).trim_end();
-        return Some(Tally::passed(name));
+        return Some(TestCounts::passed(name));
     }
     let counts = line.trim_matches(['=', ' ']);
     if !counts.starts_with(|character: char| character.is_ascii_digit()) || !counts.contains(" in ") {
@@ -117,35 +117,35 @@ pub fn pytest_line(line: &str) -> Option<Tally> {
     }
     let failed = number_before(counts, " failed").unwrap_or(0) + number_before(counts, " error").unwrap_or(0);
     let passed = number_before(counts, " passed").unwrap_or(0);
-    (passed + failed > 0).then(|| Tally::counted(passed, failed))
+    (passed + failed > 0).then(|| TestCounts::counted(passed, failed))
 }
 
 /// Node's runner in the spec reporter: `ℹ pass 12`, `ℹ fail 0`.
-pub fn node_line(line: &str) -> Option<Tally> {
+pub fn node_line(line: &str) -> Option<TestCounts> {
     let rest = line.strip_prefix("ℹ ").or_else(|| line.strip_prefix("# "))?;
     if let Some(count) = rest.strip_prefix("pass ") {
-        return Some(Tally::counted(count.parse().ok()?, 0));
+        return Some(TestCounts::counted(count.parse().ok()?, 0));
     }
     let count = rest.strip_prefix("fail ")?;
-    Some(Tally::counted(0, count.parse().ok()?))
+    Some(TestCounts::counted(0, count.parse().ok()?))
 }
 
 /// `--- PASS: TestName (0.10s)` of `go test -v`; parts of a test are indented and do not count.
-pub fn go_line(line: &str) -> Option<Tally> {
+pub fn go_line(line: &str) -> Option<TestCounts> {
     let name = |rest: &str| rest.split(' ').next().unwrap_or_default().to_owned();
     if let Some(rest) = line.strip_prefix("--- PASS: ") {
-        return Some(Tally { passed: 1, ..Tally::passed(&name(rest)) });
+        return Some(TestCounts { passed: 1, ..TestCounts::passed(&name(rest)) });
     }
-    line.starts_with("--- FAIL: ").then(|| Tally::counted(0, 1))
+    line.starts_with("--- FAIL: ").then(|| TestCounts::counted(0, 1))
 }
 
 /// Surefire's last line, `[INFO] Tests run: 12, Failures: 1, Errors: 0, Skipped: 2`; the line of a class has its time, too.
-pub fn surefire_line(line: &str) -> Option<Tally> {
+pub fn surefire_line(line: &str) -> Option<TestCounts> {
     let counts = line.split_once("] Tests run: ").filter(|_| !line.contains("Time elapsed"))?.1;
     let run: u64 = counts.split(',').next()?.parse().ok()?;
     let count = |word: &str| counts.split_once(word)?.1.split(',').next()?.trim().parse::<u64>().ok();
     let failed = count("Failures: ")? + count("Errors: ")?;
-    Some(Tally::counted(run.checked_sub(failed + count("Skipped: ")?)?, failed))
+    Some(TestCounts::counted(run.checked_sub(failed + count("Skipped: ")?)?, failed))
 }
 
 fn number_before(text: &str, word: &str) -> Option<u64> {
@@ -158,8 +158,12 @@ fn number_before(text: &str, word: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn check(read: fn(&str) -> Option<Tally>, line: &str, expected: Option<(u64, u64)>) {
-        assert_eq!(read(line).map(|tally| (tally.passed, tally.failed)), expected, "{line}");
+    fn check(read: fn(&str) -> Option<TestCounts>, line: &str, expected: Option<(u64, u64)>) {
+        assert_eq!(
+            read(line).map(|test_counts| (test_counts.passed, test_counts.failed)),
+            expected,
+            "{line}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! the language, each of which is looked up in the examples; every file of examples must be listed.
 //!
 //! Two checks: tidy finds every named test in a suite that the test command runs ([`check`]); after the suites each must be
-//! among those that ran and passed ([`unproved`]).
+//! among those that ran and passed ([`rows_without_test`]).
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ const SUITES: &[(&str, &str)] = &[
 ];
 
 /// What a test may do in place of running a client.
-const STAND_INS: &[&str] = &[".NET by recorded traffic", "imitation"];
+const SUBSTITUTES: &[&str] = &[".NET by recorded traffic", "imitation"];
 
 /// What runs all `.qt` files.
 const EXAMPLES_RUN_BY: &[&str] =
@@ -71,7 +71,7 @@ pub fn check() -> Result<()> {
 }
 
 /// What the document says without a test that passed. `passed` holds `file::name`.
-pub fn unproved(passed: &BTreeSet<String>) -> Result<Vec<String>> {
+pub fn rows_without_test(passed: &BTreeSet<String>) -> Result<Vec<String>> {
     Ok(missing(&generate()?.tests, passed))
 }
 
@@ -184,8 +184,8 @@ impl Test {
         let suite = SUITES.iter().find(|(path, _)| file.starts_with(path));
         let (_, runs) =
             suite.with_context(|| format!("{file} is in no suite that `cargo xtask test` runs"))?;
-        if let Some(words) = words.filter(|words| !STAND_INS.contains(words)) {
-            bail!("{words:?} is none of {STAND_INS:?}");
+        if let Some(words) = words.filter(|words| !SUBSTITUTES.contains(words)) {
+            bail!("{words:?} is none of {SUBSTITUTES:?}");
         }
         let by = words.map_or_else(|| (*runs).to_owned(), |words| format!("{words} ({runs})"));
         Ok(Test { file: file.to_owned(), name: name.to_owned(), by })

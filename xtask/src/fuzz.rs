@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{Tally, cargo, check, root, target_dir};
+use crate::command::{TestCounts, cargo, check, root, target_dir};
 use crate::tools;
 
 /// In the test command, each target.
@@ -30,7 +30,7 @@ const FLAGS: &[&str] = &[
 const PLACES_MIN: u64 = 50;
 
 /// Runs the named target, or all: as many at a time as there are processors.
-pub fn run(name: Option<&str>, seconds: u64) -> Result<Tally> {
+pub fn run(name: Option<&str>, seconds: u64) -> Result<TestCounts> {
     let mut targets = targets()?;
     if let Some(name) = name {
         targets.retain(|target| target == name);
@@ -40,12 +40,12 @@ pub fn run(name: Option<&str>, seconds: u64) -> Result<Tally> {
     }
     let folder = build()?;
     targets.reverse();
-    let (waiting, total) = (Mutex::new(targets), Mutex::new(Tally::default()));
+    let (waiting, total) = (Mutex::new(targets), Mutex::new(TestCounts::default()));
     let work = || -> Result<()> {
         loop {
             let Some(target) = waiting.lock().expect("no thread panicked").pop() else { return Ok(()) };
-            let tally = run_one(&folder.join(&target), &target, seconds)?;
-            total.lock().expect("no thread panicked").add(tally);
+            let test_counts = run_one(&folder.join(&target), &target, seconds)?;
+            total.lock().expect("no thread panicked").add(test_counts);
         }
     };
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
@@ -79,7 +79,7 @@ fn build() -> Result<PathBuf> {
     Ok(folder.join(host).join("release"))
 }
 
-fn run_one(program: &std::path::Path, target: &str, seconds: u64) -> Result<Tally> {
+fn run_one(program: &std::path::Path, target: &str, seconds: u64) -> Result<TestCounts> {
     let corpus = target_dir().join("fuzz/corpus").join(target);
     let failures = target_dir().join("fuzz/failures");
     std::fs::create_dir_all(&corpus)?;
@@ -93,20 +93,20 @@ fn run_one(program: &std::path::Path, target: &str, seconds: u64) -> Result<Tall
     Ok(report(target, &output))
 }
 
-fn report(target: &str, output: &Output) -> Tally {
+fn report(target: &str, output: &Output) -> TestCounts {
     let text = String::from_utf8_lossy(&output.stderr);
     let runs = number_after(&text, "stat::number_of_executed_units:");
     let places = number_after(&text, " cov:");
     if output.status.success() && places >= Some(PLACES_MIN) {
         let [runs, places] = [runs, places].map(Option::unwrap_or_default);
         println!("fuzz {target} ... ok: {runs} inputs, {places} places reached");
-        return Tally::counted(1, 0);
+        return TestCounts::counted(1, 0);
     }
     println!(
         "--- fuzz {target}\n{text}\nfuzz {target} ... FAILED: {}, {places:?} places reached",
         output.status
     );
-    Tally::counted(0, 1)
+    TestCounts::counted(0, 1)
 }
 
 /// The last one.

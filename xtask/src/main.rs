@@ -21,7 +21,7 @@ mod words; // names of types that are refused
 
 use anyhow::{Result, bail};
 
-use command::Tally;
+use command::TestCounts;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -71,25 +71,26 @@ fn test() -> Result<()> {
     tools::announce();
     tidy::run()?;
     tools::need_programs()?;
-    let mut tally = rust_tests::workspace(&[])?;
-    tally.add(schedules::test()?);
-    tally.add(sdk::run(&[])?);
-    tally.add(dist::test()?);
-    tally.add(fuzz::run(None, fuzz::SECONDS)?);
+    let mut test_counts = rust_tests::workspace(&[])?;
+    test_counts.add(schedules::test()?);
+    test_counts.add(sdk::run(&[])?);
+    test_counts.add(dist::test()?);
+    test_counts.add(fuzz::run(None, fuzz::SECONDS)?);
     // A row of the table whose test was renamed, skipped or not run is a failure like any other.
-    let unproved = compat::unproved(&tally.names)?;
-    let (left_out, unproved): (Vec<String>, Vec<String>) =
-        unproved.into_iter().partition(|row| tally.left_out.iter().any(|folder| row.starts_with(folder)));
-    for row in &unproved {
+    let rows_without_test = compat::rows_without_test(&test_counts.names)?;
+    let (left_out, rows_without_test): (Vec<String>, Vec<String>) = rows_without_test
+        .into_iter()
+        .partition(|row| test_counts.left_out.iter().any(|folder| row.starts_with(folder)));
+    for row in &rows_without_test {
         println!("docs/compatibility.md: {row}");
     }
     // Machines without the tools of a suite prove less. That is no failure, but it is said.
     for row in &left_out {
         println!("docs/compatibility.md, not proved on this machine: {row}");
     }
-    tally.unproved_rows = left_out.len() as u64;
-    tally.failed += unproved.len() as u64;
-    close(tally)
+    test_counts.unproved_rows = left_out.len() as u64;
+    test_counts.failed += rows_without_test.len() as u64;
+    close(test_counts)
 }
 
 /// The kill -9 loops with as many kills as asked for.
@@ -119,15 +120,15 @@ fn storm(test: &str, minutes: &str) -> Result<()> {
     close(command::counted(&mut command, command::cargo_line)?)
 }
 
-fn close(tally: Tally) -> Result<()> {
-    for folder in &tally.left_out {
+fn close(test_counts: TestCounts) -> Result<()> {
+    for folder in &test_counts.left_out {
         println!("\n{folder} was left out: its tools are not on this machine");
     }
-    if tally.unproved_rows > 0 {
-        println!("{} tests that docs/compatibility.md names did not run", tally.unproved_rows);
+    if test_counts.unproved_rows > 0 {
+        println!("{} tests that docs/compatibility.md names did not run", test_counts.unproved_rows);
     }
-    println!("\n{} passed, {} failed", tally.passed, tally.failed);
-    if tally.failed > 0 || tally.passed == 0 {
+    println!("\n{} passed, {} failed", test_counts.passed, test_counts.failed);
+    if test_counts.failed > 0 || test_counts.passed == 0 {
         bail!("not all tests passed");
     }
     Ok(())

@@ -104,9 +104,9 @@ fn against_order(rooms: &[&str], inside: &str, text: &str) -> impl Iterator<Item
     let own = rooms.iter().position(|other| *other == room);
     let text = without_comments(without_unit_tests(text));
     let mut used = Vec::new();
-    names_behind(&text, "crate::", &mut used);
+    names_after_prefix(&text, "crate::", &mut used);
     let from_root = "super::".repeat(depth(inside));
-    names_behind(&text, &from_root, &mut used);
+    names_after_prefix(&text, &from_root, &mut used);
     used.sort();
     used.dedup();
     let problem = move |name: String| match (rooms.iter().position(|other| *other == name), own) {
@@ -141,7 +141,7 @@ fn without_comments(text: &str) -> String {
 }
 
 /// The names that follow a path prefix, one or several in braces.
-fn names_behind(text: &str, prefix: &str, names: &mut Vec<String>) {
+fn names_after_prefix(text: &str, prefix: &str, names: &mut Vec<String>) {
     for (at, _) in text.match_indices(prefix) {
         let before = text[..at].chars().next_back();
         if before.is_some_and(|before| before.is_alphanumeric() || "_:$".contains(before)) {

@@ -9,12 +9,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::command::{Tally, cargo, cargo_line, root, target_dir};
+use crate::command::{TestCounts, cargo, cargo_line, root, target_dir};
 
 type Environment<'a> = &'a [(&'a str, String)];
 
 /// The tests of all crates. Examples in documentation comments are not run: tidy refuses them.
-pub fn workspace(environment: Environment<'_>) -> Result<Tally> {
+pub fn workspace(environment: Environment<'_>) -> Result<TestCounts> {
     let mut build = cargo();
     build.args(["test", "--release", "--workspace"]);
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
@@ -22,19 +22,19 @@ pub fn workspace(environment: Environment<'_>) -> Result<Tally> {
 }
 
 /// The tests of one name, of all crates.
-pub fn named(test: &str, environment: Environment<'_>) -> Result<Tally> {
+pub fn named(test: &str, environment: Environment<'_>) -> Result<TestCounts> {
     let mut build = cargo();
     build.args(["test", "--release", "--workspace", "--test", test]);
     run_all(built(&mut build)?, 1, environment)
 }
 
 /// The tests that a command of cargo builds.
-pub fn built_and_run(build: &mut Command) -> Result<Tally> {
+pub fn built_and_run(build: &mut Command) -> Result<TestCounts> {
     run_all(built(build)?, 1, &[])
 }
 
 /// The tests of the Rust SDK, which share one server.
-pub fn sdk(environment: Environment<'_>) -> Result<Tally> {
+pub fn sdk(environment: Environment<'_>) -> Result<TestCounts> {
     let mut build = cargo();
     build.args(["test", "--release", "--manifest-path", "tests/sdk/rust/Cargo.toml"]);
     build.env("CARGO_TARGET_DIR", target_dir().join("sdk-rust"));
@@ -72,15 +72,19 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
     })
 }
 
-fn run_all(mut binaries: Vec<TestBinary>, at_once: usize, environment: Environment<'_>) -> Result<Tally> {
+fn run_all(
+    mut binaries: Vec<TestBinary>,
+    at_once: usize,
+    environment: Environment<'_>,
+) -> Result<TestCounts> {
     binaries.reverse();
     let waiting = Mutex::new(binaries);
-    let total = Mutex::new(Tally::default());
+    let total = Mutex::new(TestCounts::default());
     let work = || -> Result<()> {
         loop {
             let Some(binary) = waiting.lock().expect("no thread panicked").pop() else { return Ok(()) };
-            let tally = binary.run(environment)?;
-            total.lock().expect("no thread panicked").add(tally);
+            let test_counts = binary.run(environment)?;
+            total.lock().expect("no thread panicked").add(test_counts);
         }
     };
     std::thread::scope(|scope| -> Result<()> {
@@ -92,14 +96,14 @@ fn run_all(mut binaries: Vec<TestBinary>, at_once: usize, environment: Environme
 
 impl TestBinary {
     /// As cargo runs it: in the folder of its package.
-    fn run(&self, environment: Environment<'_>) -> Result<Tally> {
+    fn run(&self, environment: Environment<'_>) -> Result<TestCounts> {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package);
         command.envs(environment.iter().map(|(name, value)| (*name, value))).stdin(Stdio::null());
         let started = Instant::now();
         let output = command.output().with_context(|| format!("starting {}", self.executable.display()))?;
         self.show(&output, started.elapsed().as_secs_f64());
-        Ok(self.tally(&output))
+        Ok(self.test_counts(&output))
     }
 
     /// In one piece.
@@ -110,18 +114,18 @@ impl TestBinary {
     }
 
     /// A binary that fails without reporting a failed test counts as one failure.
-    fn tally(&self, output: &Output) -> Tally {
+    fn test_counts(&self, output: &Output) -> TestCounts {
         let text = String::from_utf8_lossy(&output.stdout);
-        let mut tally = Tally::default();
+        let mut test_counts = TestCounts::default();
         for line in text.lines() {
-            tally.add(cargo_line(line).unwrap_or_default());
-            tally.names.extend(passed(line).and_then(|test| self.name(test)));
+            test_counts.add(cargo_line(line).unwrap_or_default());
+            test_counts.names.extend(passed(line).and_then(|test| self.name(test)));
         }
-        if !output.status.success() && tally.failed == 0 {
+        if !output.status.success() && test_counts.failed == 0 {
             println!("{} ended with {}", self.executable.display(), output.status);
-            tally.failed += 1;
+            test_counts.failed += 1;
         }
-        tally
+        test_counts
     }
 
     /// `file::name` of `module::module::name`: the longest path of modules that is a file has the test.

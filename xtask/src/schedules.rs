@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 
-use crate::command::{Tally, cargo, cargo_line, counted};
+use crate::command::{TestCounts, cargo, cargo_line, counted};
 use crate::rust_tests;
 
 const TARGET: &[&str] = &[
@@ -19,14 +19,14 @@ const TARGET: &[&str] = &[
 ];
 
 /// As many schedules as the test command has time for, and all known races.
-pub fn test() -> Result<Tally> {
+pub fn test() -> Result<TestCounts> {
     let mut build = cargo();
     build.args(TARGET);
     rust_tests::built_and_run(&mut build)
 }
 
 /// So many schedules of a program, or of each. `QUIRE_SCHEDULES_SEED` chooses others.
-pub fn explore(schedules: &str, program: Option<&str>) -> Result<Tally> {
+pub fn explore(schedules: &str, program: Option<&str>) -> Result<TestCounts> {
     let schedules: u64 = schedules.parse()?;
     let tests = program.map_or_else(|| "holds_under".to_owned(), |name| format!("{name}::holds_under"));
     let mut command = cargo();

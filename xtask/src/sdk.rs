@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{self, Tally, root, target_dir};
+use crate::command::{self, TestCounts, root, target_dir};
 use crate::live::LiveServer;
 use crate::rust_tests;
 use crate::tools;
@@ -18,7 +18,7 @@ struct Suite {
     folder: &'static str,
     /// The suite is left out where one of these programs is not on the machine. Without any its tools are fetched.
     programs: &'static [&'static str],
-    run: fn(&Target) -> Result<Tally>,
+    run: fn(&Target) -> Result<TestCounts>,
 }
 
 const SUITES: &[Suite] = &[
@@ -38,7 +38,7 @@ struct Target {
 }
 
 impl Target {
-    fn tell(&self, command: &mut Command) {
+    fn set_environment(&self, command: &mut Command) {
         command.envs(self.environment());
     }
 
@@ -52,26 +52,26 @@ impl Target {
 }
 
 /// Runs the named suites, or all.
-pub fn run(names: &[&str]) -> Result<Tally> {
+pub fn run(names: &[&str]) -> Result<TestCounts> {
     if let Some(unknown) = names.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name)) {
         bail!("there is no SDK suite {unknown:?}");
     }
     let binary = command::build_server()?;
-    let mut tally = Tally::default();
+    let mut test_counts = TestCounts::default();
     for suite in SUITES.iter().filter(|suite| names.is_empty() || names.contains(&suite.name)) {
         if suite.programs.iter().any(|program| !tools::available(program)) {
             println!("\n--- {} SDK left out: its tools are not on this machine", suite.name);
-            tally.left_out.insert(suite.folder);
+            test_counts.left_out.insert(suite.folder);
             continue;
         }
         for (partitions, tls) in [("1", false), ("5", true)] {
-            tally.add(against_live(&binary, suite, partitions, tls)?);
+            test_counts.add(against_live(&binary, suite, partitions, tls)?);
         }
     }
-    Ok(tally)
+    Ok(test_counts)
 }
 
-fn against_live(binary: &Path, suite: &Suite, partitions: &'static str, tls: bool) -> Result<Tally> {
+fn against_live(binary: &Path, suite: &Suite, partitions: &'static str, tls: bool) -> Result<TestCounts> {
     println!("\n--- {} SDK, {partitions} partition(s), {}", suite.name, if tls { "https" } else { "http" });
     let scratch = target_dir().join("sdk").join(format!("{}-{partitions}", suite.name));
     if scratch.exists() {
@@ -113,17 +113,17 @@ fn make_certificates(binary: &Path, folder: &Path) -> Result<Certificates> {
     })
 }
 
-fn python(target: &Target) -> Result<Tally> {
+fn python(target: &Target) -> Result<TestCounts> {
     let mut command = Command::new(tools::python()?);
     command
         .args(["-m", "pytest", "-q", "-rpfE", "-p", "no:cacheprovider", "tests/sdk/python"])
         .current_dir(root());
     command.env("PYTHONDONTWRITEBYTECODE", "1");
-    target.tell(&mut command);
+    target.set_environment(&mut command);
     command::counted(&mut command, command::pytest_line)
 }
 
-fn node(target: &Target) -> Result<Tally> {
+fn node(target: &Target) -> Result<TestCounts> {
     let home = tools::node()?;
     let passed = target_dir().join("sdk").join("js-passed.txt");
     let mut command = Command::new("node");
@@ -138,16 +138,16 @@ fn node(target: &Target) -> Result<Tally> {
         .arg(format!("--test-reporter-destination={}", passed.display()))
         .args(scripts("tests/sdk/js", ".test.mjs")?);
     command.current_dir(root()).env("QUIRE_NODE_MODULES", home.join("node_modules"));
-    target.tell(&mut command);
+    target.set_environment(&mut command);
     if let Some(authority) = &target.authority {
         command.env("NODE_EXTRA_CA_CERTS", authority);
     }
-    let mut tally = command::counted(&mut command, command::node_line)?;
-    tally.names.extend(std::fs::read_to_string(&passed)?.lines().map(str::to_owned));
-    Ok(tally)
+    let mut test_counts = command::counted(&mut command, command::node_line)?;
+    test_counts.names.extend(std::fs::read_to_string(&passed)?.lines().map(str::to_owned));
+    Ok(test_counts)
 }
 
-fn rust(target: &Target) -> Result<Tally> {
+fn rust(target: &Target) -> Result<TestCounts> {
     let mut environment = target.environment();
     if let Some(authority) = &target.authority {
         environment.push(("SSL_CERT_FILE", authority.display().to_string()));
@@ -155,25 +155,25 @@ fn rust(target: &Target) -> Result<Tally> {
     rust_tests::sdk(&environment)
 }
 
-fn go(target: &Target) -> Result<Tally> {
+fn go(target: &Target) -> Result<TestCounts> {
     let home = tools::folder().join("go");
     let mut command = Command::new("go");
     command.args(["test", "-v", "-count=1", "-modcacherw", "./..."]).current_dir(root().join("tests/sdk/go"));
     command.env("GOMODCACHE", home.join("modules")).env("GOCACHE", home.join("build"));
     command.env("GOTOOLCHAIN", "local");
-    target.tell(&mut command);
+    target.set_environment(&mut command);
     if let Some(authority) = &target.authority {
         command.env("SSL_CERT_FILE", authority);
     }
-    let mut tally = command::counted(&mut command, command::go_line)?;
-    let passed = std::mem::take(&mut tally.names);
+    let mut test_counts = command::counted(&mut command, command::go_line)?;
+    let passed = std::mem::take(&mut test_counts.names);
     for path in scripts("tests/sdk/go", "_test.go")? {
         let text = std::fs::read_to_string(&path)?;
         let file = path.strip_prefix(root())?.display();
         let here = passed.iter().filter(|name| text.contains(&format!("func {name}(")));
-        tally.names.extend(here.map(|name| format!("{file}::{name}")));
+        test_counts.names.extend(here.map(|name| format!("{file}::{name}")));
     }
-    Ok(tally)
+    Ok(test_counts)
 }
 
 fn scripts(folder: &str, ending: &str) -> Result<Vec<PathBuf>> {

@@ -27,7 +27,7 @@ use self::workload::{Operation, Workload};
 use crate::client::{Load, Until, run_until};
 use crate::people::{PEOPLE, load as load_people};
 use crate::postgres::Postgres;
-use crate::process::{cpu_with_children, settle};
+use crate::process::{cpu_with_children, finish_background_work};
 
 pub fn run(binary: &Path, arguments: &[&str]) -> Result<()> {
     let options = Options::parse(arguments)?;
@@ -162,7 +162,7 @@ impl Comparison<'_> {
             until = Until::Requests(count);
         }
         if let Some(process) = server.process {
-            settle(process)?;
+            finish_background_work(process)?;
         }
         let cpu = || server.process.map(cpu_with_children).transpose();
         let before = cpu()?;
@@ -185,8 +185,8 @@ impl Comparison<'_> {
             theirs::prepare_deletes(&self.postgres, 1 + self.timings * 10_000_000, count)?;
             until = Until::Requests(count);
         }
-        theirs::settle(&self.postgres)?;
-        settle(self.postgres.process()?)?;
+        theirs::finish_background_work(&self.postgres)?;
+        finish_background_work(self.postgres.process()?)?;
         let scripts = theirs::scripts(&workload.operation);
         let scripts: Vec<(String, u32)> =
             scripts.iter().map(|script| (script.text(), script.weight)).collect();

@@ -69,11 +69,11 @@ pub fn load(postgres: &Postgres) -> Result<()> {
          BEGIN {} INSERT INTO pairs (id, body) VALUES (new, document); RETURN new; END $$",
         raise_count("counter")
     ))?;
-    settle(postgres)
+    finish_background_work(postgres)
 }
 
 /// What background work would do at some time is done now.
-pub fn settle(postgres: &Postgres) -> Result<()> {
+pub fn finish_background_work(postgres: &Postgres) -> Result<()> {
     postgres.sql("VACUUM ANALYZE items")?;
     postgres.sql("VACUUM ANALYZE pairs")?;
     postgres.sql("CHECKPOINT")

@@ -53,7 +53,7 @@ pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     let shown = format!("{:.2} us of CPU an item, scan {:.2} us", per_item(index_cpu), per_item(scan_cpu));
     table.note("index of a link", shown);
     // The names on the books differ, so that every one of them is written.
-    client.put_model("built", &spoiled())?;
+    client.put_model("built", &with_other_field())?;
     let (values, values_cpu) = with_cpu(quire, || client.wait_for_jobs())?;
     let ratio = rewrite.as_secs_f64() / values.as_secs_f64();
     table.at_least("build of owned values, to a bulk rewrite (rate)", ratio, 0.3, "x");
@@ -83,7 +83,7 @@ pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
 }
 
 /// The same declarations with another field, which no book has yet.
-fn spoiled() -> serde_json::Value {
+fn with_other_field() -> serde_json::Value {
     let mut model = counted();
     model["copies"][0]["fields"] = json!({ "name": "t.name", "born": "t.born" });
     model

@@ -68,12 +68,13 @@ pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-type Ours = [Measured; 5];
-type Theirs = [f64; 3];
-type Round = (Ours, Option<Theirs>);
+type QuireFigures = [Measured; 5];
+type PostgresFigures = [f64; 3];
+type Round = (QuireFigures, Option<PostgresFigures>);
 
 fn print(rounds: &[Round], table: &mut Table) {
-    let of = |figure: &dyn Fn(&Ours) -> f64| median(rounds.iter().map(|(own, _)| figure(own)).collect());
+    let of =
+        |figure: &dyn Fn(&QuireFigures) -> f64| median(rounds.iter().map(|(own, _)| figure(own)).collect());
     let link = of(&|[plain, linked, ..]| linked.cpu_micros / plain.cpu_micros);
     table.at_most("create with one enforced link, to a plain create (CPU)", link, 1.5, "x");
     let count =
@@ -93,12 +94,13 @@ fn print(rounds: &[Round], table: &mut Table) {
         )
     });
     table.note("creates: last round", shown);
-    let both: Vec<(Ours, Theirs)> =
+    let both: Vec<(QuireFigures, PostgresFigures)> =
         rounds.iter().filter_map(|(own, theirs)| Some((*own, (*theirs)?))).collect();
     let Some((_, last)) = both.last() else {
         return table.note("PostgreSQL 15", "is not installed here".to_owned());
     };
-    let ratio = |figure: &dyn Fn(&(Ours, Theirs)) -> f64| median(both.iter().map(figure).collect());
+    let ratio =
+        |figure: &dyn Fn(&(QuireFigures, PostgresFigures)) -> f64| median(both.iter().map(figure).collect());
     let plain = ratio(&|(own, theirs)| own[0].rate / theirs[0]);
     let many = ratio(&|(own, theirs)| own[2].rate / theirs[1]);
     let one = ratio(&|(own, theirs)| own[3].rate / theirs[2]);

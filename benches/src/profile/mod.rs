@@ -16,7 +16,7 @@ use quire_testkit::live::LiveServer;
 
 use self::folded::Stacks;
 use crate::compare;
-use crate::process::{cpu_with_children, descendants, settle};
+use crate::process::{cpu_with_children, descendants, finish_background_work};
 
 const SAMPLES_A_SECOND: u64 = 397;
 
@@ -61,7 +61,7 @@ pub fn run(binary: &Path, workload: &str, arguments: &[&str]) -> Result<()> {
     compare::drive(quire.port, workload, options.connections, warming, 0)?;
     let seconds = Duration::from_secs(options.seconds);
     compare::prepare(quire.port, workload, seconds, 1)?;
-    settle(quire.child.id())?;
+    finish_background_work(quire.child.id())?;
     let data = folder.path().join("perf.data");
     let mut perf = record(&quire, &options, &data)?;
     let before = cpu_with_children(quire.child.id())?;

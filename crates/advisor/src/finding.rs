@@ -12,7 +12,7 @@ pub struct Advice {
     pub database: String,
     pub stands_for_days: f64,
     pub findings: Vec<Finding>,
-    pub not_enough: Vec<NotEnough>,
+    pub not_enough: Vec<InsufficientData>,
     pub rules: usize,
     pub containers: usize,
     pub days: f64,
@@ -84,7 +84,7 @@ pub struct Effect {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct NotEnough {
+pub struct InsufficientData {
     pub rule: &'static str,
     pub container: String,
     pub need: String,

@@ -6,7 +6,7 @@ use quire_value::{Object, Value};
 
 use crate::apply::{list, object};
 use crate::array::figure;
-use crate::finding::{Advice, Effect, Example, Finding, NotEnough};
+use crate::finding::{Advice, Effect, Example, Finding, InsufficientData};
 
 impl Advice {
     /// `GET advice`. `shown` adds the items before and after, which are not kept.
@@ -135,7 +135,7 @@ fn hundredths(value: f64) -> Value {
     figure((value * 100.0).round() / 100.0)
 }
 
-fn not_enough_json(entry: &NotEnough) -> Value {
+fn not_enough_json(entry: &InsufficientData) -> Value {
     object([
         ("rule", Value::from(entry.rule)),
         ("container", Value::from(entry.container.as_str())),

@@ -8,7 +8,7 @@ use quire_resource::ContainerDefinition;
 
 use crate::case::{Case, Conditions};
 use crate::declared;
-use crate::finding::{Advice, Candidate, Finding, NotEnough, Severity, State, id_of};
+use crate::finding::{Advice, Candidate, Finding, InsufficientData, Severity, State, id_of};
 use crate::options::Options;
 use crate::precedence;
 use crate::rules::{Group, RULES, Rule};
@@ -88,7 +88,7 @@ fn wanted<'a>(input: &Input<'a>) -> impl Iterator<Item = &'a ContainerProfile> {
 }
 
 fn evaluate_rule(rule: &'static Rule, case: &Case<'_>, advice: &mut Advice) {
-    if let Some(not_enough) = not_enough(rule, case) {
+    if let Some(not_enough) = insufficient_data(rule, case) {
         advice.not_enough.push(not_enough);
         return;
     }
@@ -104,14 +104,14 @@ fn evaluate_rule(rule: &'static Rule, case: &Case<'_>, advice: &mut Advice) {
         let is_known = advice.findings.iter().any(|own| {
             own.rule == rule.name && own.container == case.name() && own.candidate.path == candidate.path
         });
-        if !answered && !is_known && is_worth(rule, case, &candidate) {
+        if !answered && !is_known && is_worth_reporting(rule, case, &candidate) {
             advice.findings.push(finding(rule, case, candidate));
         }
     }
 }
 
-fn not_enough(rule: &'static Rule, case: &Case<'_>) -> Option<NotEnough> {
-    let entry = |need: f64, have: f64, what: &str| NotEnough {
+fn insufficient_data(rule: &'static Rule, case: &Case<'_>) -> Option<InsufficientData> {
+    let entry = |need: f64, have: f64, what: &str| InsufficientData {
         rule: rule.name,
         container: case.name().to_owned(),
         need: format!("{need} {what}"),
@@ -132,7 +132,7 @@ fn not_enough(rule: &'static Rule, case: &Case<'_>) -> Option<NotEnough> {
 }
 
 /// Rules about charges need a saving that is worth the change, or a limit that is near.
-fn is_worth(rule: &Rule, case: &Case<'_>, candidate: &Candidate) -> bool {
+fn is_worth_reporting(rule: &Rule, case: &Case<'_>, candidate: &Candidate) -> bool {
     let thresholds = case.thresholds;
     let saved = candidate.effect.saved;
     let share = thresholds.min_saved_share * case.charge_per_day();

@@ -165,7 +165,7 @@ pub enum ScriptIsolation {
 
 /// Where the data is.
 #[derive(Clone, Debug)]
-pub enum Home {
+pub enum DataLocation {
     Memory,
     Directory(PathBuf),
 }
@@ -185,7 +185,7 @@ pub struct Config {
     /// The process with which the server ends.
     pub stop_with: Option<u32>,
     pub listen: SocketAddr,
-    pub home: Home,
+    pub data_location: DataLocation,
     pub key_file: Option<PathBuf>,
     pub partitions: u32,
     pub public_endpoint: Option<String>,
@@ -290,10 +290,10 @@ impl Settings {
         if !(1..=PARTITIONS_MAX).contains(&partitions) {
             bail!("--partitions must lie between 1 and {PARTITIONS_MAX}");
         }
-        let home = match (self.ephemeral.unwrap_or(false), self.data) {
+        let data_location = match (self.ephemeral.unwrap_or(false), self.data) {
             (true, Some(_)) => bail!("--ephemeral and --data exclude each other"),
-            (true, None) => Home::Memory,
-            (false, data) => Home::Directory(data.unwrap_or_else(|| "quire-data".into())),
+            (true, None) => DataLocation::Memory,
+            (false, data) => DataLocation::Directory(data.unwrap_or_else(|| "quire-data".into())),
         };
         let tls = match (self.tls_cert, self.tls_key) {
             (Some(certificates), Some(key)) => Some(TlsFiles { certificates, key }),
@@ -322,13 +322,13 @@ impl Settings {
         if !IN_FLIGHT_MB.contains(&in_flight_mb) {
             bail!("--in-flight-mb must lie between {} and {}", IN_FLIGHT_MB.start(), IN_FLIGHT_MB.end());
         }
-        let query_temp = query_temp(&home, self.query_temp_dir, self.query_temp_mb)?;
+        let query_temp = query_temp(&data_location, self.query_temp_dir, self.query_temp_mb)?;
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081)));
         Ok(Config {
             emulator: None,
             stop_with: None,
             listen,
-            home,
+            data_location,
             key_file: self.key_file,
             partitions,
             public_endpoint: self.public_endpoint.map(checked_endpoint).transpose()?,
@@ -385,7 +385,7 @@ fn query_memory(total_mb: Option<usize>, query_mb: Option<usize>) -> Result<Quer
 
 /// Without a data directory there are temporary files only where one is named.
 fn query_temp(
-    home: &Home,
+    data_location: &DataLocation,
     directory: Option<PathBuf>,
     megabytes: Option<u64>,
 ) -> Result<Option<(PathBuf, u64)>> {
@@ -395,13 +395,13 @@ fn query_temp(
     if megabytes_set > TEMP_LIMIT_MB {
         bail!("--query-temp-mb can be at most {TEMP_LIMIT_MB}");
     }
-    let directory = match (directory, home) {
+    let directory = match (directory, data_location) {
         (Some(directory), _) => directory.join("quire-temp"),
-        (None, Home::Directory(data)) => data.join("temp"),
-        (None, Home::Memory) if megabytes.is_some_and(|megabytes| megabytes > 0) => {
+        (None, DataLocation::Directory(data)) => data.join("temp"),
+        (None, DataLocation::Memory) if megabytes.is_some_and(|megabytes| megabytes > 0) => {
             bail!("--query-temp-mb with --ephemeral needs --query-temp-dir")
         }
-        (None, Home::Memory) => return Ok(None),
+        (None, DataLocation::Memory) => return Ok(None),
     };
     Ok((megabytes_set > 0).then_some((directory, megabytes_set << 20)))
 }
@@ -490,6 +490,6 @@ mod tests {
     #[test]
     fn ephemeral_on_the_command_line_replaces_the_directory_of_the_file() {
         let flags = Settings { ephemeral: Some(true), ..Settings::default() };
-        assert!(matches!(config(flags, "data = \"d\"").unwrap().home, Home::Memory));
+        assert!(matches!(config(flags, "data = \"d\"").unwrap().data_location, DataLocation::Memory));
     }
 }

@@ -33,7 +33,7 @@ pub fn run(arguments: &HealthArguments) -> Result<()> {
     let seconds = arguments.timeout;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(seconds), ask(endpoint, arguments)).await
+        tokio::time::timeout(Duration::from_secs(seconds), request_health(endpoint, arguments)).await
     });
     let answer = answer.map_err(|_| ConnectionError::Timeout { endpoint: url.clone(), seconds })??;
     let ready = answer.status == 200;
@@ -54,7 +54,7 @@ pub fn run(arguments: &HealthArguments) -> Result<()> {
     }
 }
 
-async fn ask(endpoint: Endpoint, arguments: &HealthArguments) -> Result<Answer> {
+async fn request_health(endpoint: Endpoint, arguments: &HealthArguments) -> Result<Answer> {
     let trust = match &arguments.ca {
         None if endpoint.is_loopback() => Trust::Anything,
         ca => Trust::Authorities(ca.as_deref()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use quire_server::Keys;
 
-use crate::config::{Config, Home};
+use crate::config::{Config, DataLocation};
 use crate::private;
 
 const KEYS_VARIABLE: &str = "QUIRE_KEYS";
@@ -42,7 +42,7 @@ pub fn load(config: &mut Config) -> Result<Keys> {
     if config.listen.ip().is_loopback() || config.emulator.is_some() {
         return Ok(Keys::well_known());
     }
-    let Home::Directory(data) = &config.home else {
+    let DataLocation::Directory(data) = &config.data_location else {
         bail!(
             "off loopback an ephemeral server needs --key-file or {KEYS_VARIABLE}: the well-known key is refused there"
         );

@@ -70,12 +70,12 @@ impl<S: Subscriber> Layer<S> for LogRate {
             return true;
         }
         let line = self.admit(metadata.callsite(), Instant::now());
-        tell(metadata, line);
+        write_line(metadata, line);
         line != LogLine::LeftOut
     }
 }
 
-fn tell(metadata: &Metadata<'_>, line: LogLine) {
+fn write_line(metadata: &Metadata<'_>, line: LogLine) {
     let (of, seconds) = (metadata.target(), INTERVAL.as_secs());
     match line {
         LogLine::Shown | LogLine::LeftOut => {}

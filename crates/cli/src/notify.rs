@@ -11,7 +11,7 @@ pub const READY: &str = "READY=1";
 pub const STOPPING: &str = "STOPPING=1";
 
 /// Nothing happens without a manager; one that cannot be reached is a line in the log.
-pub fn tell(state: &str) {
+pub fn notify_manager(state: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) else { return };
     if let Err(error) = send(socket.as_bytes(), state) {
         tracing::warn!(%error, state, "cannot tell the service manager");

@@ -59,7 +59,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<()> {
     let path = &arguments.path;
     let doing = || format!("verifying {}", path.display());
     if is_backup(path) {
-        return conclude(path, &quire_engine::verify_backup(path).with_context(doing)?);
+        return report_result(path, &quire_engine::verify_backup(path).with_context(doing)?);
     }
     if !path.is_dir() {
         bail!("{} is not a directory", path.display());
@@ -77,14 +77,14 @@ pub fn verify(arguments: &VerifyArguments) -> Result<()> {
     let storage = LocalStorage::open(path, LocalOptions::default()).with_context(doing)?;
     let report = quire_engine::verify(&storage).with_context(doing);
     storage.close().with_context(doing)?;
-    conclude(path, &report?)
+    report_result(path, &report?)
 }
 
 fn is_backup(path: &Path) -> bool {
     path.join(MANIFEST).is_file()
 }
 
-fn conclude(path: &Path, report: &VerifyReport) -> Result<()> {
+fn report_result(path: &Path, report: &VerifyReport) -> Result<()> {
     if !report.is_sound() {
         bail!(
             "{} has {} problems:\n  {}",

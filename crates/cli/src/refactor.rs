@@ -53,7 +53,7 @@ pub fn run(arguments: &RefactorArguments) -> Result<ExitCode> {
 
 fn list(arguments: &ListArguments) -> Result<()> {
     let mut server = arguments.target.connect()?;
-    let found = server.ask_about("refactorings", Method::GET, "", &[], String::new())?;
+    let found = server.send_below_database("refactorings", Method::GET, "", &[], String::new())?;
     if arguments.json {
         return output::print(&format!("{}\n", found.to_json()));
     }

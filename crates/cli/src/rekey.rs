@@ -145,7 +145,8 @@ fn start(
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let own = server.ask_about("refactorings", Method::GET, &format!("/{id}"), &[], String::new())?;
+    let own =
+        server.send_below_database("refactorings", Method::GET, &format!("/{id}"), &[], String::new())?;
     let conflicts = own.get("conflicts").and_then(Value::as_array).unwrap_or_default();
     let count = own.get("conflictCount").and_then(Value::as_u64).unwrap_or(0);
     let listed: String = conflicts.iter().take(10).map(conflict).collect();
@@ -167,7 +168,7 @@ fn finish(arguments: &RekeyArguments, server: &mut Server, container: &str) -> R
 
 /// The newest one of the container.
 fn undo(server: &mut Server, container: &str) -> Result<ExitCode> {
-    let all = server.ask_about("refactorings", Method::GET, "", &[], String::new())?;
+    let all = server.send_below_database("refactorings", Method::GET, "", &[], String::new())?;
     let all = all.get("refactorings").and_then(Value::as_array).unwrap_or_default();
     let text =
         |own: &Value, member: &str| own.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -16,7 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::advice::ListenFailed;
 use crate::banner::Banner;
-use crate::config::{self, Config, Emulator, Home, LogFormat};
+use crate::config::{self, Config, DataLocation, Emulator, LogFormat};
 use crate::log_rate::LogRate;
 use crate::stop::Stop;
 use crate::{SCRIPT_WORKER, ServeArguments, backup, emulator, keys, notify, private, start_page};
@@ -50,12 +50,12 @@ pub fn run_with(mut config: Config) -> Result<()> {
         query_temp: query_temp(&config, descriptors)?,
     };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
-    match &config.home {
-        Home::Directory(data) => tracing::info!(data = %data.display(), "database opened"),
-        Home::Memory => tracing::info!("database in memory only: nothing is kept"),
+    match &config.data_location {
+        DataLocation::Directory(data) => tracing::info!(data = %data.display(), "database opened"),
+        DataLocation::Memory => tracing::info!("database in memory only: nothing is kept"),
     }
     if let Some(Emulator { seed: Some(seed), .. }) = &config.emulator {
-        emulator::plant(seed, &config.home, &engine)?;
+        emulator::load_seed(seed, &config.data_location, &engine)?;
     }
     engine.set_recording(config.record);
     let banner = Banner::new(&config, &keys);
@@ -104,13 +104,13 @@ async fn serve(
     let stop = Stop::new(stop_with).context("waiting for the end")?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %server.local_addr(), "serving");
     println!("quire is ready on {scheme}://{}/", server.local_addr());
-    notify::tell(notify::READY);
+    notify::notify_manager(notify::READY);
     if std::io::stderr().is_terminal() {
         eprint!("{}", banner.text(server.local_addr()));
     }
     let stopping = async {
         stop.wait().await;
-        notify::tell(notify::STOPPING);
+        notify::notify_manager(notify::STOPPING);
     };
     server.run(stopping).await.context("shutting down")?;
     tracing::info!("stopped");
@@ -126,7 +126,7 @@ fn certificate(config: &Config, now_ms: i64) -> Result<(Option<Tls>, Option<TlsF
             Ok((Some(tls), Some(files.clone())))
         }
         (None, Some(emulator)) => {
-            let made = emulator::certificate(emulator, &config.home, now_ms);
+            let made = emulator::certificate(emulator, &config.data_location, now_ms);
             let made = made.context("making the certificate")?;
             Ok((Some(made.tls), made.files))
         }
@@ -160,9 +160,9 @@ fn raised_descriptors() -> Result<Descriptors> {
 }
 
 fn open_storage(config: &Config, descriptors: Descriptors) -> Result<Arc<dyn Storage>> {
-    match &config.home {
-        Home::Memory => Ok(Arc::new(MemoryStorage::new())),
-        Home::Directory(path) => {
+    match &config.data_location {
+        DataLocation::Memory => Ok(Arc::new(MemoryStorage::new())),
+        DataLocation::Directory(path) => {
             let options = LocalOptions {
                 cache_bytes: config.cache_bytes as u64 / 2,
                 open_tables_max: descriptors.store_tables(),
@@ -194,8 +194,8 @@ fn scripts(config: &Config) -> Result<ScriptOptions> {
     // The last fifth is for finishing what was begun.
     let (time, soft_time) = (config.script_time, config.script_time.mul_f64(0.8));
     let limits = ScriptLimits { time, soft_time, function_time: time, ..ScriptLimits::default() };
-    let block_offenders = config.block_slow_scripts;
-    Ok(ScriptOptions { limits, isolation, block_offenders, ..ScriptOptions::default() })
+    let block_slow_scripts = config.block_slow_scripts;
+    Ok(ScriptOptions { limits, isolation, block_slow_scripts, ..ScriptOptions::default() })
 }
 
 /// This binary, also after its file was replaced by a newer one.

@@ -32,13 +32,13 @@ impl Stop {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            () = hung_up(self.hangup) => {}
+            () = wait_for_hangup(self.hangup) => {}
             () = ended(self.parent) => tracing::info!("the process that started this server has ended"),
         }
     }
 }
 
-async fn hung_up(hangup: Option<Signal>) {
+async fn wait_for_hangup(hangup: Option<Signal>) {
     match hangup {
         Some(mut hangup) => drop(hangup.recv().await),
         None => std::future::pending().await,

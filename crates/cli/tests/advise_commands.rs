@@ -58,57 +58,60 @@ impl Shop {
 #[test]
 fn a_database_is_profiled_and_advised_on() {
     let shop = Shop::new();
-    let (code, said, error) = shop.run(&["profile", "shop"]);
+    let (code, printed, error) = shop.run(&["profile", "shop"]);
     assert_eq!(code, 0, "{error}");
-    assert!(said.starts_with("container  items  bytes"), "{said}");
+    assert!(printed.starts_with("container  items  bytes"), "{printed}");
     assert!(
-        said.contains("\norders     220 ") && said.contains("\norders /customerId  customers /id"),
-        "{said}"
+        printed.contains("\norders     220 ") && printed.contains("\norders /customerId  customers /id"),
+        "{printed}"
     );
-    let (_, said, _) = shop.run(&["profile", "shop", "--container", "orders", "--json"]);
+    let (_, printed, _) = shop.run(&["profile", "shop", "--container", "orders", "--json"]);
     assert!(
-        said.starts_with(r#"{"database":"shop","containers":[{"database":"shop","container":"orders""#),
-        "{said}"
+        printed.starts_with(r#"{"database":"shop","containers":[{"database":"shop","container":"orders""#),
+        "{printed}"
     );
-    assert_eq!(said.matches(r#""partitionKey":{"#).count(), 1);
-    let (code, said, error) = shop.run(&["advise", "shop"]);
+    assert_eq!(printed.matches(r#""partitionKey":{"#).count(), 1);
+    let (code, printed, error) = shop.run(&["advise", "shop"]);
     assert_eq!(code, 0, "{error}");
-    assert!(said.contains("1  warning   dangling-references  orders     /customerId"), "{said}");
-    assert!(said.contains("rules had too little to go by"), "{said}");
+    assert!(printed.contains("1  warning   dangling-references  orders     /customerId"), "{printed}");
+    assert!(printed.contains("rules had too little to go by"), "{printed}");
     assert_eq!(shop.run(&["advise", "shop", "--fail-on", "warning"]).0, 3);
-    let (code, said, _) = shop.run(&["advise", "shop", "--fail-on", "serious", "--format", "markdown"]);
+    let (code, printed, _) = shop.run(&["advise", "shop", "--fail-on", "serious", "--format", "markdown"]);
     assert_eq!(code, 0);
-    assert!(said.starts_with("# Advice for shop\n\n## "), "{said}");
-    let (_, said, _) = shop.run(&["advise", "shop", "--json", "--rule", "unbounded-array"]);
-    assert!(said.contains(r#""findings":[],"#), "{said}");
-    let (_, said, _) = shop.run(&["advise", "shop", "--show", "1"]);
-    assert!(said.contains(r#""customerId": "gone-"#), "{said}");
-    let (code, said, error) = shop.run(&["advise", "shop", "--dismiss", "1", "--reason", "as it is"]);
-    assert!(code == 0 && said.ends_with("is dismissed\n"), "{said}{error}");
-    let (code, said, _) = shop.run(&["advise", "shop", "--fail-on", "note"]);
-    assert!(code == 0 && said.contains("1  dismissed  dangling-references"), "{said}");
-    let (code, said, _) = shop.run(&["advise", "shop", "--reopen", "1"]);
-    assert!(code == 0 && said.ends_with("is open\n"), "{said}");
-    let (code, said, error) = shop.run(&["advise", "shop", "--what-if", "1"]);
+    assert!(printed.starts_with("# Advice for shop\n\n## "), "{printed}");
+    let (_, printed, _) = shop.run(&["advise", "shop", "--json", "--rule", "unbounded-array"]);
+    assert!(printed.contains(r#""findings":[],"#), "{printed}");
+    let (_, printed, _) = shop.run(&["advise", "shop", "--show", "1"]);
+    assert!(printed.contains(r#""customerId": "gone-"#), "{printed}");
+    let (code, printed, error) = shop.run(&["advise", "shop", "--dismiss", "1", "--reason", "as it is"]);
+    assert!(code == 0 && printed.ends_with("is dismissed\n"), "{printed}{error}");
+    let (code, printed, _) = shop.run(&["advise", "shop", "--fail-on", "note"]);
+    assert!(code == 0 && printed.contains("1  dismissed  dangling-references"), "{printed}");
+    let (code, printed, _) = shop.run(&["advise", "shop", "--reopen", "1"]);
+    assert!(code == 0 && printed.ends_with("is open\n"), "{printed}");
+    let (code, printed, error) = shop.run(&["advise", "shop", "--what-if", "1"]);
     assert_eq!(code, 0, "{error}");
     // The link costs a row of its index for each new order.
     assert!(
-        said.contains("charge of create  280") && said.contains("saved/day  predicted  measured"),
-        "{said}"
+        printed.contains("charge of create  280") && printed.contains("saved/day  predicted  measured"),
+        "{printed}"
     );
-    assert!(said.ends_with("280 operations on 280 items, 1 of all\n"), "{said}");
-    let (code, said, _) = shop.run(&["advise", "shop", "--what-if", "1", "--json"]);
-    assert!(code == 0 && said.starts_with(r#"{"sample":{"items":280,"share":1},"replayed":280,"#), "{said}");
+    assert!(printed.ends_with("280 operations on 280 items, 1 of all\n"), "{printed}");
+    let (code, printed, _) = shop.run(&["advise", "shop", "--what-if", "1", "--json"]);
+    assert!(
+        code == 0 && printed.starts_with(r#"{"sample":{"items":280,"share":1},"replayed":280,"#),
+        "{printed}"
+    );
     let (code, _, error) = shop.run(&["advise", "shop", "--what-if", "9"]);
     assert!(code != 0 && error.contains("no finding '9'"), "{error}");
-    let (code, said, error) = shop.run(&["advise", "shop", "--apply", "all", "--finish"]);
-    assert!(code == 0 && said.ends_with("declared orders-customer\n"), "{said}{error}");
-    let (code, said, error) = shop.run(&["advise", "shop", "--apply", "1"]);
-    assert!(code == 0 && said.ends_with("was declared already\n"), "{said}{error}");
-    let (code, said, _) = shop.run(&["advise", "shop"]);
-    assert!(code == 0 && said.starts_with("Nothing to say.\n"), "{said}");
-    let (code, said, _) = shop.run(&["refactor", "list", "shop"]);
-    assert!(code == 0 && said == "nothing is being refactored\n", "{said}");
+    let (code, printed, error) = shop.run(&["advise", "shop", "--apply", "all", "--finish"]);
+    assert!(code == 0 && printed.ends_with("declared orders-customer\n"), "{printed}{error}");
+    let (code, printed, error) = shop.run(&["advise", "shop", "--apply", "1"]);
+    assert!(code == 0 && printed.ends_with("was declared already\n"), "{printed}{error}");
+    let (code, printed, _) = shop.run(&["advise", "shop"]);
+    assert!(code == 0 && printed.starts_with("Nothing to say.\n"), "{printed}");
+    let (code, printed, _) = shop.run(&["refactor", "list", "shop"]);
+    assert!(code == 0 && printed == "nothing is being refactored\n", "{printed}");
     let (code, _, error) = shop.run(&["refactor", "undo", "shop", "r-1"]);
     assert!(code != 0 && !error.is_empty(), "{error}");
     let (code, _, error) = shop.run(&["advise", "shop", "--show", "9"]);
@@ -202,10 +205,10 @@ fn what_was_recorded_and_found_is_there_after_a_restart() {
 }
 
 /// Rule, container and path of each line of a list.
-fn listed(said: &str) -> Vec<Vec<String>> {
+fn listed(printed: &str) -> Vec<Vec<String>> {
     let is_finding =
         |line: &&str| line.starts_with(|first: char| first.is_ascii_digit()) && !line.contains(" rules ");
-    let lines = said.lines().skip(1).filter(is_finding);
+    let lines = printed.lines().skip(1).filter(is_finding);
     let words = |line: &str| line.split_whitespace().skip(2).take(3).map(str::to_owned).collect();
     let mut all: Vec<Vec<String>> = lines.map(words).collect();
     all.sort();
@@ -222,21 +225,21 @@ fn five_commands_put_the_demo_right() {
         output.expect("runs")
     };
     let filled = demo(&[]);
-    let said = String::from_utf8_lossy(&filled.stdout).into_owned();
-    assert!(filled.status.success() && said.starts_with("people         400 items\n"), "{said}");
-    assert!(said.contains("\na day of workload: "), "{said}");
+    let printed = String::from_utf8_lossy(&filled.stdout).into_owned();
+    assert!(filled.status.success() && printed.starts_with("people         400 items\n"), "{printed}");
+    assert!(printed.contains("\na day of workload: "), "{printed}");
     let refused = demo(&["--quiet"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && error.contains("there is a database 'demo' already"), "{error}");
     let shop = Shop { live: kept.start(&[]), _folder: tempfile::tempdir().expect("a directory") };
     let (code, _, error) = shop.run(&["demo"]);
     assert!(code != 0 && error.contains("there is a database 'demo' already"), "{error}");
-    let (code, said, error) = shop.run(&["advise", "demo"]);
+    let (code, printed, error) = shop.run(&["advise", "demo"]);
     assert_eq!(code, 0, "{error}");
-    let rules: Vec<String> = listed(&said).into_iter().map(|words| words[0].clone()).collect();
+    let rules: Vec<String> = listed(&printed).into_iter().map(|words| words[0].clone()).collect();
     let six =
         ["growing-references", "hot-copy", "join-items", "rollup-wrong", "stale-copies", "unbounded-array"];
-    assert_eq!(rules, six, "{said}");
+    assert_eq!(rules, six, "{printed}");
     let before = Demo { shop: &shop }.counted(&[
         ("posts", "SELECT VALUE SUM(ARRAY_LENGTH(p.comments)) FROM p"),
         ("portfolios", "SELECT VALUE COUNT(1) FROM p JOIN h IN p.holdings"),
@@ -244,12 +247,12 @@ fn five_commands_put_the_demo_right() {
         ("bookWriters", "SELECT VALUE COUNT(1) FROM b"),
         ("bookWriters", "SELECT VALUE COUNT(1) FROM b"),
     ]);
-    let (code, said, error) = shop.run(&["advise", "demo", "--apply", "all", "--finish"]);
-    assert!(code == 0 && said.lines().count() == 6, "{said}{error}");
-    let (code, said, error) = shop.run(&["model", "check", "demo"]);
-    assert_eq!(code, 0, "{said}{error}");
-    let (code, said, error) = shop.run(&["advise", "demo"]);
-    assert!(code == 0 && said.starts_with("Nothing to say.\n"), "{said}{error}");
+    let (code, printed, error) = shop.run(&["advise", "demo", "--apply", "all", "--finish"]);
+    assert!(code == 0 && printed.lines().count() == 6, "{printed}{error}");
+    let (code, printed, error) = shop.run(&["model", "check", "demo"]);
+    assert_eq!(code, 0, "{printed}{error}");
+    let (code, printed, error) = shop.run(&["advise", "demo"]);
+    assert!(code == 0 && printed.starts_with("Nothing to say.\n"), "{printed}{error}");
     // Every comment, every stock, every reference.
     let demo = Demo { shop: &shop };
     let pages = demo.counted(&[("posts-pages", "SELECT VALUE SUM(ARRAY_LENGTH(p.comments)) FROM p")])[0];
@@ -282,9 +285,9 @@ impl Demo<'_> {
     /// Numbers that queries of containers give.
     fn counted(&self, queries: &[(&str, &str)]) -> Vec<u64> {
         let number = |(container, query): &(&str, &str)| {
-            let (code, said, error) = self.shop.run(&["query", "demo", container, query]);
+            let (code, printed, error) = self.shop.run(&["query", "demo", container, query]);
             assert_eq!(code, 0, "{query}: {error}");
-            said.trim().parse().unwrap_or_else(|_| panic!("{query}: {said}"))
+            printed.trim().parse().unwrap_or_else(|_| panic!("{query}: {printed}"))
         };
         queries.iter().map(number).collect()
     }

@@ -18,10 +18,10 @@ fn run(arguments: &[&str]) -> Output {
 
 fn refused(arguments: &[&str], reason: &str) {
     let output = run(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{arguments:?} should fail");
     assert!(output.stdout.is_empty(), "{arguments:?} printed {:?}", String::from_utf8_lossy(&output.stdout));
-    assert!(said.contains(reason), "{arguments:?} said {said:?}");
+    assert!(printed.contains(reason), "{arguments:?} said {printed:?}");
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -90,8 +90,11 @@ fn health_says_whether_a_server_is_ready() {
     live.stop().expect("stops");
     let output = health(&["--endpoint", &endpoint], &[]);
     assert_eq!(output.status.code(), Some(5));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("no server answers at") && said.contains("help: start one with"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        printed.contains("no server answers at") && printed.contains("help: start one with"),
+        "{printed}"
+    );
 }
 
 /// As in an image, whose variables name a directory.
@@ -127,13 +130,13 @@ fn answering(answer: &'static str) -> String {
 }
 
 #[test]
-fn health_tells_what_is_wrong() {
+fn health_reports_problems() {
     let check = |answer: &'static str, code: i32, expected: &str| {
         let endpoint = answering(answer);
         let output = run(&["health", "--endpoint", &endpoint, "--timeout", "2"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        assert!(printed.contains(expected), "{printed}");
     };
     let unready = "HTTP/1.1 503 x\r\ncontent-length: 28\r\n\r\nthe storage takes no writes\n";
     check(unready, 1, "is not ready: the storage takes no writes");
@@ -156,17 +159,18 @@ fn connect_prints_what_clients_need() {
     refused(&["keys", "--out", &keys], "is there already");
     let text = std::fs::read_to_string(&keys).expect("reads");
     let primary = text.lines().next().and_then(|line| line.strip_prefix("primary = ")).expect("a key");
-    let said = |arguments: &[&str]| {
+    let printed = |arguments: &[&str]| {
         let output = Command::new(PROGRAM).arg("connect").args(arguments).env_remove("QUIRE_KEYS").output();
         String::from_utf8(output.expect("runs").stdout).expect("text")
     };
     let server = ["--endpoint", "https://db.test:8081", "--key-file", &keys];
     let expected = format!("AccountEndpoint=https://db.test:8081/;AccountKey={primary};\n");
-    assert_eq!(said(&server), expected);
-    let program = said(&[&["python", "--ca", "/ca.pem"][..], &server].concat());
+    assert_eq!(printed(&server), expected);
+    let program = printed(&[&["python", "--ca", "/ca.pem"][..], &server].concat());
     assert!(program.contains(primary) && program.contains("connection_verify=\"/ca.pem\""), "{program}");
     assert!(
-        said(&["java"]).contains("gatewayMode()") && said(&["dotnet"]).contains("ConnectionMode.Gateway")
+        printed(&["java"]).contains("gatewayMode()")
+            && printed(&["dotnet"]).contains("ConnectionMode.Gateway")
     );
 }
 
@@ -181,9 +185,9 @@ fn a_refused_key_and_an_unknown_host_say_what_to_do() {
     let failed = |endpoint: &str, more: &[&str], expected: &[&str]| {
         let arguments = [&["query", "d", "c", "SELECT 1", "--endpoint", endpoint], more].concat();
         let output = run(&arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(5), "{said}");
-        expected.iter().for_each(|expected| assert!(said.contains(expected), "{said}"));
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(5), "{printed}");
+        expected.iter().for_each(|expected| assert!(printed.contains(expected), "{printed}"));
     };
     let wrong = format!("help: the key was the primary one of {keys}; give --key-file");
     failed(&endpoint, &["--key-file", &keys], &["refuses the key", &wrong]);
@@ -196,7 +200,7 @@ fn a_refused_key_and_an_unknown_host_say_what_to_do() {
 }
 
 #[test]
-fn trouble_with_the_port_names_who_has_it() {
+fn a_port_in_use_names_its_process() {
     let live =
         LiveServer::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--ephemeral"]).expect("starts");
     let (port, pid) = (live.port, live.child.id());
@@ -212,7 +216,7 @@ fn trouble_with_the_port_names_who_has_it() {
 }
 
 #[test]
-fn trouble_with_the_directory_says_what_to_do() {
+fn errors_of_the_directory_name_a_remedy() {
     let folder = scratch();
     let data = path(folder.path(), "data");
     let live = LiveServer::quire(Path::new(PROGRAM), Path::new(&data), &[]).expect("starts");
@@ -244,26 +248,29 @@ fn a_disk_that_is_read_only_or_full_is_named() {
     let folder = scratch();
     let disk = folder.path().display();
     let serve = format!("timeout 20 {PROGRAM} serve --listen 127.0.0.1:0 --data {disk}/data");
-    let said = in_namespaces(&format!("mount -t tmpfs -o ro tmpfs {disk} && {serve}"));
+    let printed = in_namespaces(&format!("mount -t tmpfs -o ro tmpfs {disk} && {serve}"));
     assert!(
-        said.contains("Read-only file system") && said.contains("keep nothing with --ephemeral"),
-        "{said}"
+        printed.contains("Read-only file system") && printed.contains("keep nothing with --ephemeral"),
+        "{printed}"
     );
     // With space again, what was begun on the full disk is no obstacle.
     let health = format!("until {PROGRAM} health --endpoint http://127.0.0.1:8081/; do sleep 0.1; done");
-    let said = in_namespaces(&format!(
+    let printed = in_namespaces(&format!(
         "ip link set lo up; mount -t tmpfs -o size=64k tmpfs {disk} && {serve}
          mount -o remount,size=400m {disk}
          {PROGRAM} serve --data {disk}/data & {health}; kill $!; wait $!; echo ended with $?"
     ));
-    assert!(said.contains("No space left on device") && said.contains("help: free some space"), "{said}");
-    assert!(said.contains("8081/ is ready") && said.contains("ended with 0"), "{said}");
+    assert!(
+        printed.contains("No space left on device") && printed.contains("help: free some space"),
+        "{printed}"
+    );
+    assert!(printed.contains("8081/ is ready") && printed.contains("ended with 0"), "{printed}");
 }
 
 #[test]
 fn a_machine_with_ipv6_alone_is_served() {
     let folder = scratch();
-    let said = in_namespaces(&format!(
+    let printed = in_namespaces(&format!(
         "ip link set lo up; ip address delete 127.0.0.1/8 dev lo; export XDG_STATE_HOME={}
          {PROGRAM} emulator --ephemeral
          {PROGRAM} emulator --ephemeral --listen [::1]:8081 &
@@ -272,15 +279,15 @@ fn a_machine_with_ipv6_alone_is_served() {
          kill $!; wait $!",
         folder.path().display()
     ));
-    assert!(said.contains("with IPv6 alone use --listen [::1]:8081"), "{said}");
-    assert!(said.contains("http://[::1]:8081/ is ready"), "{said}");
-    assert!(said.contains("the server answered 404"), "TLS works, there is no such container: {said}");
+    assert!(printed.contains("with IPv6 alone use --listen [::1]:8081"), "{printed}");
+    assert!(printed.contains("http://[::1]:8081/ is ready"), "{printed}");
+    assert!(printed.contains("the server answered 404"), "TLS works, there is no such container: {printed}");
 }
 
 #[test]
-fn a_host_with_an_odd_name_is_served() {
+fn a_host_with_an_unusual_name_is_served() {
     let folder = scratch();
-    let said = in_namespaces(&format!(
+    let printed = in_namespaces(&format!(
         "ip link set lo up; hostname 'größe & \"länge\" *'; export XDG_STATE_HOME={}
          {PROGRAM} emulator --ephemeral &
          until {PROGRAM} health; do sleep 0.1; done
@@ -288,7 +295,7 @@ fn a_host_with_an_odd_name_is_served() {
          kill $!; wait $!",
         folder.path().display()
     ));
-    assert!(said.contains("the server answered 404"), "TLS works, there is no such container: {said}");
+    assert!(printed.contains("the server answered 404"), "TLS works, there is no such container: {printed}");
 }
 
 /// Writes the version of the format as one that is to come would.
@@ -332,8 +339,8 @@ fn a_server_ends_with_the_process_that_started_it() {
 }
 
 /// Of the line that says that a server is ready.
-fn port(said: &str) -> u16 {
-    let address = said.split("quire is ready on http://127.0.0.1:").nth(1).expect("a line");
+fn port(printed: &str) -> u16 {
+    let address = printed.split("quire is ready on http://127.0.0.1:").nth(1).expect("a line");
     address.split('/').next().and_then(|port| port.parse().ok()).expect("a port")
 }
 

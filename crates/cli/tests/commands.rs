@@ -16,10 +16,10 @@ fn run(arguments: &[&str]) -> Output {
 
 fn refused(arguments: &[&str], reason: &str) {
     let output = run(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{arguments:?} should fail");
     assert!(output.stdout.is_empty(), "{arguments:?} printed {:?}", String::from_utf8_lossy(&output.stdout));
-    assert!(said.contains(reason), "{arguments:?} said {said:?}");
+    assert!(printed.contains(reason), "{arguments:?} said {printed:?}");
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -118,12 +118,12 @@ fn exactly_one_line_on_standard_output() {
     let mut child = command.spawn().expect("starts");
     std::thread::sleep(Duration::from_millis(500));
     Command::new("kill").arg(child.id().to_string()).status().expect("kills");
-    let mut said = String::new();
-    child.stdout.take().expect("piped").read_to_string(&mut said).expect("reads");
+    let mut printed = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut printed).expect("reads");
     child.wait().expect("ends");
     let port =
-        said.strip_prefix("quire is ready on http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/\n"));
-    assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()), "{said:?}");
+        printed.strip_prefix("quire is ready on http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/\n"));
+    assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()), "{printed:?}");
 }
 
 #[test]
@@ -307,15 +307,15 @@ fn a_killed_restore_is_never_served() {
         let output =
             command.arg(PROGRAM).args(["restore", &backup, "--data"]).arg(&data).output().expect("runs");
         let verified = run(&["verify", data.to_str().expect("UTF-8")]);
-        let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
         if output.status.success() {
-            assert!(said.contains("30 items"), "call {call}: {said}");
+            assert!(printed.contains("30 items"), "call {call}: {printed}");
             break;
         }
         let begun = std::fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_some());
         let complaint = String::from_utf8_lossy(&verified.stderr).into_owned();
         let is_refused = complaint.contains("never filled completely");
-        assert!(!begun || is_refused || said.contains("30 items"), "call {call}: {said}{complaint}");
+        assert!(!begun || is_refused || printed.contains("30 items"), "call {call}: {printed}{complaint}");
         refused += u32::from(is_refused);
         call += 1 + call / 4;
     }

@@ -32,7 +32,7 @@ fn descriptors(live: &LiveServer) -> usize {
 }
 
 /// As many as this process may open, up to `count`.
-fn stranger_count(count: usize) -> usize {
+fn unauthenticated_count(count: usize) -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").expect("limits");
     let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
     let limit = line.split_whitespace().nth(3).expect("a limit");
@@ -86,7 +86,7 @@ impl Client {
 }
 
 /// One that never has a key; what it says is all it ever says.
-fn stranger(live: &LiveServer, says: &str) -> TcpStream {
+fn unauthenticated_connection(live: &LiveServer, says: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", live.port)).expect("connects");
     stream.write_all(says.as_bytes()).ok(); // the server may be quicker with its goodbye
     stream
@@ -102,13 +102,15 @@ fn strangers_take_no_files_from_the_store() {
     known[0].create();
     known.iter_mut().enumerate().for_each(|(number, client)| client.work(&format!("first-{number}")));
     let before = descriptors(&live);
-    let count = stranger_count(10_000);
-    let mut strangers = Vec::with_capacity(count);
+    let count = unauthenticated_count(10_000);
+    let mut unauthenticated = Vec::with_capacity(count);
     let (mut most, started) = (before, Instant::now());
     for number in 0..count {
         // Some are silent, some begin a request that never ends, some begin a handshake.
-        strangers
-            .push(stranger(&live, ["", "GET / HTTP/1.1\r\nx-slow: ", "\u{16}\u{3}\u{1}\u{2}"][number % 3]));
+        unauthenticated.push(unauthenticated_connection(
+            &live,
+            ["", "GET / HTTP/1.1\r\nx-slow: ", "\u{16}\u{3}\u{1}\u{2}"][number % 3],
+        ));
         if number % 500 == 0 {
             most = most.max(descriptors(&live));
             known[number / 500 % 8].work(&format!("during-{number}"));
@@ -124,7 +126,7 @@ fn strangers_take_no_files_from_the_store() {
         known[round % 8].work(&format!("known-{round}"));
     }
     known[0].check_ready();
-    drop(strangers);
+    drop(unauthenticated);
     live.stop().expect("stops");
     let live = start(folder.path(), limit, &[]);
     Client::open(&live).work("reopened");
@@ -135,9 +137,9 @@ fn strangers_take_no_files_from_the_store() {
 #[test]
 fn a_connection_takes_one_file() {
     let folder = tempfile::tempdir().expect("a scratch directory");
-    let count = stranger_count(10_000);
+    let count = unauthenticated_count(10_000);
     let (descriptors_max, connections) = (2 * count, (count + 1000).to_string());
-    let hard = stranger_count(usize::MAX).min(descriptors_max) + OWN_DESCRIPTORS;
+    let hard = unauthenticated_count(usize::MAX).min(descriptors_max) + OWN_DESCRIPTORS;
     let per_address = connections.clone();
     let more = ["--max-connections", &connections, "--max-connections-per-address", &per_address];
     let live = start(folder.path(), hard, &more);
@@ -145,9 +147,9 @@ fn a_connection_takes_one_file() {
     client.create();
     client.work("before");
     let before = descriptors(&live);
-    let (mut strangers, mut most) = (Vec::with_capacity(count), 0);
+    let (mut unauthenticated, mut most) = (Vec::with_capacity(count), 0);
     for number in 1..=count {
-        strangers.push(stranger(&live, ""));
+        unauthenticated.push(unauthenticated_connection(&live, ""));
         if number % 1000 == 0 {
             client.work(&format!("known-{number}"));
             Client::open(&live).work(&format!("new-{number}"));
@@ -160,7 +162,7 @@ fn a_connection_takes_one_file() {
     println!("{count} strangers, {most} connections at most; {before} files before");
     assert!(most >= 500, "only {most} connections at once");
     client.check_ready();
-    drop(strangers);
+    drop(unauthenticated);
     live.stop().expect("stops");
 }
 
@@ -199,8 +201,10 @@ fn known_clients_take_no_files_from_the_store() {
     clients.truncate(10);
     let until = Instant::now() + Duration::from_secs(10);
     loop {
-        let mut stream =
-            stranger(&live, "GET /_quire/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        let mut stream = unauthenticated_connection(
+            &live,
+            "GET /_quire/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+        );
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok();
         if answer.starts_with("HTTP/1.1 200") {
@@ -217,6 +221,6 @@ fn too_few_files_are_refused_with_a_sentence() {
         .args(["-c", "ulimit -n 100 && exec \"$0\" serve --ephemeral --listen 127.0.0.1:0", PROGRAM])
         .output()
         .expect("runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("only 100 files may be open at once"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && printed.contains("only 100 files may be open at once"), "{printed}");
 }

@@ -38,7 +38,7 @@ impl ItemState {
     }
 }
 
-type Knowledge = HashMap<u64, ItemState>;
+type ExpectedItems = HashMap<u64, ItemState>;
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9() {
@@ -46,7 +46,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
         std::env::var("QUIRE_CRASH_KILLS").map_or(KILLS_DEFAULT, |kills| kills.parse().expect("a number"));
     let folder = tempfile::tempdir().expect("a scratch directory");
     let mut random = Random(0x5EED);
-    let mut known: Vec<Knowledge> = vec![Knowledge::new(); WRITERS as usize];
+    let mut known: Vec<ExpectedItems> = vec![ExpectedItems::new(); WRITERS as usize];
     let acknowledged = Arc::new(AtomicU64::new(0));
     for kill in 0..kills {
         let live = start(folder.path());
@@ -89,11 +89,11 @@ fn set_up(port: u16) {
 
 fn start_writers(
     port: u16,
-    known: Vec<Knowledge>,
+    known: Vec<ExpectedItems>,
     stop: &Arc<AtomicBool>,
     acknowledged: &Arc<AtomicU64>,
     seed: u64,
-) -> Vec<std::thread::JoinHandle<Knowledge>> {
+) -> Vec<std::thread::JoinHandle<ExpectedItems>> {
     let starts = known.into_iter().enumerate().map(|(number, known)| {
         let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
         let mut writer = Writer {
@@ -112,7 +112,7 @@ fn start_writers(
 
 struct Writer {
     number: u64,
-    known: Knowledge,
+    known: ExpectedItems,
     random: Random,
     signer: Signer,
 }
@@ -183,12 +183,12 @@ fn key(id: u64) -> String {
 }
 
 /// Reads every item of every writer and settles what was unknown; then the feed must show exactly the same.
-fn check(port: u16, known: &mut [Knowledge], kill: u32) {
+fn check(port: u16, known: &mut [ExpectedItems], kill: u32) {
     let signer = Signer::well_known();
     let mut connection = Connection::open(port).expect("connects");
     let mut present = 0;
-    for knowledge in known {
-        for (&id, state) in knowledge.iter_mut() {
+    for expected_items in known {
+        for (&id, state) in expected_items.iter_mut() {
             let link = format!("{CONTAINER}/docs/{id}");
             let answer = connection
                 .exchange(&signer.request("GET", &format!("/{link}"), ("docs", &link), &key(id), b""))

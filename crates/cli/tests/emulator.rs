@@ -132,9 +132,9 @@ fn without_ca_the_trust_store_of_the_machine_counts() {
     };
     assert_eq!(String::from_utf8_lossy(&ask(home.path()).stdout), "4\n");
     let untrusted = ask(other.path());
-    let said = String::from_utf8_lossy(&untrusted.stderr).into_owned();
-    assert_eq!(untrusted.status.code(), Some(5), "{said}");
-    assert!(said.contains("is not trusted") && said.contains("help: give --ca"), "{said}");
+    let printed = String::from_utf8_lossy(&untrusted.stderr).into_owned();
+    assert_eq!(untrusted.status.code(), Some(5), "{printed}");
+    assert!(printed.contains("is not trusted") && printed.contains("help: give --ca"), "{printed}");
 }
 
 /// A health check knows neither certificates nor whether http is served.
@@ -152,8 +152,8 @@ fn health_needs_no_certificate_on_this_machine() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let output = query(&tls_only, "http://127.0.0.1", &[], "SELECT 1");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("answers to https only") && said.contains("help: use https://"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.contains("answers to https only") && printed.contains("help: use https://"), "{printed}");
 }
 
 #[test]
@@ -236,8 +236,8 @@ fn a_bad_seed_says_where() {
     let folder = scratch();
     let check = |name: &str, text: &str, expected: &str| {
         let seed = write(&folder.path().join(name), text);
-        let said = refused(folder.path(), &["--ephemeral", "--seed", &seed]);
-        assert!(said.contains(expected), "{text:?} said {said:?}");
+        let printed = refused(folder.path(), &["--ephemeral", "--seed", &seed]);
+        assert!(printed.contains(expected), "{text:?} said {printed:?}");
     };
     let container = |more: &str| {
         format!(
@@ -262,11 +262,11 @@ fn a_bad_seed_says_where() {
     check("h.json", &container(", \"itemFiles\": [\"h.jsonl\"]"), "h.jsonl");
     write(&folder.path().join("i.jsonl"), "{\"id\": \"1\"}\n{\"id\": \n{\"id\": \"3\"}\n");
     check("i.json", &container(", \"itemFiles\": [\"i.jsonl\"]"), "i.jsonl:2: EOF");
-    let said = refused(folder.path(), &["--ephemeral", "--seed", "/nonexistent/seed.json"]);
-    assert!(said.contains("reading the seed /nonexistent/seed.json"), "{said}");
+    let printed = refused(folder.path(), &["--ephemeral", "--seed", "/nonexistent/seed.json"]);
+    assert!(printed.contains("reading the seed /nonexistent/seed.json"), "{printed}");
     let empty = scratch();
-    let said = refused(folder.path(), &["--ephemeral", "--seed", empty.path().to_str().expect("UTF-8")]);
-    assert!(said.contains("has no *.json file"), "{said}");
+    let printed = refused(folder.path(), &["--ephemeral", "--seed", empty.path().to_str().expect("UTF-8")]);
+    assert!(printed.contains("has no *.json file"), "{printed}");
 }
 
 #[test]
@@ -280,9 +280,9 @@ fn variables_of_the_emulators_are_settings_or_are_named() {
     let live = LiveServer::run(&mut starting).expect("starts");
     assert!(data.join("emulator/quire.pem").exists());
     live.stop().expect("stops");
-    let said = std::fs::read_to_string(&log).expect("reads");
-    assert!(said.contains("AZURE_COSMOS_EMULATOR_PARTITION_COUNT has no effect"), "{said}");
-    assert!(said.contains("its key is public"), "{said}");
+    let printed = std::fs::read_to_string(&log).expect("reads");
+    assert!(printed.contains("AZURE_COSMOS_EMULATOR_PARTITION_COUNT has no effect"), "{printed}");
+    assert!(printed.contains("its key is public"), "{printed}");
     let output = command(home.path(), &["--ephemeral"]).env("LOG_LEVEL", "loud").output().expect("runs");
     assert!(String::from_utf8_lossy(&output.stderr).contains("LOG_LEVEL is \"loud\""));
 }
@@ -298,14 +298,14 @@ fn a_directory_is_a_seed_with_files_of_any_name() {
     // What is neither a seed nor named by one is not left out without a word.
     for (name, text) in [("lost.json", "[{\"id\": \"1\"}]"), ("typo.json", "{\"database\": []}")] {
         let path = write(&seeds.path().join(name), text);
-        let said = refused(home.path(), &["--ephemeral", "--seed", &folder]);
-        assert!(said.contains(&format!("{path}:1: this is no seed")), "{said}");
+        let printed = refused(home.path(), &["--ephemeral", "--seed", &folder]);
+        assert!(printed.contains(&format!("{path}:1: this is no seed")), "{printed}");
         std::fs::remove_file(&path).expect("removes");
     }
     // An error inside a seed is told as such, whatever else lies there.
     write(&seeds.path().join("c.json"), "{\"databases\":\n [{\"id\": 1,}]}");
-    let said = refused(home.path(), &["--ephemeral", "--seed", &folder]);
-    assert!(said.contains("c.json:2: "), "{said}");
+    let printed = refused(home.path(), &["--ephemeral", "--seed", &folder]);
+    assert!(printed.contains("c.json:2: "), "{printed}");
 }
 
 /// Where nothing is kept the certificate need not be either.
@@ -313,11 +313,11 @@ fn a_directory_is_a_seed_with_files_of_any_name() {
 fn without_a_place_for_it_the_certificate_is_not_kept() {
     let home = scratch();
     let file = write(&home.path().join("file"), "");
-    let mut homeless = command(home.path(), &["--ephemeral"]);
-    homeless.env_remove("XDG_STATE_HOME").env_remove("HOME");
+    let mut without_directory = command(home.path(), &["--ephemeral"]);
+    without_directory.env_remove("XDG_STATE_HOME").env_remove("HOME");
     let mut not_a_folder = command(Path::new(&file), &["--ephemeral"]);
     for (starting, reason) in
-        [(&mut homeless, "there is no home directory"), (&mut not_a_folder, "Not a directory")]
+        [(&mut without_directory, "there is no home directory"), (&mut not_a_folder, "Not a directory")]
     {
         let log = home.path().join("log");
         starting.stderr(std::fs::File::create(&log).expect("creates"));
@@ -326,10 +326,10 @@ fn without_a_place_for_it_the_certificate_is_not_kept() {
         std::fs::write(&trusted, get(&live, "/_explorer/emulator.pem").body).expect("writes");
         let output =
             query(&live, "https://localhost", &["--ca", trusted.to_str().expect("UTF-8")], "SELECT 1");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("404"), "TLS works, there is no such container: {said}");
-        let said = std::fs::read_to_string(&log).expect("reads");
-        assert!(said.contains("the certificate is not kept") && said.contains(reason), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(printed.contains("404"), "TLS works, there is no such container: {printed}");
+        let printed = std::fs::read_to_string(&log).expect("reads");
+        assert!(printed.contains("the certificate is not kept") && printed.contains(reason), "{printed}");
     }
 }
 

@@ -182,7 +182,7 @@ impl Client {
             }
             expected => expected,
         };
-        if let Err(reason) = judge(expected, &shown) {
+        if let Err(reason) = check_end(expected, &shown) {
             panic!("{}\n  {reason}: {} {}", function.body, answer.status, text_of(&answer));
         }
     }
@@ -195,7 +195,7 @@ impl Client {
         self.container(&container);
         self.item(&container);
         let answer = self.procedure(&container, "hostile", &text);
-        if let Err(reason) = judge(hostile.expected, &answer) {
+        if let Err(reason) = check_end(hostile.expected, &answer) {
             panic!("{text}\n  {reason}: {}", text_of(&answer).chars().take(300).collect::<String>());
         }
         let next = self.procedure(&container, "next", &hostile::procedure(NEXT));
@@ -395,7 +395,7 @@ fn rows_of(answer: &Response) -> String {
     rows.map_or(String::new(), |(rows, _)| rows.to_owned())
 }
 
-fn judge(expected: ExpectedEnd, answer: &Response) -> Result<(), &'static str> {
+fn check_end(expected: ExpectedEnd, answer: &Response) -> Result<(), &'static str> {
     let body = text_of(answer);
     let check = |holds: bool, reason| if holds { Ok(()) } else { Err(reason) };
     match expected {
@@ -404,7 +404,7 @@ fn judge(expected: ExpectedEnd, answer: &Response) -> Result<(), &'static str> {
         ExpectedEnd::Memory => check(matches!(answer.status, 400 | 408), "should meet a limit"),
         ExpectedEnd::Value(text) => check(answer.status == 200 && body.starts_with(text), "should succeed"),
         ExpectedEnd::OneOf(all) => check(
-            all.iter().any(|expected| judge(*expected, answer).is_ok()),
+            all.iter().any(|expected| check_end(*expected, answer).is_ok()),
             "should end in one of these ways",
         ),
         ExpectedEnd::Error(text) => {

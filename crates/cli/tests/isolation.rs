@@ -53,7 +53,7 @@ fn must_be_clean(name: &str, arguments: &[&str], clients_are: Clients) {
 }
 
 #[test]
-fn a_serial_order_explains_what_everybody_saw() {
+fn a_serial_order_explains_all_reads() {
     must_be_clean("scripts in the server's process", &["--script-isolation", "in-process"], Clients::Correct);
 }
 
@@ -86,7 +86,7 @@ fn also_with_a_model_on_the_containers() {
 }
 
 #[test]
-fn a_client_without_conditions_loses_updates_and_is_found_out() {
+fn a_client_without_conditions_loses_updates_and_is_detected() {
     let plan = IsolationPlan {
         clients_are: Clients::Broken,
         kills: 0,

@@ -89,7 +89,7 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_is_done_all_day_is_not_logged() {
+fn ordinary_requests_are_not_logged() {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, keys) = (folder.path().join("log"), folder.path().join("keys"));
     write_private(&keys, &format!("primary={WELL_KNOWN_KEY}\n"));

@@ -63,24 +63,27 @@ impl Library {
 fn a_model_is_compared_put_read_and_checked() {
     let library = Library::new();
     let file = library.file(MODEL);
-    let (code, said, _) = library.run(&["model", "diff", "library", &file]);
+    let (code, printed, _) = library.run(&["model", "diff", "library", &file]);
     assert_eq!(code, 0);
-    assert!(said.contains("added: book-author, author-on-book\n"), "{said}");
-    assert!(said.contains("author-on-book: 1 of 1 items would change"), "{said}");
-    let (code, said, _) = library.run(&["model", "check", "library", "--model", &file]);
-    assert_eq!(code, 3, "{said}");
-    assert!(said.contains("author-on-book: 1 drift\n"), "{said}");
-    assert!(said.contains(r#"books ["b1"] b1 /author/name: "?", expected "Ann""#), "{said}");
-    let (code, said, error) = library.run(&["model", "put", "library", &file]);
-    assert_eq!((code, said.as_str()), (0, "added: book-author, author-on-book\n"), "{error}");
-    let (code, said, _) = library.run(&["model", "get", "library"]);
+    assert!(printed.contains("added: book-author, author-on-book\n"), "{printed}");
+    assert!(printed.contains("author-on-book: 1 of 1 items would change"), "{printed}");
+    let (code, printed, _) = library.run(&["model", "check", "library", "--model", &file]);
+    assert_eq!(code, 3, "{printed}");
+    assert!(printed.contains("author-on-book: 1 drift\n"), "{printed}");
+    assert!(printed.contains(r#"books ["b1"] b1 /author/name: "?", expected "Ann""#), "{printed}");
+    let (code, printed, error) = library.run(&["model", "put", "library", &file]);
+    assert_eq!((code, printed.as_str()), (0, "added: book-author, author-on-book\n"), "{error}");
+    let (code, printed, _) = library.run(&["model", "get", "library"]);
     assert_eq!(code, 0);
-    assert!(said.starts_with("{\n  \"version\": 1,\n") && said.contains("\"revision\": 1"), "{said}");
-    let (code, said, _) = library.run(&["model", "check", "library"]);
-    assert_eq!((code, said.as_str()), (0, "clean: 1 items, 1 references\n"));
-    let (code, said, _) = library.run(&["links", "check", "library", "--json"]);
+    assert!(
+        printed.starts_with("{\n  \"version\": 1,\n") && printed.contains("\"revision\": 1"),
+        "{printed}"
+    );
+    let (code, printed, _) = library.run(&["model", "check", "library"]);
+    assert_eq!((code, printed.as_str()), (0, "clean: 1 items, 1 references\n"));
+    let (code, printed, _) = library.run(&["links", "check", "library", "--json"]);
     assert_eq!(code, 0);
-    assert!(said.starts_with(r#"{"clean":true,"items":1,"references":1,"findings":[]"#), "{said}");
+    assert!(printed.starts_with(r#"{"clean":true,"items":1,"references":1,"findings":[]"#), "{printed}");
 }
 
 #[test]
@@ -88,19 +91,20 @@ fn what_dangles_is_found_and_repaired() {
     let library = Library::new();
     library.create("books", r#"{"id":"b2","author":{"id":"gone"}}"#);
     library.run(&["model", "put", "library", &library.file(MODEL)]);
-    let (code, said, _) = library.run(&["links", "check", "library"]);
+    let (code, printed, _) = library.run(&["links", "check", "library"]);
     assert_eq!(code, 3);
-    assert!(said.contains("book-author: 1 dangling\n"), "{said}");
-    let (code, said, error) = library.run(&["model", "check", "library", "--repair", "--dangling", "remove"]);
-    assert_eq!((code, said.as_str()), (0, "clean: 2 items, 1 references\n"), "{error}");
+    assert!(printed.contains("book-author: 1 dangling\n"), "{printed}");
+    let (code, printed, error) =
+        library.run(&["model", "check", "library", "--repair", "--dangling", "remove"]);
+    assert_eq!((code, printed.as_str()), (0, "clean: 2 items, 1 references\n"), "{error}");
     assert!(error.contains("1 items repaired"), "{error}");
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_models_are_reported() {
     let library = Library::new();
-    let (code, said, error) = library.run(&["model", "put", "library", &library.file(r#"{"version":2}"#)]);
-    assert_eq!((code, said.as_str()), (1, ""));
+    let (code, printed, error) = library.run(&["model", "put", "library", &library.file(r#"{"version":2}"#)]);
+    assert_eq!((code, printed.as_str()), (1, ""));
     assert!(error.contains("BadValue at '/version': 'version' must be 1."), "{error}");
     let (code, _, error) = library.run(&["model", "get", "nowhere"]);
     assert_eq!(code, 1);

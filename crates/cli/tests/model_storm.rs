@@ -16,14 +16,14 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn what_is_maintained_stays_true() {
+fn maintained_values_stay_right() {
     let plan = ModelPlan {
         program: PathBuf::from(env!("CARGO_BIN_EXE_quire")),
         seed: from_environment("QUIRE_STORM_SEED").unwrap_or(SEED),
         writers: 4,
         time: Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(12)),
         round: Duration::from_secs(8),
-        steady: Duration::from_secs(3),
+        unchanged: Duration::from_secs(3),
         between_kills: Duration::from_secs(3),
         last_wait: Duration::from_secs(60),
     };

@@ -18,8 +18,8 @@ fn query(target: &[&str], arguments: &[&str]) -> Output {
 
 fn printed(target: &[&str], arguments: &[&str]) -> String {
     let output = query(target, arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {printed}");
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -76,15 +76,18 @@ fn check(target: &[&str]) {
     assert_eq!(printed(target, &keyed), "9\n");
     let explained = printed(target, &["SELECT * FROM o WHERE o.total > 20", "--explain"]);
     assert!(explained.contains("/total"), "{explained}");
-    let said = refused(target, &["SELECT *\nFROM o\nWHER o.total > 3"]);
-    assert!(said.contains("SC1001 in line 3, column"), "{said}");
-    assert!(said.contains("    WHER o.total > 3\n    "), "{said}");
-    let said = refused(target, &["SELECT VALUE NOSUCH(o.total) FROM o"]);
-    assert!(said.contains("\n    SELECT VALUE NOSUCH(o.total) FROM o\n                 ^^^^^^"), "{said}");
+    let printed = refused(target, &["SELECT *\nFROM o\nWHER o.total > 3"]);
+    assert!(printed.contains("SC1001 in line 3, column"), "{printed}");
+    assert!(printed.contains("    WHER o.total > 3\n    "), "{printed}");
+    let printed = refused(target, &["SELECT VALUE NOSUCH(o.total) FROM o"]);
+    assert!(
+        printed.contains("\n    SELECT VALUE NOSUCH(o.total) FROM o\n                 ^^^^^^"),
+        "{printed}"
+    );
     assert!(refused(target, &["SELECT 1", "--parameter", "x"]).contains("is not NAME=JSON"));
     assert!(refused(target, &["SELECT 1", "--partition-key", "ada"]).contains("not JSON"));
-    let said = refused(target, &["SELECT VALUE 1 / (o.total - o.total) FROM o"]);
-    assert!(said.contains("a numeric value that cannot be represented in JSON"), "{said}");
+    let printed = refused(target, &["SELECT VALUE 1 / (o.total - o.total) FROM o"]);
+    assert!(printed.contains("a numeric value that cannot be represented in JSON"), "{printed}");
 }
 
 #[test]
@@ -109,15 +112,15 @@ fn a_server_and_a_directory_give_the_same() {
 }
 
 #[test]
-fn what_cannot_be_asked() {
+fn invalid_queries_are_refused() {
     let folder = tempfile::tempdir().expect("a scratch directory");
     let nowhere = folder.path().join("nowhere");
-    let said = refused(&["--data", nowhere.to_str().expect("UTF-8")], &["SELECT 1"]);
-    assert!(said.contains("is not a directory") && !nowhere.exists(), "{said}");
-    let said = refused(&["--endpoint", "http://127.0.0.1:1/"], &["SELECT 1"]);
+    let printed = refused(&["--data", nowhere.to_str().expect("UTF-8")], &["SELECT 1"]);
+    assert!(printed.contains("is not a directory") && !nowhere.exists(), "{printed}");
+    let printed = refused(&["--endpoint", "http://127.0.0.1:1/"], &["SELECT 1"]);
     assert!(
-        said.contains("no server answers at http://127.0.0.1:1/") && said.contains("quire serve"),
-        "{said}"
+        printed.contains("no server answers at http://127.0.0.1:1/") && printed.contains("quire serve"),
+        "{printed}"
     );
     assert!(refused(&["--endpoint", "localhost"], &["SELECT 1"]).contains("must start with http://"));
 }

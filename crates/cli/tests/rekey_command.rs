@@ -57,18 +57,18 @@ fn a_container_is_rekeyed_from_the_command_line() {
             &format!(r#"{{"id":"o-{n}","customer":"c-{}","year":{}}}"#, n % 3, n % 2),
         );
     }
-    let (code, said, error) =
+    let (code, printed, error) =
         run(&live, &["rekey", "shop/orders", "--partition-key", "/customer", "--dry-run"]);
-    assert_eq!(code, 0, "{said}{error}");
+    assert_eq!(code, 0, "{printed}{error}");
     assert!(
-        said.starts_with("40 items under 3 partition keys\nthe largest is [\"c-0\"]: 14 items, 35.0 %\n"),
-        "{said}"
+        printed.starts_with("40 items under 3 partition keys\nthe largest is [\"c-0\"]: 14 items, 35.0 %\n"),
+        "{printed}"
     );
     let old = rid_of(&live, "orders");
-    let (code, said, error) =
+    let (code, printed, error) =
         run(&live, &["rekey", "shop/orders", "--partition-key", "/customer,/year", "--yes"]);
-    assert_eq!(code, 0, "{said}{error}");
-    assert!(said.contains("orders has the partition key /customer,/year\n"), "{said}");
+    assert_eq!(code, 0, "{printed}{error}");
+    assert!(printed.contains("orders has the partition key /customer,/year\n"), "{printed}");
     let new = rid_of(&live, "orders");
     assert_ne!(old, new);
     // By name it is the new one, under its key.
@@ -90,13 +90,13 @@ fn a_container_is_rekeyed_from_the_command_line() {
     let (status, head, _) =
         exchange(&live, "POST", &by_rid, ("docs", &old.to_lowercase()), "", r#"{"id":"late"}"#);
     assert!(status == 410 && head.contains("x-ms-substatus: 1000"), "{status} {head}");
-    let (code, said, error) = run(&live, &["refactor", "list", "shop"]);
+    let (code, printed, error) = run(&live, &["refactor", "list", "shop"]);
     assert!(
-        code == 0 && said.contains("r-1  rekey  orders  finished  40 converted, 0 left"),
-        "{said}{error}"
+        code == 0 && printed.contains("r-1  rekey  orders  finished  40 converted, 0 left"),
+        "{printed}{error}"
     );
-    let (code, said, error) = run(&live, &["rekey", "shop/orders", "--undo"]);
-    assert!(code == 0 && said == "r-1 is undone\n", "{said}{error}");
+    let (code, printed, error) = run(&live, &["rekey", "shop/orders", "--undo"]);
+    assert!(code == 0 && printed == "r-1 is undone\n", "{printed}{error}");
     let (status, _, body) = exchange(
         &live,
         "GET",
@@ -106,10 +106,10 @@ fn a_container_is_rekeyed_from_the_command_line() {
         "",
     );
     assert_eq!(status, 200, "{body}");
-    let (code, said, _) = run(&live, &["rekey", "shop/orders", "--partition-key", "/customer", "--yes"]);
-    assert_eq!(code, 0, "{said}");
-    let (code, said, error) = run(&live, &["rekey", "shop/orders", "--finish", "--yes"]);
-    assert!(code == 0 && said == "orders~old is deleted\n", "{said}{error}");
+    let (code, printed, _) = run(&live, &["rekey", "shop/orders", "--partition-key", "/customer", "--yes"]);
+    assert_eq!(code, 0, "{printed}");
+    let (code, printed, error) = run(&live, &["rekey", "shop/orders", "--finish", "--yes"]);
+    assert!(code == 0 && printed == "orders~old is deleted\n", "{printed}{error}");
     let (code, _, error) = run(&live, &["rekey", "shop/orders", "--undo"]);
     assert!(code == 1 && error.contains("its old container is deleted"), "{error}");
     let (code, _, error) = run(&live, &["rekey", "orders", "--partition-key", "/x", "--yes"]);

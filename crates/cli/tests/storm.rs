@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quire_testkit::storm::run::{FollowerCare, StormFigures, StormPlan, run};
+use quire_testkit::storm::run::{FollowerBehaviour, StormFigures, StormPlan, run};
 
 const SEED: u64 = 0x5702_0005;
 
@@ -24,7 +24,7 @@ fn plan() -> StormPlan {
         round: Duration::from_secs(300),
         round_time: Duration::from_secs(6),
         last_wait: Duration::from_secs(60),
-        followers: FollowerCare::Correct,
+        followers: FollowerBehaviour::Correct,
         has_model: false,
     }
 }
@@ -60,9 +60,9 @@ fn the_same_with_a_model_on_the_container() {
 }
 
 #[test]
-fn careless_followers_are_found_out() {
+fn followers_that_lose_changes_are_detected() {
     let time = Duration::from_secs(4);
-    let followers = FollowerCare::Careless;
+    let followers = FollowerBehaviour::LosesChanges;
     let figures = run_shown(&StormPlan { time, last_wait: 2 * time, followers, ..plan() });
     let has = |text: &str| {
         figures.problems.iter().any(|problem| problem.starts_with('w') && problem.contains(text))

@@ -284,7 +284,7 @@ fn what_a_client_changed_since_stays() {
 }
 
 #[test]
-fn what_cannot_be_applied_is_said_and_leaves_nothing() {
+fn a_refused_apply_is_reported_and_undone() {
     let storage = MemoryStorage::new();
     let engine = library(&storage);
     let before = (stored(&engine, "books"), stored(&engine, "authors"));

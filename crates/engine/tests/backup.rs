@@ -49,7 +49,7 @@ fn a_quiet_account_comes_back_as_it_was() {
     }
     engine.catalog().delete_container("d", "c", &ANY).unwrap();
     let nowhere = quire_value::Path::parse("/nowhere").unwrap();
-    engine.keep_missing_rows(&unique, &nowhere);
+    engine.index_missing_values(&unique, &nowhere);
     while !unique.has_missing_rows(&nowhere) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }

@@ -299,9 +299,9 @@ fn unique_values_move_between_items_of_a_batch() {
     // An expired holder goes, though nobody could name its lock.
     fixture.create(r#"{"id":"4","pk":"p","u":"c","ttl":5}"#).expect("created");
     fixture.clock.advance(6);
-    let buried = [create(r#"{"id":"5","pk":"p","u":"c"}"#)];
-    let buried = atomic(&fixture, &buried).result.expect("done");
-    assert!(buried.iter().all(|result| result.result.is_ok()), "{}", print(&buried));
+    let deleted = [create(r#"{"id":"5","pk":"p","u":"c"}"#)];
+    let deleted = atomic(&fixture, &deleted).result.expect("done");
+    assert!(deleted.iter().all(|result| result.result.is_ok()), "{}", print(&deleted));
     assert_eq!(ids(&fixture), "2 3 5");
 }
 
@@ -510,7 +510,7 @@ fn bulk_keeps_to_its_partition() {
     let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
     let fixture = Fixture::with_key(key, "", 5);
     let partition_of = |key: &str| fixture.container.position_of(&pk(key)).expect("a position").partition_id;
-    let home = partition_of(KEY);
+    let logical_partition = partition_of(KEY);
     let keys: Vec<String> = (0..40).map(|n| format!(r#"["k{n}"]"#)).collect();
     let operation = |n: usize| in_key(create(&format!(r#"{{"id":"i","pk":"k{n}"}}"#)), &keys[n]);
     let run = |partition_id: Option<&str>, partition_key: Option<&str>, operations| {
@@ -524,12 +524,14 @@ fn bulk_keeps_to_its_partition() {
         };
         fixture.engine.bulk(&fixture.container, bulk)
     };
-    let answer = run(Some(&home), None, (0..40).map(operation).collect());
-    assert_eq!(answer.position.expect("a position").partition_id, home);
+    let answer = run(Some(&logical_partition), None, (0..40).map(operation).collect());
+    assert_eq!(answer.position.expect("a position").partition_id, logical_partition);
     for (result, key) in answer.result.expect("a bulk").iter().zip(&keys) {
         match &result.result {
-            Ok(_) => assert_eq!(partition_of(key), home),
-            Err(EngineError::PartitionGone { id }) => assert!(partition_of(key) != home && *id == home),
+            Ok(_) => assert_eq!(partition_of(key), logical_partition),
+            Err(EngineError::PartitionGone { id }) => {
+                assert!(partition_of(key) != logical_partition && *id == logical_partition)
+            }
             Err(error) => panic!("{error}"),
         }
     }

@@ -296,7 +296,7 @@ fn a_permission_is_found_by_its_rid_until_it_is_gone() {
 }
 
 #[test]
-fn offers_live_and_die_with_their_owners() {
+fn offers_are_created_and_deleted_with_their_owners() {
     let storage = MemoryStorage::new();
     let engine = open(&storage);
     fill(&engine);

@@ -17,7 +17,7 @@ use support::fixture::{Fixture, Random, json, number_of, pk, text_of};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
-fn ask(scope: &Scope, start: FeedStart, size: i64) -> ChangesRequest {
+fn changes_request(scope: &Scope, start: FeedStart, size: i64) -> ChangesRequest {
     let page = PageRequest { scope: scope.clone(), item_count_max: Some(size), ..PageRequest::default() };
     ChangesRequest { mode: FeedMode::Latest, page, start, since: None, all_previous_images: false }
 }
@@ -35,13 +35,13 @@ fn items(changes: &Changes) -> Vec<Value> {
 
 /// Everything from a start on, page by page, until nothing is new; where that ends.
 fn all(fixture: &Fixture, scope: &Scope, start: FeedStart, size: i64) -> (Vec<Value>, String) {
-    let (mut told, mut start) = (Vec::new(), start);
+    let (mut changes_read, mut start) = (Vec::new(), start);
     loop {
-        let changes = read(fixture, &ask(scope, start, size));
+        let changes = read(fixture, &changes_request(scope, start, size));
         if changes.count == 0 && !changes.more {
-            return (told, changes.etag);
+            return (changes_read, changes.etag);
         }
-        told.extend(items(&changes));
+        changes_read.extend(items(&changes));
         start = FeedStart::After(changes.etag);
     }
 }
@@ -51,7 +51,7 @@ fn ids(items: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn an_item_is_told_once_where_it_last_changed() {
+fn the_feed_has_an_item_once_at_its_last_change() {
     let fixture = Fixture::new("");
     for id in ["a", "b", "c", "d"] {
         fixture.create(&format!(r#"{{"id":"{id}","pk":"p"}}"#)).expect("created");
@@ -59,10 +59,10 @@ fn an_item_is_told_once_where_it_last_changed() {
     fixture.upsert(r#"{"id":"a","pk":"p","n":2}"#).expect("written");
     fixture.delete("c", "[\"p\"]").expect("deleted");
     for size in [-1, 1, 2, 3, 100] {
-        let (told, end) = all(&fixture, &Scope::default(), FeedStart::Beginning, size);
-        assert_eq!(ids(&told), ["b", "d", "a"], "in pages of {size}");
+        let (changes_read, end) = all(&fixture, &Scope::default(), FeedStart::Beginning, size);
+        assert_eq!(ids(&changes_read), ["b", "d", "a"], "in pages of {size}");
         assert_eq!(end, "\"6\"");
-        let lsns: Vec<i64> = told.iter().map(|item| number_of(item, "_lsn")).collect();
+        let lsns: Vec<i64> = changes_read.iter().map(|item| number_of(item, "_lsn")).collect();
         assert_eq!(lsns, [2, 4, 5]);
     }
 }
@@ -70,18 +70,18 @@ fn an_item_is_told_once_where_it_last_changed() {
 #[test]
 fn now_and_after() {
     let fixture = Fixture::new("");
-    let empty = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10));
+    let empty = read(&fixture, &changes_request(&Scope::default(), FeedStart::Now, 10));
     assert_eq!((empty.count, empty.etag.as_str()), (0, "\"0\""));
     fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
-    let now = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10));
+    let now = read(&fixture, &changes_request(&Scope::default(), FeedStart::Now, 10));
     assert_eq!((now.count, now.etag.as_str()), (0, "\"1\""));
     fixture.create(r#"{"id":"b","pk":"p"}"#).expect("created");
-    let (told, _) = all(&fixture, &Scope::default(), FeedStart::After(now.etag), 10);
-    assert_eq!(ids(&told), ["b"]);
-    let (told, _) = all(&fixture, &Scope::default(), FeedStart::After(empty.etag), 10);
-    assert_eq!(ids(&told), ["a", "b"]);
+    let (changes_read, _) = all(&fixture, &Scope::default(), FeedStart::After(now.etag), 10);
+    assert_eq!(ids(&changes_read), ["b"]);
+    let (changes_read, _) = all(&fixture, &Scope::default(), FeedStart::After(empty.etag), 10);
+    assert_eq!(ids(&changes_read), ["a", "b"]);
     for bad in ["", "x", "\"1:2,\"", "-5"] {
-        let request = ask(&Scope::default(), FeedStart::After(bad.to_owned()), 10);
+        let request = changes_request(&Scope::default(), FeedStart::After(bad.to_owned()), 10);
         let answer = fixture.engine.read_changes(&fixture.container, &request);
         assert!(matches!(answer.result, Err(EngineError::BadContinuation)), "{bad}");
     }
@@ -96,28 +96,30 @@ fn since_a_time() {
         fixture.clock.advance(1);
     }
     for since in [-10, 0, 1, 25, 49, 50, 1000] {
-        let request =
-            ChangesRequest { since: Some(start + since), ..ask(&Scope::default(), FeedStart::Beginning, -1) };
-        let told = items(&read(&fixture, &request));
+        let request = ChangesRequest {
+            since: Some(start + since),
+            ..changes_request(&Scope::default(), FeedStart::Beginning, -1)
+        };
+        let changes_read = items(&read(&fixture, &request));
         let expected: Vec<String> = (since.max(0)..50).map(|n| format!("{n:02}")).collect();
-        assert_eq!(ids(&told), expected, "since {since}");
+        assert_eq!(ids(&changes_read), expected, "since {since}");
         // Clients send the time again with every page.
-        let page = ask(&Scope::default(), FeedStart::Beginning, 1).page;
+        let page = changes_request(&Scope::default(), FeedStart::Beginning, 1).page;
         let first = read(&fixture, &ChangesRequest { page, ..request });
-        let next = ask(&Scope::default(), FeedStart::After(first.etag.clone()), -1);
+        let next = changes_request(&Scope::default(), FeedStart::After(first.etag.clone()), -1);
         let rest = items(&read(&fixture, &ChangesRequest { since: Some(start + since), ..next }));
         assert_eq!(first.count + rest.len(), expected.len());
     }
 }
 
 #[test]
-fn expired_items_are_not_told() {
+fn the_feed_leaves_out_expired_items() {
     let fixture = Fixture::new(r#""defaultTtl":-1"#);
     fixture.create(r#"{"id":"a","pk":"p","ttl":5}"#).expect("created");
     fixture.create(r#"{"id":"b","pk":"p"}"#).expect("created");
     fixture.clock.advance(6);
-    let (told, end) = all(&fixture, &Scope::default(), FeedStart::Beginning, 1);
-    assert_eq!((ids(&told), end.as_str()), (vec!["b"], "\"2\""));
+    let (changes_read, end) = all(&fixture, &Scope::default(), FeedStart::Beginning, 1);
+    assert_eq!((ids(&changes_read), end.as_str()), (vec!["b"], "\"2\""));
 }
 
 #[test]
@@ -132,16 +134,18 @@ fn scopes() {
     let mut by_partition = 0;
     for partition in fixture.container.partitions() {
         let scope = Scope { partition_id: Some(partition.id), ..Scope::default() };
-        let (told, end) = all(&fixture, &scope, FeedStart::Beginning, 3);
+        let (changes_read, end) = all(&fixture, &scope, FeedStart::Beginning, 3);
         assert_eq!(end, format!("\"{}\"", partition.lsn));
-        assert!(told.windows(2).all(|pair| number_of(&pair[0], "_lsn") < number_of(&pair[1], "_lsn")));
-        by_partition += told.len();
+        assert!(
+            changes_read.windows(2).all(|pair| number_of(&pair[0], "_lsn") < number_of(&pair[1], "_lsn"))
+        );
+        by_partition += changes_read.len();
     }
     assert_eq!(by_partition, 200);
     let scope = Scope { partition_key: Some(pk("[\"key3\"]")), ..Scope::default() };
-    let (told, _) = all(&fixture, &scope, FeedStart::Beginning, 2);
+    let (changes_read, _) = all(&fixture, &scope, FeedStart::Beginning, 2);
     let expected: Vec<String> = (0..200).filter(|n| n % 17 == 3).map(|n| n.to_string()).collect();
-    assert_eq!(ids(&told), expected);
+    assert_eq!(ids(&changes_read), expected);
 }
 
 fn place(item: &Value) -> (u64, u64) {
@@ -169,7 +173,7 @@ fn a_reader_that_follows_ends_with_what_is_there() {
                 }
             }
             let size = [1, 3, -1][random.below(3) as usize];
-            let changes = read(&fixture, &ask(&Scope::default(), start, size));
+            let changes = read(&fixture, &changes_request(&Scope::default(), start, size));
             for item in items(&changes) {
                 let lsn = number_of(&item, "_lsn");
                 let before = known.insert(place(&item), (number_of(&item, "round"), lsn));
@@ -217,10 +221,10 @@ fn watch(fixture: &Fixture, scope: &Scope, etag: &str) -> ChangeWatch {
 #[test]
 fn waiting_ends_with_the_first_change() {
     let fixture = Fixture::with_key(HASH, "", 3);
-    let now = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10)).etag;
+    let now = read(&fixture, &changes_request(&Scope::default(), FeedStart::Now, 10)).etag;
     assert_eq!(polls_until_ready(watch(&fixture, &Scope::default(), &now), Duration::from_millis(20)), None);
     for id in ["a", "b", "c", "d", "e"] {
-        let etag = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10)).etag;
+        let etag = read(&fixture, &changes_request(&Scope::default(), FeedStart::Now, 10)).etag;
         let watch = watch(&fixture, &Scope::default(), &etag);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| polls_until_ready(watch, Duration::from_secs(60)));
@@ -228,7 +232,7 @@ fn waiting_ends_with_the_first_change() {
             fixture.create(&format!(r#"{{"id":"{id}","pk":"{id}"}}"#)).expect("created");
             assert!(waiting.join().expect("no panic").is_some_and(|polls| polls <= 3));
         });
-        assert_eq!(read(&fixture, &ask(&Scope::default(), FeedStart::After(etag), 10)).count, 1);
+        assert_eq!(read(&fixture, &changes_request(&Scope::default(), FeedStart::After(etag), 10)).count, 1);
     }
 }
 
@@ -251,17 +255,23 @@ fn a_position_beyond_the_end_is_the_end() {
         let fixture = Fixture::with_key(HASH, "", partitions);
         fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
         for far in [u64::MAX, u64::MAX - 1, 1 << 63, 1000] {
-            let changes = read(&fixture, &ask(&Scope::default(), FeedStart::After(format!("\"{far}\"")), 10));
+            let changes = read(
+                &fixture,
+                &changes_request(&Scope::default(), FeedStart::After(format!("\"{far}\"")), 10),
+            );
             assert_eq!((changes.count, changes.more), (0, false));
-            let now = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10)).etag;
+            let now = read(&fixture, &changes_request(&Scope::default(), FeedStart::Now, 10)).etag;
             assert_eq!(changes.etag, now, "{far}");
             let watch = watch(&fixture, &Scope::default(), &format!("{far}"));
             assert_eq!(polls_until_ready(watch, Duration::from_millis(10)), None);
         }
-        let etag = read(&fixture, &ask(&Scope::default(), FeedStart::After(u64::MAX.to_string()), 10)).etag;
+        let etag =
+            read(&fixture, &changes_request(&Scope::default(), FeedStart::After(u64::MAX.to_string()), 10))
+                .etag;
         fixture.create(r#"{"id":"b","pk":"p"}"#).expect("created");
-        assert_eq!(read(&fixture, &ask(&Scope::default(), FeedStart::After(etag), 10)).count, 1);
-        let too_far = ask(&Scope::default(), FeedStart::After("18446744073709551616".to_owned()), 10);
+        assert_eq!(read(&fixture, &changes_request(&Scope::default(), FeedStart::After(etag), 10)).count, 1);
+        let too_far =
+            changes_request(&Scope::default(), FeedStart::After("18446744073709551616".to_owned()), 10);
         let refused = fixture.engine.read_changes(&fixture.container, &too_far).result;
         assert!(matches!(refused, Err(EngineError::BadContinuation)));
     }
@@ -271,7 +281,7 @@ fn versions(fixture: &Fixture, start: FeedStart, size: i64) -> Result<Changes, E
     let request = ChangesRequest {
         mode: FeedMode::AllVersions,
         all_previous_images: true,
-        ..ask(&Scope::default(), start, size)
+        ..changes_request(&Scope::default(), start, size)
     };
     fixture.engine.read_changes(&fixture.container, &request).result
 }
@@ -298,13 +308,13 @@ fn short(change: &Value) -> String {
 }
 
 fn all_versions(fixture: &Fixture, start: FeedStart, size: i64) -> Vec<String> {
-    let (mut told, mut start) = (Vec::new(), start);
+    let (mut changes_read, mut start) = (Vec::new(), start);
     loop {
         let changes = versions(fixture, start, size).expect("a page");
         if changes.count == 0 && !changes.more {
-            return told;
+            return changes_read;
         }
-        told.extend(items(&changes).iter().map(short));
+        changes_read.extend(items(&changes).iter().map(short));
         start = FeedStart::After(changes.etag);
     }
 }
@@ -356,8 +366,10 @@ fn images_before_are_those_of_deletes_by_clients() {
     fixture.create(r#"{"id":"b","pk":"p","n":3,"ttl":10}"#).expect("created");
     fixture.clock.advance(11);
     fixture.create(r#"{"id":"b","pk":"p","n":4}"#).expect("in place of one that expired");
-    let request =
-        ChangesRequest { mode: FeedMode::AllVersions, ..ask(&Scope::default(), FeedStart::After(start), 10) };
+    let request = ChangesRequest {
+        mode: FeedMode::AllVersions,
+        ..changes_request(&Scope::default(), FeedStart::After(start), 10)
+    };
     let changes = fixture.engine.read_changes(&fixture.container, &request).result.expect("a page");
     let with_image = |change: &Value| {
         let metadata = change.get("metadata").expect("metadata");

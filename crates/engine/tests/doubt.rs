@@ -20,18 +20,18 @@ fn fixture(storage: &Arc<FaultyStorage>) -> Fixture {
 
 #[test]
 fn a_partition_in_doubt_takes_no_writes_until_it_knows() {
-    for (mood, lsn_after) in [(LOSE_ANSWER, 3), (LOSE_COMMIT, 2)] {
+    for (fault, lsn_after) in [(LOSE_ANSWER, 3), (LOSE_COMMIT, 2)] {
         let storage = FaultyStorage::new();
         let fixture = fixture(&storage);
         fixture.read("first", KEY).expect("cached");
         storage.dark.store(true, Ordering::SeqCst);
-        storage.mood.store(mood, Ordering::SeqCst);
+        storage.fault.store(fault, Ordering::SeqCst);
         let replace = |n: u64| fixture.replace("first", &format!(r#"{{"id":"first","pk":"p","n":{n}}}"#));
         assert!(matches!(replace(1), Err(EngineError::Overloaded)));
         assert!(matches!(fixture.create(r#"{"id":"b","pk":"p"}"#), Err(EngineError::Overloaded)));
         // Reads go on, and show what is durable, not what the cache remembers.
         let n = support::fixture::number_of(&fixture.read("first", KEY).expect("there"), "n");
-        assert_eq!(n, if mood == LOSE_ANSWER { 1 } else { 0 });
+        assert_eq!(n, if fault == LOSE_ANSWER { 1 } else { 0 });
         assert!(fixture.read("b", KEY).is_err());
         storage.dark.store(false, Ordering::SeqCst);
         assert_eq!(fixture.create(r#"{"id":"b","pk":"p"}"#).expect("knows again").item_lsn, lsn_after);
@@ -50,7 +50,7 @@ fn what_was_prepared_in_doubt_is_not_committed() {
         panic!("it is there")
     };
     storage.dark.store(true, Ordering::SeqCst);
-    storage.mood.store(LATE, Ordering::SeqCst);
+    storage.fault.store(LATE, Ordering::SeqCst);
     let replace = |n: u64, etag: Option<&str>| {
         let kind = WriteKind::Replace { id: "first".to_owned() };
         fixture.write_if(kind, None, &format!(r#"{{"id":"first","pk":"p","n":{n}}}"#), etag).result
@@ -67,11 +67,11 @@ fn what_was_prepared_in_doubt_is_not_committed() {
 /// they are. Whatever they are told, the rows agree afterwards.
 #[test]
 fn writers_behind_a_commit_in_doubt_prepare_again() {
-    for mood in [LOSE_ANSWER, LOSE_COMMIT] {
+    for fault in [LOSE_ANSWER, LOSE_COMMIT] {
         let storage = FaultyStorage::new();
         let fixture = fixture(&storage);
         storage.slow.store(true, Ordering::SeqCst);
-        storage.mood.store(mood, Ordering::SeqCst);
+        storage.fault.store(fault, Ordering::SeqCst);
         let created = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for thread in 0..8 {
@@ -97,18 +97,18 @@ fn a_leader_that_dies_leaves_no_one_waiting() {
     let storage = FaultyStorage::new();
     let fixture = fixture(&storage);
     storage.slow.store(true, Ordering::SeqCst);
-    let (died, answered) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (is_killed, answered) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..12 {
-            let (fixture, storage, died, answered) = (&fixture, &storage, &died, &answered);
+            let (fixture, storage, is_killed, answered) = (&fixture, &storage, &is_killed, &answered);
             scope.spawn(move || {
                 for n in 0..10 {
                     if thread == 0 && n % 3 == 1 {
-                        storage.mood.store(PANIC, Ordering::SeqCst);
+                        storage.fault.store(PANIC, Ordering::SeqCst);
                     }
                     let write = || fixture.create(&format!(r#"{{"id":"{thread}-{n}","pk":"p"}}"#));
                     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)) {
-                        Err(_) => died.fetch_add(1, Ordering::SeqCst),
+                        Err(_) => is_killed.fetch_add(1, Ordering::SeqCst),
                         Ok(Ok(_) | Err(EngineError::Overloaded)) => answered.fetch_add(1, Ordering::SeqCst),
                         Ok(Err(error)) => panic!("{error}"),
                     };
@@ -116,8 +116,8 @@ fn a_leader_that_dies_leaves_no_one_waiting() {
             });
         }
     });
-    assert!(died.load(Ordering::SeqCst) > 0);
-    assert_eq!(died.into_inner() + answered.into_inner(), 120);
+    assert!(is_killed.load(Ordering::SeqCst) > 0);
+    assert_eq!(is_killed.into_inner() + answered.into_inner(), 120);
     let items = fixture.rows(1, &[]);
     assert_eq!(
         (fixture.container.usage().0 as usize, fixture.rows(2, &[1]), fixture.rows(4, &[1])),

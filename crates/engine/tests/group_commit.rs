@@ -192,13 +192,13 @@ fn faults_lose_nothing_and_leave_nothing_by_half() {
 /// While the outcome of a commit is open its queue takes nothing, whatever it touches; writes of other partitions go on.
 #[test]
 fn a_queue_in_doubt_takes_nothing_until_it_knows() {
-    for mood in [LOSE_ANSWER, LOSE_COMMIT] {
+    for fault in [LOSE_ANSWER, LOSE_COMMIT] {
         let storage = FaultyStorage::new();
         let bench = Bench::new(storage.clone(), 1);
         ["third", "fourth"].iter().for_each(|id| create_container(&bench.engine, id));
         bench.create_pair(["left", "right"], "a").unwrap();
         storage.dark.store(true, Ordering::SeqCst);
-        storage.mood.store(mood, Ordering::SeqCst);
+        storage.fault.store(fault, Ordering::SeqCst);
         assert!(matches!(bench.create_pair(["left", "right"], "b"), Err(EngineError::Overloaded)));
         assert!(matches!(bench.create_pair(["third", "fourth"], "c"), Err(EngineError::Overloaded)));
         let third = bench.engine.catalog().container("d", "third").unwrap();
@@ -206,7 +206,7 @@ fn a_queue_in_doubt_takes_nothing_until_it_knows() {
         storage.dark.store(false, Ordering::SeqCst);
         bench.create_pair(["third", "fourth"], "c").unwrap();
         bench.create_pair(["left", "right"], "d").unwrap();
-        let expected = if mood == LOSE_ANSWER { 3 } else { 2 };
+        let expected = if fault == LOSE_ANSWER { 3 } else { 2 };
         assert_eq!(bench.check_pairs(&["a".to_owned(), "d".to_owned()].into()), expected);
         ["left", "right", "third", "fourth"].iter().for_each(|container| bench.check_dense(container));
         bench.check_sound();
@@ -218,17 +218,17 @@ fn a_leader_that_dies_leaves_no_one_waiting() {
     let storage = FaultyStorage::new();
     let bench = Bench::new(storage.clone(), 2);
     storage.slow.store(true, Ordering::SeqCst);
-    let died = AtomicU64::new(0);
+    let is_killed = AtomicU64::new(0);
     let acknowledged = in_threads(|thread| {
         let mut done = Vec::new();
         for number in 0..5 {
             if thread == 0 && number % 2 == 1 {
-                storage.mood.store(PANIC, Ordering::SeqCst);
+                storage.fault.store(PANIC, Ordering::SeqCst);
             }
             let id = format!("{thread}-{number}");
             let create = || bench.create_pair(["left", "right"], &id);
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(create)) {
-                Err(_) => _ = died.fetch_add(1, Ordering::SeqCst),
+                Err(_) => _ = is_killed.fetch_add(1, Ordering::SeqCst),
                 Ok(Ok(())) => done.push(id),
                 Ok(Err(EngineError::Overloaded)) => {}
                 Ok(Err(error)) => panic!("{error}"),
@@ -236,7 +236,7 @@ fn a_leader_that_dies_leaves_no_one_waiting() {
         }
         done
     });
-    assert!(died.into_inner() > 0);
+    assert!(is_killed.into_inner() > 0);
     let acknowledged: BTreeSet<String> = acknowledged.into_iter().collect();
     bench.create_pair(["left", "right"], "last").unwrap();
     assert_eq!(bench.check_pairs(&acknowledged), acknowledged.len() + 1);

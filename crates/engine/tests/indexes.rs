@@ -142,7 +142,7 @@ fn rows_follow_every_write_under_every_policy() {
             if round == 60 {
                 for path in ["/a", "/b", "/list/x", "/text"] {
                     let path = quire_value::Path::parse(path).expect("a path");
-                    fixture.engine.keep_missing_rows(&fixture.container, &path);
+                    fixture.engine.index_missing_values(&fixture.container, &path);
                 }
             }
             write(&fixture, &mut random);
@@ -194,7 +194,7 @@ fn a_policy_changes_under_writers_and_a_kill() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let path = quire_value::Path::parse(["/a", "/b", "/text"][copies.len() % 3]).expect("a path");
-            fixture.engine.keep_missing_rows(&fixture.container, &path);
+            fixture.engine.index_missing_values(&fixture.container, &path);
             copies.push(memory.duplicate());
             std::thread::sleep(Duration::from_millis(3)); // the next one may come while this one is built
         }

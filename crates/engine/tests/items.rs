@@ -255,7 +255,7 @@ fn system_keys_know_an_empty_key() {
 
 /// Version 1 hashes and keeps the first 100 characters: longer keys collide, and are still told apart.
 #[test]
-fn colliding_keys_are_told_apart() {
+fn colliding_keys_are_distinguished() {
     let fixture = Fixture::with_key(
         r#"{"paths":["/pk"],"kind":"Hash"}"#,
         r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#,
@@ -307,7 +307,7 @@ fn unique_keys() {
 }
 
 #[test]
-fn expired_items_are_gone_at_once_and_in_nobodys_way() {
+fn expired_items_are_invisible_at_once_and_block_no_write() {
     let fixture = Fixture::new(r#""defaultTtl":100,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#);
     for bad in ["0", "-2", "1.5", "null", "\"1\"", "2147483648"] {
         let body = format!(r#"{{"id":"a","pk":"p","ttl":{bad}}}"#);

@@ -163,10 +163,10 @@ fn a_build_that_is_asked_for_at_the_end_of_another_is_done() {
         }
     });
     let [first, second] = ["/x", "/y"].map(|path| Path::parse(path).expect("a path"));
-    fixture.engine.keep_missing_rows(&fixture.container, &first);
+    fixture.engine.index_missing_values(&fixture.container, &first);
     wait_until("the first job ends", || is_met.load(Ordering::SeqCst));
     assert!(fixture.container.has_missing_rows(&first));
-    fixture.engine.keep_missing_rows(&fixture.container, &second);
+    fixture.engine.index_missing_values(&fixture.container, &second);
     // Time to see that there is something to build, and that there is a job for such things.
     std::thread::sleep(Duration::from_millis(500));
     is_free.store(true, Ordering::SeqCst);

@@ -200,7 +200,7 @@ fn a_snapshot_shows_items_from_before_or_after_a_delete_and_never_both() {
 
 /// Keys are emptied in turn, each with one look at its items: a small one does not wait for a large one.
 #[test]
-fn keys_take_turns_and_rows_are_looked_at_once() {
+fn keys_alternate_and_rows_are_read_once() {
     let memory = MemoryStorage::new();
     let storage = HookedStorage::new(Arc::new(memory.reopen()));
     let calls = storage.calls();

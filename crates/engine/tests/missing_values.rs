@@ -136,7 +136,7 @@ fn paths_without_few_missing_values_are_left_alone() {
         page(&fixture, text, &Scope::default());
     }
     // The paths that were asked for before are done with when a later one is.
-    fixture.engine.keep_missing_rows(&fixture.container, &path("/y"));
+    fixture.engine.index_missing_values(&fixture.container, &path("/y"));
     wait_for_rows(&fixture, "/y");
     for of in ["/x", "/nowhere", "/_ts", "/id"] {
         assert!(!fixture.container.has_missing_rows(&path(of)), "{of}");
@@ -180,7 +180,7 @@ fn pages_cross_the_border_of_missing_values() {
             .iter()
             .map(|text| fixture.page(Some(text), &request(Scope::default(), 3, None)).expect("a page"))
             .collect();
-        fixture.engine.keep_missing_rows(&fixture.container, &path("/x"));
+        fixture.engine.index_missing_values(&fixture.container, &path("/x"));
         wait_for_rows(&fixture, "/x");
         for scope in [Scope::default(), one, part] {
             for text in texts {
@@ -236,7 +236,7 @@ fn rows_are_exact_beside_everything() {
         for (round, of) in ["/a", "/b", "/c"].into_iter().enumerate() {
             std::thread::sleep(Duration::from_millis(60));
             fixture.clock.advance(2);
-            fixture.engine.keep_missing_rows(&fixture.container, &path(of));
+            fixture.engine.index_missing_values(&fixture.container, &path(of));
             copies.push(memory.duplicate());
             std::thread::sleep(Duration::from_millis(1 + round as u64));
             copies.push(memory.duplicate());
@@ -258,7 +258,7 @@ fn rows_are_exact_beside_everything() {
     for copy in copies {
         check_sound(&copy.reopen());
         let again = fixture.reopened(Arc::new(copy.reopen()));
-        again.engine.keep_missing_rows(&again.container, &path("/b"));
+        again.engine.index_missing_values(&again.container, &path("/b"));
         wait_for_rows(&again, "/b");
         again.engine.close().expect("closes");
         check_sound(&copy.reopen());
@@ -269,7 +269,7 @@ fn rows_are_exact_beside_everything() {
 #[test]
 fn policies_change() {
     let fixture = filled(2, "", 100);
-    fixture.engine.keep_missing_rows(&fixture.container, &path("/x"));
+    fixture.engine.index_missing_values(&fixture.container, &path("/x"));
     wait_for_rows(&fixture, "/x");
     for policy in [
         r#"{"indexingMode":"none","automatic":false}"#,

@@ -60,7 +60,7 @@ fn operate(fixture: &Fixture, model: &mut Model, random: &mut Random, thread: u6
     let now = fixture.clock.now();
     let key = (random.below(3), random.below(6));
     let unique = thread * 1000 + random.below(5);
-    let n = random.draw() >> 20;
+    let n = random.next() >> 20;
     let ttl = [None, None, Some(3), Some(8)][random.below(4) as usize];
     let (pk, id) = (format!(r#"["k{}"]"#, key.0), format!("{thread}-{}", key.1));
     let ttl_text = ttl.map_or(String::new(), |ttl| format!(r#","ttl":{ttl}"#));
@@ -89,7 +89,7 @@ fn operate(fixture: &Fixture, model: &mut Model, random: &mut Random, thread: u6
         Err(EngineError::ItemExists { .. }) => assert!(is_create && live.is_some(), "{body}"),
         Err(EngineError::PreconditionFailed) => assert!(!is_create && live.is_some() && stale, "{body}"),
         Err(EngineError::UniqueKeyTaken { .. }) => assert!(taken && !is_delete, "{body}"),
-        Err(EngineError::Overloaded) => learn(fixture, model, key, thread, &pk, &id),
+        Err(EngineError::Overloaded) => read_outcome(fixture, model, key, thread, &pk, &id),
         Err(error) => panic!("{body}: {error}"),
         Ok(written) if is_delete => {
             assert!(live.is_some() && !stale && written.body.is_empty());
@@ -115,7 +115,7 @@ fn operate(fixture: &Fixture, model: &mut Model, random: &mut Random, thread: u6
 }
 
 /// After an answer that leaves the outcome open.
-fn learn(fixture: &Fixture, model: &mut Model, key: (u64, u64), thread: u64, pk: &str, id: &str) {
+fn read_outcome(fixture: &Fixture, model: &mut Model, key: (u64, u64), thread: u64, pk: &str, id: &str) {
     match fixture.read(id, pk) {
         Ok(item) => {
             let number = |name: &str| support::fixture::number_of(&item, name) as u64;

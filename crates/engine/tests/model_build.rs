@@ -17,7 +17,7 @@ use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use quire_testkit::interpreter::Json;
 use quire_testkit::model::ModelOracle;
-use quire_testkit::model::random::{Chance, KEYS, random_item, random_model, with_window};
+use quire_testkit::model::random::{KEYS, Random, random_item, random_model, with_window};
 use quire_value::Value;
 use support::hooked_storage::{Call, HookedStorage};
 use support::{database, json, options_with, wait_until, wait_until_idle, write};
@@ -107,19 +107,19 @@ fn number(json: &Value, member: &str) -> u64 {
 }
 
 /// A model whose mirrors are never full.
-fn model(chance: &mut Chance, engine: &Engine) -> String {
+fn model(random: &mut Random, engine: &Engine) -> String {
     let is_valid = |body: &Value| engine.dry_run_model("d", body, &ANY).is_ok();
-    let text = random_model(chance, is_valid).to_json();
+    let text = random_model(random, is_valid).to_json();
     text.replace(r#""max":1"#, r#""max":90"#).replace(r#""max":2,"whenFull":"cut""#, r#""max":90"#)
 }
 
-fn fill(engine: &Engine, chance: &mut Chance, count: usize) {
+fn fill(engine: &Engine, random: &mut Random, count: usize) {
     for _ in 0..count {
-        let place = chance.below(3);
+        let place = random.below(3);
         let own = engine.catalog().container("d", KEYS[place].0).unwrap();
-        let mut body = random_item(chance, KEYS[place].0);
-        if place == 0 && !chance.one_in(3) {
-            body = with_window(chance, body, None, &mut (count as i64));
+        let mut body = random_item(random, KEYS[place].0);
+        if place == 0 && !random.one_in(3) {
+            body = with_window(random, body, None, &mut (count as i64));
         }
         let body = body.to_json();
         match write(engine, &own, WriteKind::Upsert, &body) {
@@ -130,14 +130,14 @@ fn fill(engine: &Engine, chance: &mut Chance, count: usize) {
 }
 
 /// Pages from before there was a window: too large, empty, of other items, of none.
-fn fill_pages(engine: &Engine, chance: &mut Chance) {
+fn fill_pages(engine: &Engine, random: &mut Random) {
     let own = engine.catalog().container("d", "pages").unwrap();
-    for _ in 0..chance.below(14) {
-        let (id, number) = (1 + chance.below(4), chance.below(4));
-        let post = if chance.one_in(9) { 7 } else { id };
-        let page = if chance.one_in(9) { 99 } else { number };
-        let elements: Vec<String> = (0..chance.below(24)).map(|at| format!(r#"{{"id":{at}}}"#)).collect();
-        let all = if chance.one_in(9) { "7".to_owned() } else { format!("[{}]", elements.join(",")) };
+    for _ in 0..random.below(14) {
+        let (id, number) = (1 + random.below(4), random.below(4));
+        let post = if random.one_in(9) { 7 } else { id };
+        let page = if random.one_in(9) { 99 } else { number };
+        let elements: Vec<String> = (0..random.below(24)).map(|at| format!(r#"{{"id":{at}}}"#)).collect();
+        let all = if random.one_in(9) { "7".to_owned() } else { format!("[{}]", elements.join(",")) };
         let body =
             format!(r#"{{"id":"w:{id}:{number:08}","post":"{post}","page":{page},"all":{all},"more":1}}"#);
         write(engine, &own, WriteKind::Upsert, &body).unwrap();
@@ -172,12 +172,12 @@ fn compare_estimates(estimates: &Value, result: &Value) {
 fn items_that_are_there_get_their_values_as_was_estimated() {
     let (mut built, mut changed, mut windows) = (0, 0, 0);
     for seed in 1..=30 {
-        let mut chance = Chance(seed);
+        let mut random = Random(seed);
         let engine = open(Arc::new(MemoryStorage::new()));
         random_database(&engine);
-        fill(&engine, &mut chance, 60);
-        fill_pages(&engine, &mut chance);
-        let model = model(&mut chance, &engine);
+        fill(&engine, &mut random, 60);
+        fill_pages(&engine, &mut random);
+        let model = model(&mut random, &engine);
         let run = engine.dry_run_model("d", &json(&model), &ANY).unwrap();
         let DryRunEstimates::Made(estimates) = run.estimates else { panic!("a job") };
         let duplicates = estimates.as_array().unwrap().iter().any(|own| number(own, "duplicateKeys") > 0);
@@ -198,7 +198,7 @@ fn items_that_are_there_get_their_values_as_was_estimated() {
         let is_dangling = |(_, problem): &(String, String)| problem == "dangling" || problem == "blocked";
         assert!(problems.keys().all(is_dangling), "seed {seed}: {problems:?}");
         // From now on it is maintained.
-        fill(&engine, &mut chance, 30);
+        fill(&engine, &mut random, 30);
         finish(&engine);
         assert_eq!(oracle.problems(&stored(&engine)), Vec::<String>::new(), "seed {seed}, later\n{model}");
         let estimates = estimates.as_array().unwrap();
@@ -250,7 +250,7 @@ fn book(number: usize) -> String {
     )
 }
 
-fn judge(engine: &Engine, what: &str) {
+fn compare_with_oracle(engine: &Engine, what: &str) {
     let oracle = ModelOracle::new(LIBRARY, LIBRARY_KEYS);
     let problems = oracle.problems(&stored(engine));
     assert_eq!(problems, Vec::<String>::new(), "{what}");
@@ -264,7 +264,7 @@ fn a_build_is_killed_at_every_commit() {
         library(&engine, 130);
         put(&engine, LIBRARY).unwrap();
         assert_eq!(last_build(&finish(&engine)).0, JobState::Done);
-        judge(&engine, "without a kill");
+        compare_with_oracle(&engine, "without a kill");
         texts(&engine)
     };
     let mut ended = 0;
@@ -289,7 +289,7 @@ fn a_build_is_killed_at_every_commit() {
             let what = format!("{fault:?} at commit {passes}");
             let jobs = finish(&engine);
             assert!(jobs.iter().all(|(_, state, _)| *state == JobState::Done), "{what}: {jobs:?}");
-            judge(&engine, &what);
+            compare_with_oracle(&engine, &what);
             assert_eq!(texts(&engine), expected, "{what}");
             let report = quire_engine::verify(&*storage).unwrap();
             assert!(report.is_sound(), "{what}: {:?}", report.problems);
@@ -308,18 +308,18 @@ fn writers_and_a_build_count_every_item_once() {
             for writer in 0..3usize {
                 let (engine, stop) = (&engine, &stop);
                 scope.spawn(move || {
-                    let mut chance = Chance(round * 10 + writer as u64);
+                    let mut random = Random(round * 10 + writer as u64);
                     let books = engine.catalog().container("d", "books").unwrap();
                     let authors = engine.catalog().container("d", "authors").unwrap();
                     while !stop.load(Ordering::SeqCst) {
-                        let number = chance.below(320);
-                        let done = match chance.below(6) {
+                        let number = random.below(320);
+                        let done = match random.below(6) {
                             0 => {
                                 let id = format!("b{number:04}");
                                 support::delete(engine, &books, &id, &id)
                             }
                             1 => {
-                                let (author, name) = (chance.below(AUTHORS), chance.below(9));
+                                let (author, name) = (random.below(AUTHORS), random.below(9));
                                 let body = format!(r#"{{"id":"a{author}","name":"New {name}"}}"#);
                                 write(engine, &authors, WriteKind::Upsert, &body)
                             }
@@ -346,7 +346,7 @@ fn writers_and_a_build_count_every_item_once() {
         let jobs = finish(&engine);
         let built = jobs.iter().filter(|(kind, ..)| kind == "build");
         built.for_each(|(_, state, result)| assert_eq!(*state, JobState::Done, "{}", result.to_json()));
-        judge(&engine, &format!("round {round}"));
+        compare_with_oracle(&engine, &format!("round {round}"));
         let problems = findings(&engine);
         assert!(problems.keys().all(|(_, problem)| problem == "dangling"), "{problems:?}");
     }
@@ -377,14 +377,14 @@ fn writers_beside_the_build_of_a_link_leave_no_row_behind() {
             for writer in 0..3u64 {
                 let (engine, stop, books) = (&engine, &stop, &books);
                 scope.spawn(move || {
-                    let mut chance = Chance(round * 10 + writer);
+                    let mut random = Random(round * 10 + writer);
                     while !stop.load(Ordering::SeqCst) {
-                        let number = chance.below(BOOKS + 20);
+                        let number = random.below(BOOKS + 20);
                         let id = format!("b{number:04}");
-                        let done = match chance.below(5) {
+                        let done = match random.below(5) {
                             0 => support::delete(engine, books, &id, &id),
                             _ => {
-                                let body = book_of(number, chance.below(AUTHORS + 1));
+                                let body = book_of(number, random.below(AUTHORS + 1));
                                 write(engine, books, WriteKind::Upsert, &body)
                             }
                         };
@@ -512,7 +512,7 @@ fn what_cannot_be_built_fails_and_the_rest_is_built() {
     let jobs = finish(&engine);
     let (state, result) = last_build(&jobs);
     assert_eq!(state, JobState::Done, "{}", result.to_json());
-    judge(&engine, "later");
+    compare_with_oracle(&engine, "later");
     assert!(engine.model_status("d").unwrap().declarations.iter().all(|own| own.state == "active"));
 }
 
@@ -526,7 +526,7 @@ fn declarations_that_go_end_their_job() {
     assert!([JobState::Cancelled, JobState::Done].contains(&last_build(&jobs).0), "{jobs:?}");
     put(&engine, LIBRARY).unwrap();
     finish(&engine);
-    judge(&engine, "declared again");
+    compare_with_oracle(&engine, "declared again");
 }
 
 /// More referrers than one request writes: a job writes the others, and is killed at every commit.
@@ -556,7 +556,7 @@ fn fan_outs_are_killed_at_every_commit() {
         let what = format!("{what} at commit {passes}");
         assert!(jobs.iter().all(|(_, state, _)| *state == JobState::Done), "{what}: {jobs:?}");
         assert!(engine.model_status("d").unwrap().pending.is_empty());
-        judge(&engine, &what);
+        compare_with_oracle(&engine, &what);
         let problems = findings(&engine);
         assert!(problems.keys().all(|(_, problem)| problem == "dangling"), "{what}: {problems:?}");
     }
@@ -608,13 +608,13 @@ fn a_repair_writes_what_drifted_and_nothing_else() {
         (Some(1), Some(1), None)
     );
     assert_eq!(repair(&engine, false), 1);
-    judge(&engine, "repaired");
+    compare_with_oracle(&engine, "repaired");
     assert_eq!(findings(&engine).values().sum::<u64>(), dangling);
     assert_eq!(repair(&engine, false), 0);
     // And what dangles goes, when that is asked for.
     assert!(repair(&engine, true) > 0);
     assert_eq!(findings(&engine), BTreeMap::new());
-    judge(&engine, "without what dangled");
+    compare_with_oracle(&engine, "without what dangled");
     assert_eq!(repair(&engine, true), 0);
 }
 
@@ -638,7 +638,7 @@ fn what_was_pending_goes_on_after_a_restore() {
         quire_engine::restore(&path, &restored).unwrap();
         let engine = open(Arc::new(restored.reopen()));
         finish(&engine);
-        judge(&engine, what);
+        compare_with_oracle(&engine, what);
         assert!(
             engine.model_status("d").unwrap().declarations.iter().all(|own| own.state == "active"),
             "{what}"

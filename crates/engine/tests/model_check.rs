@@ -14,7 +14,7 @@ use quire_engine::{
 use quire_storage::memory::MemoryStorage;
 use quire_testkit::interpreter::{Json, same};
 use quire_testkit::model::ModelOracle;
-use quire_testkit::model::random::{Chance, KEYS, random_item, random_model};
+use quire_testkit::model::random::{KEYS, Random, random_item, random_model};
 use quire_value::Value;
 use support::{database, items, json, open, wait_until, write};
 
@@ -100,16 +100,16 @@ fn an_item_may_refer_to_many_large_items() {
 fn counts_are_those_of_a_recomputation() {
     let (mut compared, mut wrong) = (0, 0);
     for seed in 1..=25 {
-        let mut chance = Chance(seed);
+        let mut random = Random(seed);
         let storage = MemoryStorage::new();
         let engine = open(&storage);
         database(&engine, "d");
         let containers: Vec<_> = KEYS.iter().map(|(id, keys)| container(&engine, id, keys, "")).collect();
         let dry = |body: &Value| engine.dry_run_model("d", body, &ANY).is_ok();
-        let model = random_model(&mut chance, dry).to_json();
+        let model = random_model(&mut random, dry).to_json();
         for _ in 0..60 {
-            let place = chance.below(3);
-            let body = random_item(&mut chance, KEYS[place].0).to_json();
+            let place = random.below(3);
+            let body = random_item(&mut random, KEYS[place].0).to_json();
             write(&engine, &containers[place], WriteKind::Upsert, &body).unwrap();
         }
         let result = check(&engine, of_model(&model)).unwrap();

@@ -84,7 +84,7 @@ fn is_thread(name: &str) -> bool {
 }
 
 /// Until it is so, or for as long as what must not happen gets to happen.
-fn wait_in_vain(mut condition: impl FnMut() -> bool) {
+fn wait_briefly(mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(2));
@@ -111,7 +111,7 @@ fn rows_of_a_commit_under_way_go_with_their_declaration() {
         wait_until("the commit is under way", || is_met.load(Ordering::SeqCst));
         scope.spawn(|| library.engine.catalog().delete_model("d", &ANY).unwrap());
         wait_until("the model is deleted", || statistic(&library.engine, "reclaim_jobs_waiting") > 0);
-        wait_in_vain(|| {
+        wait_briefly(|| {
             let jobs = library.engine.jobs().unwrap().into_iter();
             let mut drops = jobs.filter(|job| job.kind == "drop");
             let has_ended = |job: quire_engine::JobStatus| {
@@ -172,7 +172,7 @@ fn a_build_that_is_found_before_its_model_waits_for_it() {
     let check = engine.check_model("d", CheckModel::default());
     assert!(matches!(check, Err(EngineError::Unresolved)), "{check:?}");
     let build = || engine.jobs().unwrap().into_iter().find(|job| job.kind == "build").map(|job| job.state);
-    wait_in_vain(|| build().is_some_and(JobState::is_finished));
+    wait_briefly(|| build().is_some_and(JobState::is_finished));
     is_free.store(true, Ordering::SeqCst);
     wait_until("the build is done", || build().is_some_and(JobState::is_finished));
     assert_eq!(build(), Some(JobState::Done));

@@ -59,7 +59,7 @@ fn put(engine: &Engine, model: &str) -> Result<quire_engine::ModelWritten, Engin
 }
 
 /// A model, jobs and rows, when nothing changes them any more.
-struct Picture {
+struct StoreDump {
     model: String,
     jobs: Vec<JobStatus>,
     rows: Vec<Row>,
@@ -68,14 +68,14 @@ struct Picture {
 /// Space, key and value.
 type Row = (u8, Vec<u8>, Vec<u8>);
 
-impl Picture {
-    fn take(engine: &Engine, storage: &dyn Storage) -> Picture {
+impl StoreDump {
+    fn take(engine: &Engine, storage: &dyn Storage) -> StoreDump {
         wait_until_idle(engine);
-        Picture { model: get(engine), jobs: engine.jobs().unwrap(), rows: rows(storage) }
+        StoreDump { model: get(engine), jobs: engine.jobs().unwrap(), rows: rows(storage) }
     }
 
     /// Shows the first difference.
-    fn check_same(&self, later: &Picture) {
+    fn check_same(&self, later: &StoreDump) {
         assert_eq!(later.model, self.model);
         assert_eq!(first_difference(&self.jobs, &later.jobs), None);
         assert_eq!(first_difference(&self.rows, &later.rows), None);
@@ -166,16 +166,16 @@ fn getting_a_model_and_putting_it_back_changes_nothing() {
     let (storage, engine) = library();
     for model in [r#"{"version":1}"#, LIBRARY] {
         put(&engine, model).unwrap();
-        let before = Picture::take(&engine, &storage);
+        let before = StoreDump::take(&engine, &storage);
         let mut body = engine.catalog().model("d").unwrap().body;
         body.set("_etag", "anything");
         body.set("revision", 99);
         let again = engine.catalog().put_model("d", &Value::Object(body), &ANY).unwrap();
-        assert!(again.difference.is_nothing() && again.jobs.is_empty() && !again.created);
+        assert!(again.difference.is_unchanged() && again.jobs.is_empty() && !again.created);
         let spelled = model.replace(r#""version":1"#, r#""version":1,"onWrite":"correct","fanOutMax":100"#);
         let spelled = put(&engine, &spelled).unwrap();
-        assert!(spelled.difference.is_nothing(), "{:?}", spelled.difference);
-        before.check_same(&Picture::take(&engine, &storage));
+        assert!(spelled.difference.is_unchanged(), "{:?}", spelled.difference);
+        before.check_same(&StoreDump::take(&engine, &storage));
     }
 }
 
@@ -184,7 +184,7 @@ fn getting_a_model_and_putting_it_back_changes_nothing() {
 fn a_refused_put_changes_nothing() {
     let (storage, engine) = library();
     put(&engine, LIBRARY).unwrap();
-    let before = Picture::take(&engine, &storage);
+    let before = StoreDump::take(&engine, &storage);
     let invalid = LIBRARY.replace("\"authors\"}", "\"nobody\"}");
     match put(&engine, &invalid) {
         Err(EngineError::ModelInvalid(invalid)) => {
@@ -210,7 +210,7 @@ fn a_refused_put_changes_nothing() {
         let deleted = engine.catalog().delete_model("d", condition);
         assert!(matches!(deleted, Err(EngineError::PreconditionFailed)), "{condition:?}");
     }
-    before.check_same(&Picture::take(&engine, &storage));
+    before.check_same(&StoreDump::take(&engine, &storage));
     let accepted = [
         ModelCondition { if_match: Some(etag), if_none_match: other },
         ModelCondition { if_match: everything.clone(), if_none_match: None },

@@ -189,7 +189,7 @@ fn rows(storage: &dyn Storage) -> BTreeMap<(u8, Vec<u8>), Vec<u8>> {
 }
 
 #[test]
-fn a_repair_puts_windows_right_and_removes_pages_of_nobody() {
+fn a_repair_corrects_windows_and_removes_orphan_pages() {
     let storage = MemoryStorage::new();
     let engine = open(&storage);
     let [posts, _] = blog(&engine);

@@ -175,7 +175,7 @@ fn indexes_change_nothing_but_the_work() {
     for (partitions, seed, keeps_missing) in [(1, 1, false), (5, 2, false), (1, 3, true), (5, 4, true)] {
         let mut fixture = filled(partitions, COMPOSITE, 120, seed);
         if keeps_missing {
-            support::fixture::keep_missing_rows(&fixture, &["/a", "/b", "/both", "/nowhere"]);
+            support::fixture::index_missing_values(&fixture, &["/a", "/b", "/both", "/nowhere"]);
         }
         let one = Scope { partition_key: Some(pk(r#"["p2"]"#)), ..Scope::default() };
         let part = Scope { partition_id: Some("0".to_owned()), ..Scope::default() };

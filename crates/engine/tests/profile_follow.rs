@@ -332,7 +332,7 @@ fn a_container_that_goes_while_it_is_followed() {
 }
 
 /// Lets a build go on only after something else was done, when it has looked at its first items.
-fn meanwhile(library: &Library, calls: &Calls, work: impl FnOnce()) -> JobStatus {
+fn build_beside(library: &Library, calls: &Calls, work: impl FnOnce()) -> JobStatus {
     let ((asked, is_asked), (goes, go_on)) = (channel(), channel());
     let (asked, go_on) = (Mutex::new(Some(asked)), Mutex::new(go_on));
     calls.set_hook(move |call| {
@@ -362,7 +362,7 @@ fn containers_that_go_or_change_while_a_profile_is_built() {
     let any = Precondition { if_match: None };
     let policy = r#"{"id":"authors","partitionKey":{"paths":["/id"],"kind":"Hash","version":2},
         "indexingPolicy":{"indexingMode":"none","automatic":false}}"#;
-    let status = meanwhile(&library, &calls, || {
+    let status = build_beside(&library, &calls, || {
         catalog.replace_container("d", "authors", &json(policy), &any).unwrap();
         catalog.delete_container("d", "publishers", &any).unwrap();
     });
@@ -377,7 +377,7 @@ fn containers_that_go_or_change_while_a_profile_is_built() {
         "{}",
         profile.to_json()
     );
-    let status = meanwhile(&library, &calls, || catalog.delete_database("d", &any).unwrap());
+    let status = build_beside(&library, &calls, || catalog.delete_database("d", &any).unwrap());
     assert!(matches!(status.state, JobState::Cancelled | JobState::Done), "{status:?}");
     wait_until_idle(&library.engine);
     library.engine.close().unwrap();

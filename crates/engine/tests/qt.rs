@@ -22,7 +22,7 @@ const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", 
 
 /// How the engine is asked.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct QueryRun {
     on_disk: bool,
     partitions: u32,
     page_size: i64,
@@ -30,7 +30,7 @@ struct Way {
 }
 
 struct Engines {
-    way: Way,
+    way: QueryRun,
     /// Containers by what is in them: a file asks many queries of the same items.
     filled: parking_lot::Mutex<HashMap<String, Arc<Filled>>>,
 }
@@ -42,36 +42,36 @@ struct Filled {
 
 #[test]
 fn in_memory() {
-    check(Way { on_disk: false, partitions: 1, page_size: -1, index_use: true });
+    check(QueryRun { on_disk: false, partitions: 1, page_size: -1, index_use: true });
 }
 
 #[test]
 fn without_indexes() {
-    check(Way { on_disk: false, partitions: 1, page_size: -1, index_use: false });
+    check(QueryRun { on_disk: false, partitions: 1, page_size: -1, index_use: false });
 }
 
 #[test]
 fn in_pages_of_one() {
-    check(Way { on_disk: false, partitions: 1, page_size: 1, index_use: true });
+    check(QueryRun { on_disk: false, partitions: 1, page_size: 1, index_use: true });
 }
 
 #[test]
 fn in_pages_of_one_without_indexes() {
-    check(Way { on_disk: false, partitions: 1, page_size: 1, index_use: false });
+    check(QueryRun { on_disk: false, partitions: 1, page_size: 1, index_use: false });
 }
 
 #[test]
 fn with_five_partitions() {
-    check(Way { on_disk: false, partitions: 5, page_size: -1, index_use: true });
-    check(Way { on_disk: false, partitions: 5, page_size: 1, index_use: true });
+    check(QueryRun { on_disk: false, partitions: 5, page_size: -1, index_use: true });
+    check(QueryRun { on_disk: false, partitions: 5, page_size: 1, index_use: true });
 }
 
 #[test]
 fn on_disk() {
-    check(Way { on_disk: true, partitions: 1, page_size: -1, index_use: true });
+    check(QueryRun { on_disk: true, partitions: 1, page_size: -1, index_use: true });
 }
 
-fn check(way: Way) {
+fn check(way: QueryRun) {
     if std::env::var_os("UPDATE").is_some() {
         return; // the language alone writes the files
     }

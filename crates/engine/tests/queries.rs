@@ -183,7 +183,7 @@ fn computed_properties_and_the_clock_are_in_scope() {
 
 /// Byte for byte: a list, a query and a point read show one item alike.
 #[test]
-fn an_item_looks_the_same_wherever_it_is_shown() {
+fn reads_queries_and_feeds_return_the_same_item() {
     let fixture = Fixture::new("");
     let written =
         fixture.create(r#"{"z":1e3,"id":"a","pk":"p","a":[{}, null, "\u00e9"]}"#).expect("created").body;

@@ -134,7 +134,7 @@ struct Round {
 impl Round {
     fn new(seed: u64) -> Round {
         let mut random = Random::new(seed);
-        let on_disk = random.once_in(8);
+        let on_disk = random.one_in(8);
         let folder = on_disk.then(|| tempfile::tempdir().expect("a folder"));
         let storage: Arc<dyn Storage> = match &folder {
             Some(folder) => {
@@ -142,14 +142,14 @@ impl Round {
             }
             None => Arc::new(MemoryStorage::new()),
         };
-        let excludes = random.once_in(4);
-        let computed = if random.once_in(2) { computed() } else { Vec::new() };
+        let excludes = random.one_in(4);
+        let computed = if random.one_in(2) { computed() } else { Vec::new() };
         let members = format!(
             "\"indexingPolicy\":{},{},{SEARCH_POLICIES}",
             policy(excludes, &computed),
             definitions(&computed)
         );
-        let partitions = if random.once_in(2) { 1 } else { 5 };
+        let partitions = if random.one_in(2) { 1 } else { 5 };
         let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
         let fixture = Fixture::on(storage, key, &members, partitions);
         Round { seed, random, _folder: folder, fixture, excludes, computed, explained: RefCell::default() }
@@ -159,7 +159,7 @@ impl Round {
         self.write();
         if self.seed.is_multiple_of(2) {
             let paths: &[&str] = if self.excludes { &["/n", "/s", "/gone"] } else { MISSING };
-            support::fixture::keep_missing_rows(&self.fixture, paths);
+            support::fixture::index_missing_values(&self.fixture, paths);
         }
         let scopes = self.scopes();
         for _ in 0..QUERIES_PER_ROUND {
@@ -225,9 +225,9 @@ impl Round {
                 support::fixture::text_of(&item, "id").to_owned(),
                 support::fixture::text_of(&item, "pk").to_owned(),
             );
-            if self.random.once_in(5) {
+            if self.random.one_in(5) {
                 self.fixture.delete(&id, &format!("[\"{pk}\"]")).expect("deleted");
-            } else if self.random.once_in(3) {
+            } else if self.random.one_in(3) {
                 let number = id.parse().expect("ids are numbers");
                 let fresh = self.random.item(number);
                 let value = support::fixture::json(&fresh);

@@ -232,11 +232,11 @@ fn an_untouched_expansion_is_undone_to_what_was() {
 }
 
 /// What one writer was answered: its items by id; nothing is written by two.
-type Answered = BTreeMap<String, String>;
+type ExpectedItems = BTreeMap<String, String>;
 
 /// Writes, moves and deletes until it is told to stop. A write that was refused for the container was replaced is sent again.
-fn run_writer(engine: &Engine, writer: usize, seed: u64, stop: &AtomicBool) -> Answered {
-    let (mut random, mut answered) = (Random(seed), Answered::new());
+fn run_writer(engine: &Engine, writer: usize, seed: u64, stop: &AtomicBool) -> ExpectedItems {
+    let (mut random, mut answered) = (Random(seed), ExpectedItems::new());
     let mut round = 0;
     while !stop.load(Ordering::SeqCst) {
         round += 1;
@@ -340,7 +340,7 @@ fn writers_lose_nothing_when_it_finishes_itself() {
 }
 
 /// Three items of one id under three old keys and one new one; two of another id.
-fn clashing(engine: &Engine) {
+fn create_conflicts(engine: &Engine) {
     for (id, a, n) in
         [("x", "1", 1), ("x", "2", 2), ("x", "3", 3), ("y", "1", 4), ("y", "2", 5), ("z", "1", 6)]
     {
@@ -359,7 +359,7 @@ fn items_that_clash_block_it_until_that_is_decided() {
         let storage = MemoryStorage::new();
         let engine = open(&storage, 2);
         make(&engine, "");
-        clashing(&engine);
+        create_conflicts(&engine);
         let before = stored(&engine, "c");
         start(&engine, &rekey_with(&format!(r#""onConflict":"{choice}""#))).unwrap();
         let expanded = wait_for(&engine, "expanded");
@@ -389,7 +389,7 @@ fn items_that_clash_block_it_until_that_is_decided() {
     let storage = MemoryStorage::new();
     let engine = open(&storage, 2);
     make(&engine, "");
-    clashing(&engine);
+    create_conflicts(&engine);
     start(&engine, &rekey_with(r#""finish":"auto""#)).unwrap();
     let blocked = wait_for(&engine, "blocked");
     assert_eq!(conflict_ids(&blocked), ["x", "x", "x", "y", "y"]);
@@ -455,7 +455,7 @@ fn keys_that_are_missing_or_too_long() {
 }
 
 #[test]
-fn items_live_no_longer_for_being_copied() {
+fn copied_items_keep_their_expiry() {
     let storage = MemoryStorage::new();
     let key = r#"{"paths":["/a"],"version":2}"#;
     let fixture = Fixture::on(Arc::new(storage.reopen()), key, r#""defaultTtl":100"#, 2);
@@ -502,7 +502,7 @@ fn deleted_partition_keys_stay_deleted() {
 }
 
 #[test]
-fn what_belongs_to_a_container_goes_along() {
+fn scripts_and_permissions_move_with_the_container() {
     let members = r#","defaultTtl":-1,"indexingPolicy":{"indexingMode":"consistent","automatic":true,
         "includedPaths":[{"path":"/round/?"}],"excludedPaths":[{"path":"/*"}]},
         "computedProperties":[{"name":"twice","query":"SELECT VALUE c.round * 2 FROM c"}],
@@ -592,11 +592,11 @@ fn what_belongs_to_a_container_goes_along() {
 }
 
 #[test]
-fn what_it_would_do_is_said_first() {
+fn a_dry_run_reports_keys_and_conflicts() {
     let storage = MemoryStorage::new();
     let engine = open(&storage, 2);
     make(&engine, "");
-    clashing(&engine);
+    create_conflicts(&engine);
     let RefactoringDryRun::Done(found) = engine.dry_run_refactoring("d", &json(REKEY)).unwrap() else {
         panic!("a job")
     };
@@ -739,15 +739,15 @@ fn a_model_goes_along() {
         let found = stored(&engine, name).into_iter().find(|own| own.contains(&id)).unwrap();
         json(&found).get("staff").and_then(Value::as_u64)
     };
-    let employ = |id: &str, boss: usize| {
+    let create_employees = |id: &str, boss: usize| {
         let body = format!(r#"{{"id":"{id}","boss":"i{boss}","a":"a{}","b":"b{}"}}"#, boss % 11, boss % 7);
         write(&engine, &named(&engine, "o"), WriteKind::Upsert, None, &body)
     };
     write(&engine, &named(&engine, "o"), WriteKind::Upsert, None, r#"{"id":"liked"}"#).unwrap();
     put(&engine, r#"{"id":"i40","a":"a7","b":"b5","likes":"liked"}"#);
     let likes = || stored(&engine, "c").iter().any(|own| own.contains(r#""likes":"liked""#));
-    employ("e1", 3).unwrap();
-    employ("e2", 3).unwrap();
+    create_employees("e1", 3).unwrap();
+    create_employees("e2", 3).unwrap();
     assert_eq!(staff("c", 3), Some(2));
     let refused = start(&engine, REKEY);
     assert!(matches!(refused, Err(EngineError::ModelInUse { .. })), "{refused:?}");
@@ -759,15 +759,15 @@ fn a_model_goes_along() {
     assert!(matches!(refused, Err(EngineError::ModelInvalid(_))), "{refused:?}");
     start(&engine, &with_model("b")).unwrap();
     wait_for(&engine, "expanded");
-    employ("e3", 3).unwrap();
+    create_employees("e3", 3).unwrap();
     let refused = catalog.put_model("d", &model("b"), &ANY_MODEL);
     assert!(refused.is_err(), "another model while the key changes");
     finish(&engine);
     wait_until_idle(&engine);
     assert_eq!(staff("c", 3), Some(3));
-    employ("e4", 3).unwrap();
+    create_employees("e4", 3).unwrap();
     assert_eq!(staff("c", 3), Some(4));
-    assert!(matches!(employ("e5", 999), Err(EngineError::RefusedByModel(_))));
+    assert!(matches!(create_employees("e5", 999), Err(EngineError::RefusedByModel(_))));
     // A link that is the same under both keys knows its referrers by the container that they are in.
     assert!(likes(), "the reference was copied");
     delete_in(&engine, "o", "liked", r#"["liked"]"#);
@@ -775,7 +775,7 @@ fn a_model_goes_along() {
     undo(&engine);
     wait_until_idle(&engine);
     assert_eq!((staff("c", 3), key_of(&engine, "c")), (Some(4), r#"["/a"]"#.to_owned()));
-    employ("e6", 3).unwrap();
+    create_employees("e6", 3).unwrap();
     assert_eq!(staff("c", 3), Some(5));
     engine.close().unwrap();
     check_sound(&storage);

@@ -98,23 +98,23 @@ fn changes(fixture: &Fixture, scope: &Scope, start: FeedStart, mode: FeedMode, s
 }
 
 /// All changes of a scope from a start on, and where they end.
-fn told(
+fn changes_of(
     fixture: &Fixture,
     scope: &Scope,
     start: FeedStart,
     mode: FeedMode,
     size: i64,
 ) -> (Vec<Value>, String) {
-    let (mut told, mut start) = (Vec::new(), start);
+    let (mut all_changes, mut start) = (Vec::new(), start);
     loop {
         let page = changes(fixture, scope, start, mode, size);
         let Value::Array(items) = json(std::str::from_utf8(&page.rows).expect("text")) else {
             panic!("no array")
         };
         if items.is_empty() && !page.more {
-            return (told, page.etag);
+            return (all_changes, page.etag);
         }
-        told.extend(items);
+        all_changes.extend(items);
         start = FeedStart::After(page.etag);
     }
 }
@@ -124,7 +124,7 @@ fn partition(id: u32) -> Scope {
 }
 
 #[test]
-fn everything_is_as_before() {
+fn a_split_changes_no_answer() {
     for kind in KINDS {
         let mut fixture =
             Fixture::with_key(kind, r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#, 1);
@@ -194,12 +194,12 @@ fn feeds_go_on() {
         let mut fixture = Fixture::with_key(kind, "", 1);
         fill(&fixture, 40);
         let half = changes(&fixture, &partition(0), FeedStart::Beginning, FeedMode::Latest, 20);
-        let (whole, end) = told(&fixture, &partition(0), FeedStart::Beginning, FeedMode::Latest, -1);
+        let (whole, end) = changes_of(&fixture, &partition(0), FeedStart::Beginning, FeedMode::Latest, -1);
         let [a, b] = split(&mut fixture, "0");
         for size in [1, 7, -1] {
             let from = |start: FeedStart| {
-                let lists =
-                    [a, b].map(|id| told(&fixture, &partition(id), start.clone(), FeedMode::Latest, size).0);
+                let lists = [a, b]
+                    .map(|id| changes_of(&fixture, &partition(id), start.clone(), FeedMode::Latest, size).0);
                 for list in &lists {
                     let lsns: Vec<i64> = list.iter().map(|item| number_of(item, "_lsn")).collect();
                     assert!(lsns.is_sorted(), "{lsns:?}");
@@ -211,7 +211,7 @@ fn feeds_go_on() {
             assert_eq!(from(FeedStart::Beginning), whole, "{kind} in pages of {size}");
             assert_eq!(from(FeedStart::After(half.etag.clone())), whole[20..], "{kind} in pages of {size}");
             assert_eq!(from(FeedStart::After(end.clone())), []);
-            let (all, _) = told(
+            let (all, _) = changes_of(
                 &fixture,
                 &Scope::default(),
                 FeedStart::After(half.etag.clone()),
@@ -228,10 +228,10 @@ fn feeds_go_on() {
         fixture.upsert(&item(39, 39 % 17, 39)).expect("written");
         let mut ids: Vec<String> = Vec::new();
         for id in [a, c, d] {
-            let (list, _) = told(&fixture, &partition(id), FeedStart::Beginning, FeedMode::Latest, 3);
+            let (list, _) = changes_of(&fixture, &partition(id), FeedStart::Beginning, FeedMode::Latest, 3);
             ids.extend(list.iter().map(|item| text_of(item, "id").to_owned()));
             let (list, _) =
-                told(&fixture, &partition(id), FeedStart::After(end.clone()), FeedMode::Latest, 3);
+                changes_of(&fixture, &partition(id), FeedStart::After(end.clone()), FeedMode::Latest, 3);
             assert!(list.iter().all(|item| number_of(item, "_lsn") > 40));
         }
         ids.sort();
@@ -248,7 +248,7 @@ fn versions_go_on() {
     fixture.delete("3", r#"["key 3"]"#).expect("deleted");
     let all = |fixture: &Fixture| {
         let (list, _) =
-            told(fixture, &Scope::default(), FeedStart::After(start.clone()), FeedMode::AllVersions, 4);
+            changes_of(fixture, &Scope::default(), FeedStart::After(start.clone()), FeedMode::AllVersions, 4);
         let mut list: Vec<String> = list.iter().map(Value::to_json).collect();
         list.sort();
         list
@@ -261,7 +261,9 @@ fn versions_go_on() {
     assert_eq!(all(&fixture).len(), 41);
     let parts: usize = [a, b]
         .map(|id| {
-            told(&fixture, &partition(id), FeedStart::After(start.clone()), FeedMode::AllVersions, 2).0.len()
+            changes_of(&fixture, &partition(id), FeedStart::After(start.clone()), FeedMode::AllVersions, 2)
+                .0
+                .len()
         })
         .iter()
         .sum();
@@ -421,7 +423,7 @@ fn a_gone_partition_is_gone() {
 
 /// A request that still has the container from before the split is run on the one after it.
 #[test]
-fn who_comes_late_is_served() {
+fn requests_that_began_before_a_split_are_served() {
     let fixture = Fixture::new("");
     fill(&fixture, 50);
     let before = seen(&fixture);
@@ -589,7 +591,7 @@ fn a_commit_that_goes_wrong() {
         .iter()
         .flat_map(|faults| job_row_or_split.iter().map(|passes| (passes.clone(), faults.clone())));
     for (passes, faults) in faults {
-        let told = format!("{passes:?} {faults:?}");
+        let all_changes = format!("{passes:?} {faults:?}");
         let storage = Arc::new(FaultStorage::new(MemoryStorage::new()));
         let fixture = Fixture::on(Arc::clone(&storage) as Arc<dyn Storage>, HASH, "", 1);
         fill(&fixture, 30);
@@ -602,16 +604,16 @@ fn a_commit_that_goes_wrong() {
         check_sound(&fixture);
         storage.stop_faults();
         for n in 0..40 {
-            fixture.upsert(&item(n, n % 17, n)).unwrap_or_else(|error| panic!("{told}: {error}"));
+            fixture.upsert(&item(n, n % 17, n)).unwrap_or_else(|error| panic!("{all_changes}: {error}"));
         }
         check_sound(&fixture);
         let count = fixture.all(Some("SELECT VALUE COUNT(1) FROM c"), &Scope::default(), -1);
-        assert_eq!(count[0].as_i64(), Some(40), "{told}");
+        assert_eq!(count[0].as_i64(), Some(40), "{all_changes}");
         let parts = fixture.engine.catalog().container("db", "c").expect("there").partitions().len();
         match outcome {
-            Ok(_) => assert_eq!(parts, 2, "{told}"),
-            Err(EngineError::Unresolved) => wait_for_partitions(&fixture, 2, &told),
-            Err(error) => assert_eq!(parts, 1, "{told}: {error}"),
+            Ok(_) => assert_eq!(parts, 2, "{all_changes}"),
+            Err(EngineError::Unresolved) => wait_for_partitions(&fixture, 2, &all_changes),
+            Err(error) => assert_eq!(parts, 1, "{all_changes}: {error}"),
         }
     }
 }
@@ -620,10 +622,10 @@ fn statistic(fixture: &Fixture, name: &str) -> u64 {
     fixture.engine.statistics().iter().find(|(found, _)| *found == name).expect("known").1
 }
 
-fn wait_for_partitions(fixture: &Fixture, count: usize, told: &str) {
+fn wait_for_partitions(fixture: &Fixture, count: usize, all_changes: &str) {
     let started = Instant::now();
     while fixture.engine.catalog().container("db", "c").expect("there").partitions().len() < count {
-        assert!(started.elapsed() < Duration::from_secs(60), "never split: {told}");
+        assert!(started.elapsed() < Duration::from_secs(60), "never split: {all_changes}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -479,9 +479,9 @@ fn a_deleted_container_takes_no_transaction() {
 
 /// Commits one partition at a time, as a storage over several machines might.
 #[test]
-fn a_storage_that_cannot_is_said_to() {
-    struct Narrow(MemoryStorage, Caps);
-    impl Storage for Narrow {
+fn an_unsupported_storage_is_reported() {
+    struct LimitedStorage(MemoryStorage, Caps);
+    impl Storage for LimitedStorage {
         fn caps(&self) -> &Caps {
             &self.1
         }
@@ -535,7 +535,7 @@ fn a_storage_that_cannot_is_said_to() {
     }
     let memory = MemoryStorage::new();
     let caps = Caps { commit_spans_partitions: false, ..memory.caps().clone() };
-    let engine = Engine::open(Arc::new(Narrow(memory, caps)), options_with(5)).unwrap();
+    let engine = Engine::open(Arc::new(LimitedStorage(memory, caps)), options_with(5)).unwrap();
     database(&engine, "d");
     engine.catalog().create_container("d", &json(ACCOUNTS), None).unwrap();
     let refused = engine.transact("d", vec![account("ada", 1)], &Default::default());

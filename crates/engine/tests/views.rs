@@ -115,7 +115,7 @@ fn fixture(members: &str, partitions: u32) -> (Fixture, MemoryStorage) {
 }
 
 #[test]
-fn what_was_there_and_what_comes() {
+fn existing_and_later_items_are_in_the_view() {
     let (fixture, storage) = fixture("", 3);
     for n in 0..500 {
         fixture
@@ -389,14 +389,14 @@ fn the_model() {
             _ => {}
         }
         if random.below(2) == 0 {
-            settle(&fixture);
+            wait_until_expired(&fixture);
             let view = fixture.engine.catalog().container("db", "v").expect("the view");
             let names = (round >= 6).then_some(&["a", "b", "ttl"][..]);
             let names = names.or(Some(&["pk", "a", "b", "ttl"]));
             assert_same(&fixture.engine, &view, names);
         }
     }
-    settle(&fixture);
+    wait_until_expired(&fixture);
     let view = fixture.engine.catalog().container("db", "v").expect("the view");
     assert_same(&fixture.engine, &view, Some(&["a", "b", "ttl"]));
     fixture.engine.close().expect("closes");
@@ -416,7 +416,7 @@ fn upsert(body: &str) -> BatchOperation {
 }
 
 /// Until what has expired is gone.
-fn settle(fixture: &Fixture) {
+fn wait_until_expired(fixture: &Fixture) {
     let started = Instant::now();
     while all(&fixture.engine, &fixture.container).len() as u64 != fixture.container.usage().0 {
         assert!(started.elapsed() < PATIENCE);

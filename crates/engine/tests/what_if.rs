@@ -259,7 +259,7 @@ fn a_refactoring_is_made_on_the_copy() {
 }
 
 #[test]
-fn what_cannot_be_tried_is_refused() {
+fn invalid_what_ifs_are_refused() {
     let (recorded, _) = notes(&MemoryStorage::new());
     let start = |database: &str, body: &str| recorded.engine.start_what_if(database, &json(body));
     let not_found = |result| {

@@ -25,17 +25,17 @@ pub struct Difference {
 #[derive(PartialEq)]
 enum Core<'m> {
     Link(Link),
-    Copy(Copy, Whole<'m>),
-    Mirror(Mirror, Whole<'m>),
-    Rollup(Rollup, Whole<'m>),
+    Copy(Copy, WholeItemOwnedPaths<'m>),
+    Mirror(Mirror, WholeItemOwnedPaths<'m>),
+    Rollup(Rollup, WholeItemOwnedPaths<'m>),
     Window(Window),
 }
 
 /// The owned paths that are taken out of an item which an expression reads as a whole; nothing when none does.
-type Whole<'m> = Option<Vec<(&'m str, Pointer)>>;
+type WholeItemOwnedPaths<'m> = Option<Vec<(&'m str, Pointer)>>;
 
 /// What is in force at once.
-type AtOnce = (Option<OnWrite>, Integrity, Option<OnDelete>);
+type ImmediateSettings = (Option<OnWrite>, Integrity, Option<OnDelete>);
 
 impl Difference {
     pub fn between(old: &Model, new: &Model) -> Difference {
@@ -73,7 +73,7 @@ impl Difference {
     }
 
     /// An equal model: nothing is written, and the revision stays.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         let lists = [&self.added, &self.removed, &self.rebuilt, &self.changed];
         lists.into_iter().all(Vec::is_empty) && !self.settings_changed
     }
@@ -92,50 +92,60 @@ impl Difference {
     }
 }
 
-struct Declared<'m> {
+struct DeclarationParts<'m> {
     name: &'m str,
     link: Option<&'m str>,
     core: Core<'m>,
-    at_once: AtOnce,
+    at_once: ImmediateSettings,
 }
 
 /// Links come first, so that what is made of one is looked at behind it.
-fn declarations(model: &Model) -> Vec<Declared<'_>> {
+fn declarations(model: &Model) -> Vec<DeclarationParts<'_>> {
     let at_once = |own: Option<OnWrite>| (Some(own.unwrap_or(model.on_write)), Integrity::Weak, None);
-    let links = model.links.iter().map(|link| Declared {
+    let links = model.links.iter().map(|link| DeclarationParts {
         name: &link.name,
         link: None,
         core: Core::Link(Link { integrity: Integrity::Weak, on_delete: OnDelete::Allow, ..link.clone() }),
         at_once: (None, link.integrity, Some(link.on_delete)),
     });
-    let copies = model.copies.iter().map(|copy| Declared {
+    let copies = model.copies.iter().map(|copy| DeclarationParts {
         name: &copy.name,
         link: Some(&copy.link),
         core: Core::Copy(
             Copy { on_write: None, ..copy.clone() },
-            whole(model, &copy.link, true, copy.fields.iter().map(|field| field.expression.as_str())),
+            whole_item_owned_paths(
+                model,
+                &copy.link,
+                true,
+                copy.fields.iter().map(|field| field.expression.as_str()),
+            ),
         ),
         at_once: at_once(copy.on_write),
     });
-    let mirrors = model.mirrors.iter().map(|mirror| Declared {
+    let mirrors = model.mirrors.iter().map(|mirror| DeclarationParts {
         name: &mirror.name,
         link: Some(&mirror.link),
         core: Core::Mirror(
             Mirror { on_write: None, ..mirror.clone() },
-            whole(model, &mirror.link, false, [mirror.value.as_str()]),
+            whole_item_owned_paths(model, &mirror.link, false, [mirror.value.as_str()]),
         ),
         at_once: at_once(mirror.on_write),
     });
-    let rollups = model.rollups.iter().map(|rollup| Declared {
+    let rollups = model.rollups.iter().map(|rollup| DeclarationParts {
         name: &rollup.name,
         link: Some(&rollup.link),
         core: Core::Rollup(
             Rollup { on_write: None, ..rollup.clone() },
-            whole(model, &rollup.link, false, rollup.value.iter().chain(&rollup.filter).map(String::as_str)),
+            whole_item_owned_paths(
+                model,
+                &rollup.link,
+                false,
+                rollup.value.iter().chain(&rollup.filter).map(String::as_str),
+            ),
         ),
         at_once: at_once(rollup.on_write),
     });
-    let windows = model.windows.iter().map(|window| Declared {
+    let windows = model.windows.iter().map(|window| DeclarationParts {
         name: &window.name,
         link: None,
         core: Core::Window(Window { on_write: None, ..window.clone() }),
@@ -144,12 +154,12 @@ fn declarations(model: &Model) -> Vec<Declared<'_>> {
     links.chain(copies).chain(mirrors).chain(rollups).chain(windows).collect()
 }
 
-fn whole<'m>(
+fn whole_item_owned_paths<'m>(
     model: &'m Model,
     link: &str,
     is_target: bool,
     expressions: impl IntoIterator<Item = &'m str>,
-) -> Whole<'m> {
+) -> WholeItemOwnedPaths<'m> {
     let reads_whole = |text: &str| {
         let names: &[&str] = if is_target { &["t"] } else { &["r", "e"] };
         Expression::compile(text, names)
@@ -202,7 +212,7 @@ mod tests {
             lists.map(|(list, names)| format!("{list} {}", names.to_json())).collect();
         shown.extend(difference.settings_changed.then(|| "settings".to_owned()));
         expect.assert_eq(&shown.join(", "));
-        assert_eq!(difference.is_nothing(), shown.len() == 1 && shown[0].starts_with("unchanged"));
+        assert_eq!(difference.is_unchanged(), shown.len() == 1 && shown[0].starts_with("unchanged"));
     }
 
     #[test]
@@ -285,6 +295,6 @@ mod tests {
     fn an_empty_model_removes_all() {
         let difference = Difference::between(&model(BASE), &Model::empty());
         assert_eq!(difference.removed, ["l", "c", "w", "m", "r"]);
-        assert!(Difference::between(&Model::empty(), &Model::empty()).is_nothing());
+        assert!(Difference::between(&Model::empty(), &Model::empty()).is_unchanged());
     }
 }

@@ -16,17 +16,17 @@ mod validate; // whether a model fits its database
 
 pub use declare::{
     Convert, Copy, DECLARATIONS_MAX, FAN_OUT_DEFAULT, FAN_OUT_MAX, Field, IfMatch, Integrity, LINKS_MAX,
-    Level, Link, MIRROR_MAX, MODEL_BYTES_MAX, Mirror, Model, Newest, Of, OnDelete, OnMissing, OnWrite,
-    Operation, PAGE_SIZE_MAX, PAGE_SIZE_MIN, Pages, Place, REFERENCES_MAX, Rollup, Route, StoredModelError,
-    Target, WINDOW_KEEP_MAX, WhenFull, Window, declaration_name,
+    Level, Link, MIRROR_MAX, MODEL_BYTES_MAX, Mirror, Model, NewestAt, OnDelete, OnMissing, OnWrite,
+    Operation, PAGE_SIZE_MAX, PAGE_SIZE_MIN, Pages, Place, REFERENCES_MAX, Rollup, RollupOf, Route,
+    StoredModelError, Target, WINDOW_KEEP_MAX, WhenFull, Window, declaration_name,
 };
 pub use difference::Difference;
 pub use evaluate::{
-    CopyRules, ItemError, LinkRules, MirrorChange, MirrorRules, ModelRules, OwnedValue, Placed, Reference,
-    ReferrerKey, Right, RollupChange, RollupRules, RollupTotals, SizeLimit, TargetKey, Unfit, WindowRules,
-    added_references, settle, window,
+    CopyRules, ExpectedPathValue, ItemError, LinkRules, MirrorChange, MirrorRules, ModelMismatch, ModelRules,
+    OwnedValue, PutOutcome, Reference, ReferrerKey, RollupChange, RollupRules, RollupTotals, SizeLimit,
+    TargetKey, WindowRules, added_references, put_owned_values, window,
 };
 pub use pointer::{Pointer, Segment, escape};
-pub use problem::{ModelError, ModelInvalid, Problem, Reserved};
+pub use problem::{ModelError, ModelInvalid, Problem, ReservedPath};
 pub use sum::{CorruptSum, Sum};
 pub use validate::{Database, FOLLOW_MEMBER, Warning};

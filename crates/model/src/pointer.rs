@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_touches() {
+    fn overlapping_paths_are_found() {
         let touches = |one: &str, other: &str| {
             assert_eq!(pointer(one).touches(&pointer(other)), pointer(other).touches(&pointer(one)));
             pointer(one).touches(&pointer(other))

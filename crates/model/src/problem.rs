@@ -32,11 +32,11 @@ pub enum Problem {
     BadExpression { code: &'static str, position: usize, message: String },
     ExpressionNotAllowed { what: String },
     OwnedTwice { path: String, container: String, one: String, other: String },
-    OwnedNotAllowed { path: String, container: String, what: Reserved },
+    OwnedNotAllowed { path: String, container: String, what: ReservedPath },
     OwnedIsRead { reader: String, path: String, container: String, owner: String },
     CopyNeedsObject { link: String },
     EnforcedAllows,
-    RemoveNotAllowed { path: String, container: String, what: Reserved },
+    RemoveNotAllowed { path: String, container: String, what: ReservedPath },
     CascadeRestricted { link: String, container: String, other: String },
     BadWindow { window: String, why: String },
     TooMany { what: &'static str, limit: String },
@@ -45,7 +45,7 @@ pub enum Problem {
 
 /// What a path of an item is to others, so that no declaration can have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reserved {
+pub enum ReservedPath {
     Id,
     PartitionKey,
     UniqueKey,
@@ -150,15 +150,15 @@ impl fmt::Display for Problem {
     }
 }
 
-impl fmt::Display for Reserved {
+impl fmt::Display for ReservedPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Reserved::Id => "the id",
-            Reserved::PartitionKey => "a partition key",
-            Reserved::UniqueKey => "a unique key",
-            Reserved::Ttl => "ttl",
-            Reserved::SystemProperty => "a system property",
-            Reserved::LinkPath => "a link's own path",
+            ReservedPath::Id => "the id",
+            ReservedPath::PartitionKey => "a partition key",
+            ReservedPath::UniqueKey => "a unique key",
+            ReservedPath::Ttl => "ttl",
+            ReservedPath::SystemProperty => "a system property",
+            ReservedPath::LinkPath => "a link's own path",
         })
     }
 }

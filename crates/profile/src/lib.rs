@@ -18,11 +18,11 @@ mod workload; // recorded requests
 pub use path::{covers, escaped, join, names, parent, policy_path, top_level};
 pub use profile::{
     ArrayGrowth, ArrayProfile, ContainerProfile, CopyProfile, CountProfile, DatabaseProfile, DateFormats,
-    Discriminator, ElementKind, Followed, IdForm, ItemCounts, ItemExample, KeyOrder, KeyProfile, Kinds,
-    Largest, MirrorProfile, ObjectProfile, PathProfile, ReferenceProfile, Repetition, ShapeCluster,
-    TimeSeries, TypeProfile, forget_record,
+    Discriminator, ElementKind, FollowedChanges, IdForm, ItemCounts, ItemExample, KeyOrder, KeyProfile,
+    Kinds, Largest, MirrorProfile, ObjectProfile, PathProfile, ReferenceProfile, Repetition, ShapeCluster,
+    TimeSeries, TypeProfile, remove_recorded_part,
 };
-pub use relate::{ContainerScan, Found, Lookup, Relations, is_found_by_id};
+pub use relate::{ContainerScan, LookedUpItem, Lookup, Relations, is_found_by_id};
 pub use scan::{ItemInput, Scan, ScanResult, Survey};
 pub use sketch::{Histogram, Summary, lower_bound};
 pub use workload::{

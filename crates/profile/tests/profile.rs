@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use quire_profile::{
-    ActionSource, ArrayLength, Change, ContainerProfile, ContainerScan, Found, ItemInput, Operation, Record,
-    RecordedQuery, Relations, Scan, ScanResult, Survey, Workload, forget_record, shape_of,
+    ActionSource, ArrayLength, Change, ContainerProfile, ContainerScan, ItemInput, LookedUpItem, Operation,
+    Record, RecordedQuery, Relations, Scan, ScanResult, Survey, Workload, remove_recorded_part, shape_of,
 };
 use quire_resource::ContainerDefinition;
 use quire_sql::Parameters;
@@ -63,7 +63,7 @@ fn answer(
             let place = items
                 .iter()
                 .position(|item| item.root().get(name).and_then(|own| own.as_str()) == Some(value.as_str()));
-            let found = place.map(|place| Found {
+            let found = place.map(|place| LookedUpItem {
                 number: place as u64,
                 item: items[place].root(),
                 partition_key: &keys[place],
@@ -161,7 +161,7 @@ fn a_follower_adds_and_keeps_counts_exact() {
     let longer = item(r#"{"id":"a","v":1,"list":[1,2,3]}"#);
     let input = ItemInput { number: 7, item: longer.root(), partition_key: &key, bytes: 50, ts: 1 };
     (0..5).for_each(|_| scan.follow(input, true));
-    (0..3).for_each(|_| scan.follow_unseen());
+    (0..3).for_each(|_| scan.count_unscanned_change());
     assert!(!scan.needs_refresh(1) && scan.needs_refresh(3));
     scan.follow(input, false);
     assert_eq!(scan.followed(), 9);
@@ -177,7 +177,7 @@ fn a_follower_adds_and_keeps_counts_exact() {
 
 /// 100,000 names, depth, huge and empty containers: bounded, and nothing panics.
 #[test]
-fn odd_items() {
+fn unusual_items() {
     let definition = definition("c", "/id");
     let names: String = (0..100_000).map(|name| format!(r#","n{name}":{name}"#)).collect();
     let deep = format!("{}1{}", r#"{"a":"#.repeat(120), "}".repeat(120));
@@ -236,7 +236,7 @@ fn clock_jumps() {
             workload.record(record);
         }
     }
-    workload.settle();
+    workload.close_open_actions();
     let read = Workload::from_bytes(&workload.to_bytes()).expect("the bytes that were written");
     for workload in [&workload, &read] {
         let found = workload.container("c");
@@ -260,7 +260,7 @@ fn a_clock_that_was_ahead_is_set_back() {
                 workload.record(Record { time_ms: time, ..record(number as u64 * 50 + request, 1) });
             }
         }
-        workload.settle();
+        workload.close_open_actions();
         let found = workload.container("c");
         assert_eq!(found.to_ms, start + 60_000);
         assert_eq!(found.total_operations(), kept, "none is lost, none counts twice");
@@ -313,7 +313,7 @@ fn workload_bytes_read_back() {
     let mut workload = Workload::new();
     workload.add_shape("c", &shape);
     (0..3_000).for_each(|number| workload.record(record(number, shape.id)));
-    workload.settle();
+    workload.close_open_actions();
     let bytes = workload.to_bytes();
     let read = Workload::from_bytes(&bytes).expect("the bytes that were written");
     assert_eq!(read.to_bytes(), bytes);
@@ -341,7 +341,7 @@ fn pages_are_one_execution() {
         }
         workload.record(page_record);
     }
-    workload.settle();
+    workload.close_open_actions();
     let totals = workload.container("c").shapes[0].totals;
     assert_eq!((totals.count, totals.returned.max), (1, 300.0));
 }
@@ -354,7 +354,7 @@ fn workload_json() {
     assert_eq!(json.get("kept"), Some(&Value::from(10u64)));
     let operations = json.get("operations").and_then(|all| all.get("c")).expect("a container");
     assert_eq!(operations.get("query"), Some(&Value::from(4u64)));
-    workload.forget("c");
+    workload.remove_recorded("c");
     assert_eq!(workload.to_json(true, &|ms| ms.to_string()).get("kept"), Some(&Value::from(0u64)));
 }
 
@@ -370,13 +370,13 @@ fn a_record_is_forgotten() {
     let mut workload = Workload::new();
     workload.add_shape("c", &shape);
     (0..3_000).for_each(|number| workload.record(record(number, shape.id)));
-    workload.settle();
+    workload.close_open_actions();
     let json = |workload: &Workload| {
         profile(&definition, &items, workload).to_json("db", &|ms| ms.to_string(), &|n| Some(n.to_string()))
     };
     let (mut recorded, without) = (json(&workload), json(&Workload::new()));
     assert_ne!(recorded, without);
-    forget_record(&mut recorded);
+    remove_recorded_part(&mut recorded);
     assert_eq!(recorded.to_json(), without.to_json());
 }
 

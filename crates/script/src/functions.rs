@@ -105,14 +105,14 @@ impl Functions {
 /// In this process.
 pub(crate) struct LoadedFunctions {
     // Before the runtime they belong to, so that they are dropped first.
-    loaded: Vec<Loaded>,
+    loaded: Vec<LoadedFunction>,
     sandbox: Option<Sandbox>,
     pool: Arc<Pool>,
     limits: Limits,
     renewed: Instant,
 }
 
-struct Loaded {
+struct LoadedFunction {
     entry: Entry,
     form: Form,
     realm: Realm,
@@ -187,16 +187,16 @@ impl LoadedFunctions {
         }
     }
 
-    fn load_one(&self, script: &Script<'_>, versions: &Versions) -> Result<Loaded, ScriptError> {
+    fn load_one(&self, script: &Script<'_>, versions: &Versions) -> Result<LoadedFunction, ScriptError> {
         let sandbox = self.sandbox();
         let make_realm = |compiled: &Compiled| sandbox.bare_realm(&compiled.needs);
         let (compiled, realm, entry) =
             versions.load(sandbox, script, &self.limits, make_realm, |realm, _| drop(realm))?;
-        Ok(Loaded { entry, form: compiled.form, realm })
+        Ok(LoadedFunction { entry, form: compiled.form, realm })
     }
 
-    fn failed(&self, loaded: &Loaded, stop: TurnError) -> ScriptError {
-        let Loaded { realm, form, .. } = loaded;
+    fn failed(&self, loaded: &LoadedFunction, stop: TurnError) -> ScriptError {
+        let LoadedFunction { realm, form, .. } = loaded;
         let sandbox = self.sandbox();
         if matches!(stop, TurnError::Null) {
             sandbox.mark_unusable();
@@ -219,7 +219,7 @@ impl Drop for LoadedFunctions {
     fn drop(&mut self) {
         self.loaded.clear();
         if let Some(sandbox) = self.sandbox.take() {
-            self.pool.give_back(sandbox);
+            self.pool.return_to_pool(sandbox);
         }
     }
 }

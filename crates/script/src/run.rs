@@ -206,7 +206,7 @@ impl Scripts {
         if !leaves_runtime_usable(&result) {
             sandbox.mark_unusable();
         }
-        self.pool.give_back(sandbox);
+        self.pool.return_to_pool(sandbox);
         match result {
             Ok(body) => Ok(Outcome { body, log, unhandled_rejections }),
             Err(error) => Err(Failure { error, log }),
@@ -248,15 +248,15 @@ impl Scripts {
             Borrow::<Realm>::borrow(&realm).begin(|given| push_arguments(given, run, limits, with_all))?;
             Ok::<RunRealm, ScriptError>(realm)
         };
-        let give_back = |realm, compiled: &Compiled| sandbox.give_back_realm(realm, compiled);
+        let return_to_pool = |realm, compiled: &Compiled| sandbox.give_back_realm(realm, compiled);
         let (compiled, realm, entry) =
-            self.versions.load(sandbox, &run.script, limits, make_realm, give_back)?;
+            self.versions.load(sandbox, &run.script, limits, make_realm, return_to_pool)?;
         let mut turns =
             Turns { sandbox, realm: realm.borrow(), limits, form: compiled.form, unseen_bytes: 0 };
         sandbox.set_script_memory_limit(limits);
         let result = turns.all(run, entry, host);
         if leaves_runtime_usable(&result) {
-            give_back(realm, &compiled);
+            return_to_pool(realm, &compiled);
         }
         result
     }

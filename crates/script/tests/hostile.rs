@@ -39,7 +39,7 @@ fn fits(expected: ExpectedEnd, shown: &str) -> bool {
 
 #[test]
 fn every_script_ends_within_its_limits() {
-    let hurried = Scripts::new(LIMITS);
+    let short_limits = Scripts::new(LIMITS);
     // A script that must end for another reason has time for it, also on a machine under load.
     let with_long_time = Scripts::new(Limits { time: LONG_TIME, ..LIMITS });
     let mut wrong = Vec::new();
@@ -48,7 +48,7 @@ fn every_script_ends_within_its_limits() {
         if std::env::var_os("SHOW_HOSTILE").is_some() {
             eprintln!("{text}");
         }
-        let scripts = if hostile.expected.may_time_out() { &hurried } else { &with_long_time };
+        let scripts = if hostile.expected.may_time_out() { &short_limits } else { &with_long_time };
         let mut host = MemoryHost::with(&[r#"{"id": "a", "n": 1}"#]);
         let started = Instant::now();
         let shown = show(scripts.run(&procedure(&text, "[]"), &mut host));

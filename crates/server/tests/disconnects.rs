@@ -35,7 +35,7 @@ const QUICK_QUERY: &str = r#"{"query":"SELECT VALUE 1 FROM c WHERE c.id = '7'"}"
 
 /// How a client connects and disconnects.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum ConnectionWay {
     /// After so many requests on the connection: the first are served by the pool, later ones by a thread of their own.
     Plain(usize),
     Tls(usize),
@@ -44,12 +44,18 @@ enum Way {
     Http2Closed,
 }
 
-const WAYS: [Way; 6] =
-    [Way::Plain(0), Way::Plain(4), Way::Tls(0), Way::Tls(4), Way::Http2Reset, Way::Http2Closed];
+const WAYS: [ConnectionWay; 6] = [
+    ConnectionWay::Plain(0),
+    ConnectionWay::Plain(4),
+    ConnectionWay::Tls(0),
+    ConnectionWay::Tls(4),
+    ConnectionWay::Http2Reset,
+    ConnectionWay::Http2Closed,
+];
 
 /// What is still open of an HTTP/2 connection; to be kept until the check is over.
 #[must_use]
-struct StillOpen {
+struct OpenConnection {
     _http2: Option<Http2>,
 }
 
@@ -115,25 +121,25 @@ impl Bench {
     /// Sends a request, waits until the server works on it, and disconnects.
     fn disconnect(
         &self,
-        way: Way,
+        way: ConnectionWay,
         verb: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> StillOpen {
+    ) -> OpenConnection {
         const WAIT: Duration = Duration::from_millis(300);
         let request = signed(WELL_KNOWN_KEY, verb, path, headers, body);
         match way {
-            Way::Plain(before) => {
+            ConnectionWay::Plain(before) => {
                 let mut connection = self.server.connect();
                 (0..before).for_each(|_| assert_eq!(connection.call("GET", "/dbs/d", &[], "").status, 200));
                 connection.send(&request);
                 // Bytes that the server does not read before the connection ends.
                 connection.send("GET /dbs HTTP/1.1\r\n");
                 std::thread::sleep(WAIT);
-                StillOpen { _http2: None }
+                OpenConnection { _http2: None }
             }
-            Way::Tls(before) => {
+            ConnectionWay::Tls(before) => {
                 let name = ServerName::try_from("localhost").unwrap();
                 let session = rustls::ClientConnection::new(self.tls.clone(), name).unwrap();
                 let socket = TcpStream::connect(self.server.address).unwrap();
@@ -146,9 +152,9 @@ impl Bench {
                 std::thread::sleep(WAIT);
                 stream.conn.send_close_notify();
                 stream.flush().unwrap();
-                StillOpen { _http2: None }
+                OpenConnection { _http2: None }
             }
-            Way::Http2Reset | Way::Http2Closed => {
+            ConnectionWay::Http2Reset | ConnectionWay::Http2Closed => {
                 let socket = TcpStream::connect(self.server.address).unwrap();
                 let raw = socket.try_clone().unwrap();
                 let request = http2::request(verb, path, headers, body);
@@ -158,18 +164,18 @@ impl Bench {
                     let request = tokio::spawn(http2::send(sender.clone(), request));
                     tokio::time::sleep(WAIT).await;
                     match way {
-                        Way::Http2Reset => request.abort(),
+                        ConnectionWay::Http2Reset => request.abort(),
                         _ => raw.shutdown(Shutdown::Both).unwrap(),
                     }
                     sender
                 });
-                StillOpen { _http2: Some(sender) }
+                OpenConnection { _http2: Some(sender) }
             }
         }
     }
 
     /// Waits until nothing is read any more, and returns the number of reads.
-    fn reads_until_rest(&self) -> u64 {
+    fn reads_until_idle(&self) -> u64 {
         let until = Instant::now() + TIMEOUT;
         loop {
             let before = self.reads.load(Ordering::Relaxed);
@@ -286,7 +292,7 @@ fn batches_end() {
             bench.reads.store(0, Ordering::Relaxed);
             bench.read_ms.store(40, Ordering::Relaxed);
             let _open = bench.disconnect(way, "POST", path, &headers, body);
-            let reads = bench.reads_until_rest();
+            let reads = bench.reads_until_idle();
             bench.read_ms.store(0, Ordering::Relaxed);
             assert!((1..60).contains(&reads), "{way:?}, {kind}: {reads} reads");
             let done = bench.ids();
@@ -324,7 +330,7 @@ fn feeds_end() {
             bench.reads.store(0, Ordering::Relaxed);
             bench.read_ms.store(20, Ordering::Relaxed);
             let _open = bench.disconnect(way, "GET", DOCS, &headers, "");
-            let reads = bench.reads_until_rest();
+            let reads = bench.reads_until_idle();
             bench.read_ms.store(0, Ordering::Relaxed);
             // Changes are fetched in groups of a few hundred, of 2000 reads in all.
             assert!(reads < 700, "{way:?}, {kind}: {reads} reads");

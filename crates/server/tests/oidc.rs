@@ -165,7 +165,7 @@ fn new_keys_are_found_and_unknown_ones_do_not_flood_the_issuer() {
 
 /// A key set may have entries of kinds that a reader does not know (RFC 7517, 5).
 #[test]
-fn strange_entries_of_a_key_set_are_skipped() {
+fn unknown_entries_of_a_key_set_are_skipped() {
     let issuer = LocalIssuer::start();
     let known = curve_jwk("curve", &issuer.curve);
     *issuer.keys.lock() = json!({"keys": [7, null, {"kty": "AKP", "kid": "curve"}, known, {}]});

@@ -611,7 +611,7 @@ fn problem(world: &mut World, stated: &Stated, principal: usize, try_: &Try<'_>)
         None => is_refusal(&reply),
     };
     if allowed == Some(true) {
-        settle(world, try_);
+        wait_for_jobs_of(world, try_);
     }
     let is_changed = allowed != Some(true) && world.effects() != before;
     let text: String = reply.text().chars().take(150).collect();
@@ -625,7 +625,7 @@ fn problem(world: &mut World, stated: &Stated, principal: usize, try_: &Try<'_>)
 
 /// Requests that start jobs: what these commit is not a change by a later request. Deleting the items of a key is the one
 /// allowed request that cannot be made harmless.
-fn settle(world: &World, try_: &Try<'_>) {
+fn wait_for_jobs_of(world: &World, try_: &Try<'_>) {
     let deleted_in = try_.path.strip_suffix("/operations/partitionkeydelete");
     if deleted_in.is_some() || try_.path.starts_with("/_quire/") && try_.verb != "GET" {
         world.wait_for_jobs();

@@ -270,7 +270,7 @@ fn their_failures_are_the_querys() {
 }
 
 #[test]
-fn unknown_functions_are_found_out_at_once() {
+fn unknown_functions_are_reported_at_compile_time() {
     for text in ["SELECT VALUE udf.Double(1)", "SELECT VALUE udf.unheard(1) FROM c WHERE false"] {
         let Err(SqlError::Compile(diagnostics)) = call(text) else { panic!("{text}") };
         assert_eq!((diagnostics.len(), diagnostics[0].code), (1, "SC2006"), "{text}");

@@ -116,7 +116,7 @@ fn random_queries_with_little_memory_have_the_rows_of_those_with_enough() {
         let items: Vec<Value> = (0..ITEMS).map(|id| parse(&random.item(id))).collect();
         let interpreter = Interpreter::new(&items).with_time(NOW_TICKS).with_parameters(&parameters());
         for _ in 0..QUERIES {
-            let (text, answer) = if random.once_in(2) {
+            let (text, answer) = if random.one_in(2) {
                 let query = random.query();
                 (query.text, query.answer)
             } else {

@@ -67,7 +67,7 @@ fn load(folder: &Path, items: u64, form: IndexRows) -> Result<(), Box<dyn Error>
         latencies.push(began.elapsed());
     }
     let took = start.elapsed();
-    settle(&storage);
+    wait_until_idle(&storage);
     let cpu = (cpu_time()? - before).as_secs_f64() * 1e6 / items as f64;
     let (took, settled) = (took.as_secs_f64(), start.elapsed().as_secs_f64());
     println!("{form:?}: {items} items loaded in {took:.1} s, settled after {settled:.1} s");
@@ -92,7 +92,7 @@ fn making_up() -> Result<f64, Box<dyn Error>> {
 }
 
 /// Waits until nothing was flushed or compacted for a second.
-fn settle(storage: &LocalStorage) {
+fn wait_until_idle(storage: &LocalStorage) {
     let work = || {
         let figures = storage.statistics();
         let read = |wanted| figures.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, value)| *value);
@@ -134,7 +134,7 @@ fn rid(number: u64) -> [u8; 8] {
 }
 
 fn index_id(path: u64) -> [u8; 8] {
-    Random(path).draw().to_be_bytes()
+    Random(path).next().to_be_bytes()
 }
 
 const WORDS: [&str; 16] = [
@@ -161,7 +161,7 @@ fn value(path: u64, number: u64) -> Vec<u8> {
         0 => string(WORDS[random.below(16) as usize].into()),
         1 => [&[0x30, 0x40][..], &random.below(1 << 40).to_be_bytes(), &[0; 1]].concat(),
         2 => string(format!("{} {}", WORDS[random.below(16) as usize], WORDS[random.below(16) as usize])),
-        _ => string(format!("{:012x}", random.draw() >> 16)),
+        _ => string(format!("{:012x}", random.next() >> 16)),
     }
 }
 
@@ -178,7 +178,7 @@ fn read(folder: &Path, items: u64, form: IndexRows) -> Result<(), Box<dyn Error>
     let start = Instant::now();
     let storage = LocalStorage::open(folder, options(form))?;
     println!("    opened after closing in {:.2} s", start.elapsed().as_secs_f64());
-    settle(&storage);
+    wait_until_idle(&storage);
     reads(&*storage.snapshot()?, items, "settled")?;
     for (name, keyspace) in FOLDERS {
         let bytes = size(&folder.join(keyspace))?;

@@ -93,7 +93,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 /// Whether a resource was missing that may become free: descriptors of the process or the system, memory, a moment.
-pub(crate) fn is_starved(error: &io::Error) -> bool {
+pub(crate) fn is_resource_missing(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))

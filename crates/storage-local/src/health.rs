@@ -11,7 +11,7 @@
 //! that reopens the storage can find out. It poisons the storage.
 
 use crate::directory::{Directory, create_file};
-use crate::error::{self, is_full, is_starved};
+use crate::error::{self, is_full, is_resource_missing};
 use crate::index_rows::flusher::Flusher;
 use crate::threads::{PanicPoint, StorageTotals};
 use crate::{LocalOptions, OpenError, OpenStore};
@@ -41,7 +41,7 @@ const USER_WAIT_MAX: Duration = Duration::from_secs(10);
 const USER_WAIT_STEP: Duration = Duration::from_millis(5);
 
 /// The store as its users find it.
-pub(crate) enum Opened {
+pub(crate) enum StoreState {
     OpenStore(Arc<OpenStore>),
     /// Being reopened.
     Recovering,
@@ -50,7 +50,7 @@ pub(crate) enum Opened {
 
 /// The part of a storage that is replaced on reopening.
 pub(crate) struct CurrentStore {
-    opened: RwLock<Opened>,
+    opened: RwLock<StoreState>,
     flusher: Mutex<Option<Flusher>>,
     path: PathBuf,
     options: LocalOptions,
@@ -75,19 +75,19 @@ impl CurrentStore {
         // A loss that happens now was not accepted by the caller.
         let options = LocalOptions { accept_loss: false, ..options };
         let flusher = Mutex::new(Some(Flusher::start(&open)?));
-        Ok(CurrentStore { opened: RwLock::new(Opened::OpenStore(open)), flusher, path, options, totals })
+        Ok(CurrentStore { opened: RwLock::new(StoreState::OpenStore(open)), flusher, path, options, totals })
     }
 
     pub(crate) fn get(&self) -> Result<Arc<OpenStore>, StorageError> {
         let start = Instant::now();
         loop {
             match &*self.opened.read() {
-                Opened::OpenStore(open) => return Ok(open.clone()),
-                Opened::Closed => return Err(StorageError::Closed),
-                Opened::Recovering if start.elapsed() > USER_WAIT_MAX => {
+                StoreState::OpenStore(open) => return Ok(open.clone()),
+                StoreState::Closed => return Err(StorageError::Closed),
+                StoreState::Recovering if start.elapsed() > USER_WAIT_MAX => {
                     return Err(StorageError::Unavailable { during: "flush" });
                 }
-                Opened::Recovering => {}
+                StoreState::Recovering => {}
             }
             std::thread::sleep(USER_WAIT_STEP);
         }
@@ -96,20 +96,20 @@ impl CurrentStore {
     /// The open store, without waiting.
     pub(crate) fn peek(&self) -> Option<Arc<OpenStore>> {
         match &*self.opened.read() {
-            Opened::OpenStore(open) => Some(open.clone()),
-            Opened::Recovering | Opened::Closed => None,
+            StoreState::OpenStore(open) => Some(open.clone()),
+            StoreState::Recovering | StoreState::Closed => None,
         }
     }
 
     fn is_recovering(&self) -> bool {
-        matches!(&*self.opened.read(), Opened::Recovering)
+        matches!(&*self.opened.read(), StoreState::Recovering)
     }
 
     /// Takes the open store; users no longer find it.
     pub(crate) fn close(&self) -> Option<Arc<OpenStore>> {
-        match std::mem::replace(&mut *self.opened.write(), Opened::Closed) {
-            Opened::OpenStore(open) => Some(open),
-            Opened::Recovering | Opened::Closed => None,
+        match std::mem::replace(&mut *self.opened.write(), StoreState::Closed) {
+            StoreState::OpenStore(open) => Some(open),
+            StoreState::Recovering | StoreState::Closed => None,
         }
     }
 
@@ -178,7 +178,7 @@ fn watch(shared: &Shared, current: &CurrentStore) {
         let is_stopped = open.state.is_halted()
             || checks.is_multiple_of(CHECKS_PER_WORKER_CHECK) && open.store.is_poisoned();
         if is_stopped && !open.state.is_poisoned() {
-            open.state.halt("flush");
+            open.state.refuse_writes("flush");
             recover(shared, current, open, &mut reserve);
         }
     }
@@ -197,7 +197,7 @@ fn recover(shared: &Shared, current: &CurrentStore, open: Arc<OpenStore>, reserv
         }
     }
     // A batch that is being written now has failed already, or never will.
-    *current.opened.write() = Opened::Recovering;
+    *current.opened.write() = StoreState::Recovering;
     current.end_flusher();
     while Arc::strong_count(&open) > 1 {
         if !shared.sleep_unless_ended(USER_WAIT_STEP) {
@@ -249,7 +249,7 @@ fn reopen(current: &CurrentStore) -> Result<(), OpenError> {
     let open = Arc::new(open);
     current.totals.recoveries.fetch_add(1, Ordering::Relaxed);
     *current.flusher.lock() = Some(Flusher::start(&open)?);
-    *current.opened.write() = Opened::OpenStore(open);
+    *current.opened.write() = StoreState::OpenStore(open);
     Ok(())
 }
 
@@ -284,7 +284,7 @@ impl DescriptorReserve {
         match open_many(PROBED_DESCRIPTORS) {
             Ok(_) if self.0.is_empty() => self.fill(),
             Ok(_) => {}
-            Err(error) if is_starved(&error) && !self.0.is_empty() => {
+            Err(error) if is_resource_missing(&error) && !self.0.is_empty() => {
                 tracing::warn!("no file descriptors are left; the store's reserve is given up");
                 self.release();
             }
@@ -303,7 +303,7 @@ pub(crate) fn retried<T>(mut run: impl FnMut() -> Result<T, fjall::Error>) -> Re
     for wait in WAITS_MS {
         match run() {
             Err(fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)))
-                if is_starved(&error) =>
+                if is_resource_missing(&error) =>
             {
                 std::thread::sleep(Duration::from_millis(wait));
             }
@@ -314,10 +314,10 @@ pub(crate) fn retried<T>(mut run: impl FnMut() -> Result<T, fjall::Error>) -> Re
 }
 
 /// Whether a retry may succeed.
-pub(crate) fn is_passing(error: &StorageError) -> bool {
+pub(crate) fn is_transient(error: &StorageError) -> bool {
     match error {
         StorageError::DiskFull { .. } => true,
-        StorageError::Io { source, .. } => is_starved(source) || is_full(source),
+        StorageError::Io { source, .. } => is_resource_missing(source) || is_full(source),
         _ => false,
     }
 }

@@ -34,7 +34,7 @@ mod verify;
 pub use directory::FORMAT_VERSION;
 pub use error::OpenError;
 pub use index_rows::read_view::IndexRows;
-pub use verify::Verified;
+pub use verify::VerifiedDirectory;
 
 use commit::group::{Answer, GroupCommit, ReadyRow, Work};
 use commit::state::{Ledger, OpeningCounters, StorageState};
@@ -45,10 +45,10 @@ use index_rows::flusher::{self, Unflushed};
 use index_rows::packed::{DeltaBuilder, Spaces};
 use index_rows::read_view::ReadViews;
 use log::acknowledged::Acknowledged;
-use log::chain::{self, Loaded};
+use log::chain::{self, LoadedLedger};
 use log::journal;
 use quire_storage::memory::CAPS;
-use quire_storage::rows::{self, Row, unfold};
+use quire_storage::rows::{self, Row, rows_of_commit};
 use quire_storage::{
     Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Snapshot, Space, Storage,
     StorageError, Token,
@@ -182,14 +182,14 @@ impl OpenStore {
         let mut timer = Timer::start();
         let journal::Journals { bytes: journal_bytes, cut } =
             journal::cut_damaged_tail(&directory.store(), directory.path())?;
-        let check = timer.lap();
+        let check = timer.restart();
         let store = OpenStore::recover_store(&directory, format, options)?;
-        let replay = timer.lap();
+        let replay = timer.restart();
         let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
-        let chain = timer.lap();
+        let chain = timer.restart();
         let found = loaded.chain.newest.sequence;
         let unflushed = flusher::load(&store, found)?;
-        let (index_rows, load) = (unflushed.layer.rows, timer.lap());
+        let (index_rows, load) = (unflushed.layer.rows, timer.restart());
         tracing::info!(journal_bytes, index_rows, ?check, ?replay, ?chain, ?load, "data directory read");
         let opening = OpeningCounters { journal_bytes, ..OpeningCounters::default() };
         unflushed.check(&store, found, options.accept_loss)?;
@@ -230,7 +230,7 @@ impl OpenStore {
         directory: Directory,
         store: Store,
         acknowledged: Acknowledged,
-        loaded: Loaded,
+        loaded: LoadedLedger,
         unflushed: Unflushed,
         mut opening: OpeningCounters,
         options: &LocalOptions,
@@ -415,7 +415,7 @@ impl Timer {
         Timer(Instant::now())
     }
 
-    fn lap(&mut self) -> Duration {
+    fn restart(&mut self) -> Duration {
         let before = std::mem::replace(&mut self.0, Instant::now());
         self.0 - before
     }
@@ -435,7 +435,7 @@ fn prepare(mut commit: Commit, open: &OpenStore) -> Result<Work, CommitError> {
     });
     let delta = delta.finish();
     delta.check(&CAPS)?;
-    let rows = unfold(&mut commit, &CAPS)?;
+    let rows = rows_of_commit(&mut commit, &CAPS)?;
     let rows = rows.into_iter().map(|row| ready(row, &open.store)).collect::<Result<_, _>>()?;
     Ok(Work::Commit { guards: commit.guards, token: Some(commit.token), rows, delta: Box::new(delta), bytes })
 }

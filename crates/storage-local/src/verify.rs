@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The contents of a closed directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedDirectory {
     /// Rows by space.
     pub rows: [u64; SPACE_COUNT as usize],
     pub bytes: u64,
@@ -26,13 +26,13 @@ impl LocalStorage {
     /// Opens an unused directory (which replays its journal and unpacks index rows), reads every row of every space,
     /// which verifies every block's checksum, and checks the chain of commit records. Never creates a database. A
     /// directory that cannot be opened is an error; a defect that is found later is a problem.
-    pub fn verify(path: impl AsRef<Path>) -> Result<Verified, OpenError> {
+    pub fn verify(path: impl AsRef<Path>) -> Result<VerifiedDirectory, OpenError> {
         let path = path.as_ref();
         if !Directory::is_begun(path) {
             return Err(OpenError::NoDatabase { path: path.into() });
         }
         let storage = LocalStorage::open(path, LocalOptions::default())?;
-        let mut verified = Verified::default();
+        let mut verified = VerifiedDirectory::default();
         {
             let open = storage.opened()?;
             let snapshot = open.store.database.snapshot();

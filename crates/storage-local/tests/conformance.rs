@@ -123,12 +123,12 @@ fn packed_with_tiny_runs() {
 /// Each form reads and continues what the other has written.
 #[test]
 fn forms_in_turn() {
-    run(|| Box::new(InTurn(Local::new(tiny(IndexRows::Packed)))));
+    run(|| Box::new(AlternatingForms(Local::new(tiny(IndexRows::Packed)))));
 }
 
-struct InTurn(Local);
+struct AlternatingForms(Local);
 
-impl InTurn {
+impl AlternatingForms {
     fn turn(&mut self) {
         self.0.options.index_rows = match self.0.options.index_rows {
             IndexRows::Packed => IndexRows::Plain,
@@ -137,7 +137,7 @@ impl InTurn {
     }
 }
 
-impl TestStorage for InTurn {
+impl TestStorage for AlternatingForms {
     fn storage(&self) -> Arc<dyn Storage> {
         self.0.storage()
     }

@@ -242,7 +242,7 @@ fn power_cut_at_every_sync(form: IndexRows) -> Result<()> {
     command.env(FOLDER, folder.path());
     child::set_form(&mut command, form);
     let recording = record(&command, folder.path())?;
-    let commits = recording.said_before(recording.events.len()).filter_map(parse_number).count() as u64;
+    let commits = recording.printed_before(recording.events.len()).filter_map(parse_number).count() as u64;
     ensure!(commits == COMMITS, "the recorder saw {commits} commits");
     let (seed, points) = (seed(), recording.sync_points());
     let results = std::thread::scope(|scope| {
@@ -258,7 +258,7 @@ fn power_cut_at_every_sync(form: IndexRows) -> Result<()> {
 }
 
 fn check_cuts(recording: &FileRecording, form: IndexRows, point: usize, seed: u64) -> Result<()> {
-    let acknowledged = recording.said_before(point).filter_map(parse_number).count() as u64;
+    let acknowledged = recording.printed_before(point).filter_map(parse_number).count() as u64;
     for rest in [UnsyncedChanges::Dropped, UnsyncedChanges::Cut, UnsyncedChanges::Garbled(seed)] {
         check_cut(recording, form, point, rest, acknowledged).with_context(|| {
             format!("cut before event {point} with {acknowledged} acknowledged, {rest:?}")

@@ -88,10 +88,10 @@ fn check(form: IndexRows, starve: impl Fn(&Command) -> Command) -> Result<()> {
     let numbers = said.lines().filter_map(|line| line.split_once("acknowledged ")?.1.parse().ok());
     let acknowledged = numbers.max().unwrap_or(PREPARED);
     ensure!(acknowledged > PREPARED, "nothing was written before the disk failed");
-    check_left(folder.path(), form, acknowledged)
+    check_recovered(folder.path(), form, acknowledged)
 }
 
-fn check_left(folder: &Path, form: IndexRows, acknowledged: u64) -> Result<()> {
+fn check_recovered(folder: &Path, form: IndexRows, acknowledged: u64) -> Result<()> {
     let storage = LocalStorage::open(folder, options(form))?;
     let lsn = storage.position(PartitionId(1))?.context("the partition")?.lsn;
     ensure!(lsn == acknowledged || lsn == acknowledged + 1, "at {lsn}, acknowledged {acknowledged}");

@@ -50,7 +50,7 @@ fn opening_reads_no_more_than_the_journals() -> Result<()> {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let mut from = 0;
     for commits in [150, 900, 1800] {
-        write_and_die(folder.path(), from..commits)?;
+        write_and_abort(folder.path(), from..commits)?;
         from = commits;
         let storage = LocalStorage::open(folder.path(), options())?;
         let [bytes, rows, packed, unflushed, sequence] = [
@@ -77,7 +77,7 @@ fn opening_reads_no_more_than_the_journals() -> Result<()> {
 }
 
 /// In another process, which is killed when it is done.
-fn write_and_die(folder: &Path, commits: Range<u64>) -> Result<()> {
+fn write_and_abort(folder: &Path, commits: Range<u64>) -> Result<()> {
     let mut command = child::command("writing_child");
     command.env(FOLDER, folder).env(COMMITS, format!("{} {}", commits.start, commits.end));
     let mut child = command.stdout(Stdio::piped()).spawn()?;

@@ -86,7 +86,7 @@ struct Plan {
     commits: VecDeque<CommitFault>,
     reads: VecDeque<ReadFault>,
     removals: VecDeque<RemovalFault>,
-    seeded: Option<Seeded>,
+    seeded: Option<SeededFaults>,
     poisoned: bool,
     /// Commits that reached the disk although their sync failed.
     after_reopen: Vec<Commit>,
@@ -94,7 +94,7 @@ struct Plan {
     history: Option<History>,
 }
 
-struct Seeded {
+struct SeededFaults {
     random: Random,
     rates: Rates,
 }
@@ -117,7 +117,7 @@ impl<S: Storage> FaultStorage<S> {
     /// Draws faults from `seed`, the same for the same sequence of calls.
     pub fn seeded(inner: S, seed: u64, rates: Rates) -> FaultStorage<S> {
         let storage = FaultStorage::new(inner);
-        storage.plan.lock().seeded = Some(Seeded { random: Random(seed), rates });
+        storage.plan.lock().seeded = Some(SeededFaults { random: Random(seed), rates });
         storage
     }
 
@@ -218,7 +218,7 @@ impl<S: Storage> FaultStorage<S> {
 }
 
 impl FaultStorage<MemoryStorage> {
-    /// From now on, [`Self::reopen_losing`] can lose the newest commits.
+    /// From now on, [`Self::reopen_after_loss`] can lose the newest commits.
     pub fn record(&self) {
         let base = self.inner().duplicate();
         self.plan.lock().history =
@@ -232,7 +232,7 @@ impl FaultStorage<MemoryStorage> {
     }
 
     /// A crash that loses the newest `count` recorded commits, as on a disk with broken syncs.
-    pub fn reopen_losing(&self, count: usize) -> Result<(), CommitError> {
+    pub fn reopen_after_loss(&self, count: usize) -> Result<(), CommitError> {
         let Some(mut history) = self.plan.lock().history.take() else { return self.reopen() };
         history.commits.sort_by_key(|(sequence, _)| *sequence);
         history.commits.dedup_by_key(|(sequence, _)| *sequence);
@@ -375,7 +375,7 @@ impl Plan {
         }
         let scripted = self.commits.pop_front();
         let fault =
-            scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(CommitFault::Pass, Seeded::commit));
+            scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(CommitFault::Pass, SeededFaults::commit));
         self.injected += u64::from(fault != CommitFault::Pass);
         Ok(fault)
     }
@@ -385,21 +385,22 @@ impl Plan {
             return Err(poisoned());
         }
         let scripted = self.removals.pop_front();
-        let fault =
-            scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(RemovalFault::Pass, Seeded::removal));
+        let fault = scripted
+            .unwrap_or_else(|| self.seeded.as_mut().map_or(RemovalFault::Pass, SeededFaults::removal));
         self.injected += u64::from(fault != RemovalFault::Pass);
         Ok(fault)
     }
 
     fn next_read(&mut self) -> ReadFault {
         let scripted = self.reads.pop_front();
-        let fault = scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(ReadFault::Pass, Seeded::read));
+        let fault =
+            scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(ReadFault::Pass, SeededFaults::read));
         self.injected += u64::from(fault != ReadFault::Pass);
         fault
     }
 }
 
-impl Seeded {
+impl SeededFaults {
     fn removal(&mut self) -> RemovalFault {
         match self.random.below(1000) < u64::from(self.rates.removal_failure) {
             true if self.random.below(2) == 0 => RemovalFault::Fail,
@@ -475,7 +476,7 @@ impl Snapshot for FaultSnapshot {
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn draw(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -485,7 +486,7 @@ impl Random {
 
     /// A number below `end`, which is not zero.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.draw() % end
+        self.next() % end
     }
 }
 
@@ -560,7 +561,7 @@ mod tests {
         storage.commit(commit(1)).unwrap();
         storage.record();
         assert!((2..=5).all(|lsn| storage.commit(commit(lsn)).is_ok()));
-        storage.reopen_losing(2).unwrap();
+        storage.reopen_after_loss(2).unwrap();
         assert_eq!(rows(&storage), 3);
         assert_eq!(storage.position(PARTITION).unwrap(), Some(Position { epoch: 0, lsn: 3 }));
         storage.commit(commit(4)).unwrap();

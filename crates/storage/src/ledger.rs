@@ -58,7 +58,7 @@ impl Positions {
     }
 
     /// The position after raising the epoch, and whether it changed.
-    pub fn fenced(&self, partition: PartitionId, epoch: u64) -> (Position, bool) {
+    pub fn raised_epoch(&self, partition: PartitionId, epoch: u64) -> (Position, bool) {
         match self.get(partition) {
             Some(position) if position.epoch >= epoch => (position, false),
             Some(position) => (Position { epoch, ..position }, true),
@@ -79,7 +79,7 @@ impl Tokens {
         self.sequences.get(&token).map(|&sequence| Committed { sequence })
     }
 
-    pub fn keep(&mut self, token: Token, sequence: u64) {
+    pub fn retain_token(&mut self, token: Token, sequence: u64) {
         if self.sequences.insert(token, sequence).is_none() {
             self.in_order.push_back(token);
         }

@@ -8,7 +8,7 @@
 //! under the write lock after all rows of its commit are in place.
 
 use crate::ledger::{Positions, Tokens};
-use crate::rows::{Row, unfold};
+use crate::rows::{Row, rows_of_commit};
 use crate::{
     Caps, Commit, CommitError, Committed, Direction, KeyRange, PartitionId, Position, Removal, SPACE_COUNT,
     Scan, Snapshot, Space, Storage, StorageError, Token, Visit,
@@ -129,7 +129,7 @@ impl Storage for MemoryStorage {
 
     fn commit(&self, mut commit: Commit) -> Result<Committed, CommitError> {
         check_open(&self.closed)?;
-        let rows = unfold(&mut commit, &CAPS)?;
+        let rows = rows_of_commit(&mut commit, &CAPS)?;
         let mut state = self.shared.state.write();
         if let Some(first_answer) = state.tokens.get(commit.token) {
             return Ok(first_answer);
@@ -138,7 +138,7 @@ impl Storage for MemoryStorage {
         let oldest = self.shared.live.lock().keys().next().copied();
         let sequence = state.apply(rows, oldest);
         state.positions.advance(&commit.guards);
-        state.tokens.keep(commit.token, sequence);
+        state.tokens.retain_token(commit.token, sequence);
         Ok(Committed { sequence })
     }
 
@@ -149,7 +149,7 @@ impl Storage for MemoryStorage {
     fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
         check_open(&self.closed)?;
         let mut state = self.shared.state.write();
-        let (position, _) = state.positions.fenced(partition, epoch);
+        let (position, _) = state.positions.raised_epoch(partition, epoch);
         state.positions.set(partition, position);
         Ok(position)
     }

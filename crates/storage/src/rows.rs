@@ -1,6 +1,6 @@
 //! A commit as single rows, checked against the caps.
 //!
-//! Every implementation calls [`unfold`] first, so a commit that is too large or malformed changes nothing.
+//! Every implementation calls [`rows_of_commit`] first, so a commit that is too large or malformed changes nothing.
 
 use crate::{Caps, Commit, CommitError, Guard, Op, SPACE_COUNT, Space};
 
@@ -13,11 +13,11 @@ pub struct Row {
 }
 
 /// The rows of a commit in (space, key) order, each key once.
-pub fn unfold(commit: &mut Commit, caps: &Caps) -> Result<Vec<Row>, CommitError> {
+pub fn rows_of_commit(commit: &mut Commit, caps: &Caps) -> Result<Vec<Row>, CommitError> {
     check(commit, caps)?;
     let mut rows = Vec::with_capacity(commit.ops.len());
     for op in std::mem::take(&mut commit.ops) {
-        unfold_op(op, &mut rows);
+        rows_of_op(op, &mut rows);
     }
     rows.sort_unstable_by(|a, b| (a.space, &a.key).cmp(&(b.space, &b.key)));
     check_rows(&rows, caps)?;
@@ -73,7 +73,7 @@ fn check_size(ops: &[Op], caps: &Caps) -> Result<usize, CommitError> {
     Err(CommitError::TooLarge { bytes, ops: count })
 }
 
-fn unfold_op(op: Op, rows: &mut Vec<Row>) {
+fn rows_of_op(op: Op, rows: &mut Vec<Row>) {
     match op {
         Op::Put { space, key, value } => rows.push(Row { space, key, value: Some(value) }),
         Op::Delete { space, key } => rows.push(Row { space, key, value: None }),

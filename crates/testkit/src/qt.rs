@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_difference_is_told() {
+    fn every_kind_of_difference_is_reported() {
         for wrong in [
             FILE.replace("----\n1", "----\n3"),
             FILE.replace("query\nall", "query\nbad"),

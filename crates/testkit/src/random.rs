@@ -86,7 +86,7 @@ impl Random {
     }
 
     /// Once in so many times.
-    pub fn once_in(&mut self, times: u64) -> bool {
+    pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
@@ -115,7 +115,7 @@ impl Random {
     }
 
     pub fn query(&mut self) -> RandomQuery {
-        if self.once_in(3) {
+        if self.one_in(3) {
             return self.shaped();
         }
         match self.below(16) {
@@ -135,7 +135,7 @@ impl Random {
     fn of_one_path(&mut self) -> RandomQuery {
         let path = step("c", self.pick(PATHS));
         let filter =
-            if self.once_in(4) { String::new() } else { format!(" WHERE {}", self.test_of(&path, 3)) };
+            if self.one_in(4) { String::new() } else { format!(" WHERE {}", self.test_of(&path, 3)) };
         let (text, answer) = match self.below(17) {
             // In the order of an index that has every row.
             15 | 16 => {
@@ -189,11 +189,8 @@ impl Random {
             ),
             _ => {
                 let path = step("c", self.pick(ORDERED_PATHS));
-                let filter = if self.once_in(3) {
-                    String::new()
-                } else {
-                    format!(" WHERE {}", self.test_of(&path, 2))
-                };
+                let filter =
+                    if self.one_in(3) { String::new() } else { format!(" WHERE {}", self.test_of(&path, 2)) };
                 let order = self.pick(&["", " ASC", " DESC"]);
                 (format!("SELECT VALUE {path} FROM c{filter} ORDER BY {path}{order}"), ExpectedRows::Ordered)
             }
@@ -203,7 +200,7 @@ impl Random {
 
     fn ranked(&mut self) -> RandomQuery {
         let from = FromClause { text: "FROM c".to_owned(), names: vec!["c"] };
-        if self.once_in(6) {
+        if self.one_in(6) {
             let text = self.text_statistics();
             return RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows };
         }
@@ -217,7 +214,7 @@ impl Random {
     fn nested(&mut self) -> RandomQuery {
         let from = FromClause { text: "FROM c".to_owned(), names: vec!["c"] };
         let (path, filter) = (self.operand_path(&from), self.filter(&from));
-        if self.once_in(3) {
+        if self.one_in(3) {
             let inner = self.pick(&["*", "VALUE c", "c.id, c.n, c.s AS n2", "VALUE {id: c.id, n: c.n}"]);
             let order = self.pick(&["n", "id", "n DESC"]);
             let text =
@@ -279,7 +276,7 @@ impl Random {
     fn limited(&mut self) -> RandomQuery {
         let from = self.from();
         let (projection, filter) = (self.projection(&from), self.filter(&from));
-        let text = if self.once_in(2) {
+        let text = if self.one_in(2) {
             format!("SELECT TOP {} {projection} {}{filter}", self.below(6), from.text)
         } else {
             format!(
@@ -295,8 +292,8 @@ impl Random {
 
     fn ordered(&mut self) -> RandomQuery {
         let from = FromClause { text: "FROM c".to_owned(), names: vec!["c"] };
-        let key = if self.once_in(3) {
-            let reversed = self.once_in(2);
+        let key = if self.one_in(3) {
+            let reversed = self.one_in(2);
             let keys = self.pick(COMPOSITES).map(|(path, order)| {
                 let descending = (order == "descending") != reversed;
                 format!("c{}{}", path.replace('/', "."), if descending { " DESC" } else { "" })
@@ -306,7 +303,7 @@ impl Random {
             format!("{}{}", step("c", self.pick(ORDERED_PATHS)), self.pick(&["", " ASC", " DESC"]))
         };
         let (projection, filter) = (self.projection(&from), self.filter(&from));
-        let top = if self.once_in(3) { format!("TOP {} ", 1 + self.below(9)) } else { String::new() };
+        let top = if self.one_in(3) { format!("TOP {} ", 1 + self.below(9)) } else { String::new() };
         let window = match self.below(4) {
             0 if top.is_empty() => format!(" OFFSET {} LIMIT {}", self.below(5), 1 + self.below(9)),
             _ => String::new(),
@@ -318,7 +315,7 @@ impl Random {
     fn distinct(&mut self) -> RandomQuery {
         let from = self.from();
         let value = self.operand(&from);
-        let what = if self.once_in(2) { format!("VALUE {value}") } else { format!("{value} AS one") };
+        let what = if self.one_in(2) { format!("VALUE {value}") } else { format!("{value} AS one") };
         let text = format!("SELECT DISTINCT {what} {}{}", from.text, self.filter(&from));
         RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows }
     }
@@ -326,7 +323,7 @@ impl Random {
     fn aggregates(&mut self) -> RandomQuery {
         let from = self.from();
         let aggregate = self.aggregate(&from);
-        let what = if self.once_in(2) { format!("VALUE {aggregate}") } else { format!("{aggregate} AS one") };
+        let what = if self.one_in(2) { format!("VALUE {aggregate}") } else { format!("{aggregate} AS one") };
         let text = format!("SELECT {what} {}{}", from.text, self.filter(&from));
         RandomQuery { whole: text.clone(), text, answer: ExpectedRows::Rows }
     }
@@ -397,7 +394,7 @@ impl Random {
     }
 
     fn filter(&mut self, from: &FromClause) -> String {
-        if self.once_in(3) {
+        if self.one_in(3) {
             return String::new();
         }
         let depth = 1 + self.below(3);
@@ -418,7 +415,7 @@ impl Random {
                         (self.predicate_on(name, depth - 1), self.predicate_on(name, depth - 1));
                     return format!("({left} {word} {right})");
                 }
-                2 if self.once_in(2) => return format!("NOT ({})", self.predicate_on(name, depth - 1)),
+                2 if self.one_in(2) => return format!("NOT ({})", self.predicate_on(name, depth - 1)),
                 _ => {}
             }
         }

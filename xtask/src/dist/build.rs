@@ -23,9 +23,9 @@ impl Built {
     /// One that is there already, for tests.
     pub fn of(program: &Path) -> Result<Built> {
         let listed = Command::new("ldd").arg(program).output().context("starting ldd")?;
-        let said =
+        let printed =
             [listed.stdout, listed.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-        let is_static = said.contains("statically linked") || said.contains("not a dynamic executable");
+        let is_static = printed.contains("statically linked") || printed.contains("not a dynamic executable");
         let target = if is_static { Some(static_target()?) } else { None };
         Ok(Built { program: program.to_owned(), target, compression: Compression::fast() })
     }

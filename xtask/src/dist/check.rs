@@ -12,7 +12,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use super::{Packed, archive, image, tarball as packed_tarball};
-use crate::command::{self, Tally, root, target_dir};
+use crate::command::{self, TestCounts, root, target_dir};
 use crate::tools;
 
 /// One thing that is tried, in a scratch directory of its own.
@@ -20,7 +20,7 @@ struct Check {
     name: &'static str,
     /// Users, mounts and packages are only root's.
     as_root: bool,
-    run: fn(&Packed, &Path) -> Result<Tally>,
+    run: fn(&Packed, &Path) -> Result<TestCounts>,
 }
 
 const CHECKS: &[Check] = &[
@@ -37,22 +37,22 @@ const CHECKS: &[Check] = &[
 /// What is left out when root does not run it.
 const AS_ROOT: &str = "packages/tests, Debian package and image, which need root,";
 
-pub fn run(packed: &Packed) -> Result<Tally> {
+pub fn run(packed: &Packed) -> Result<TestCounts> {
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    let mut tally = Tally::default();
+    let mut test_counts = TestCounts::default();
     for check in CHECKS {
         println!("\n--- packages: {}", check.name);
         if check.as_root && !is_root {
-            tally.left_out.insert(AS_ROOT);
+            test_counts.left_out.insert(AS_ROOT);
             continue;
         }
         let scratch = scratch(check.name)?;
-        tally.add((check.run)(packed, &scratch).unwrap_or_else(|error| {
+        test_counts.add((check.run)(packed, &scratch).unwrap_or_else(|error| {
             println!("{}: {error:#}", check.name);
-            Tally::counted(0, 1)
+            TestCounts::counted(0, 1)
         }));
     }
-    Ok(tally)
+    Ok(test_counts)
 }
 
 pub fn scratch(name: &str) -> Result<PathBuf> {
@@ -69,23 +69,23 @@ fn script(name: &str) -> Command {
 }
 
 /// One passed test, unless it fails.
-fn passes(command: &mut Command) -> Result<Tally> {
+fn passes(command: &mut Command) -> Result<TestCounts> {
     command::check(command)?;
-    Ok(Tally::counted(1, 0))
+    Ok(TestCounts::counted(1, 0))
 }
 
-fn tarball(packed: &Packed, scratch: &Path) -> Result<Tally> {
+fn tarball(packed: &Packed, scratch: &Path) -> Result<TestCounts> {
     passes(script("tarball.sh").arg(&packed.tarball).arg(scratch))
 }
 
-fn debian(packed: &Packed, scratch: &Path) -> Result<Tally> {
+fn debian(packed: &Packed, scratch: &Path) -> Result<TestCounts> {
     tools::need("systemd-analyze", "systemd")?;
     let (python, modules) = (tools::python()?, tools::node()?.join("node_modules"));
     passes(script("debian.sh").arg(&packed.debian).arg(python).arg(modules).arg(scratch))
 }
 
 /// Its parts are what their names say, and its files are enough.
-fn image_runs(packed: &Packed, scratch: &Path) -> Result<Tally> {
+fn image_runs(packed: &Packed, scratch: &Path) -> Result<TestCounts> {
     let parts = read_tar(&std::fs::read(&packed.image)?)?;
     let config = check_parts(&parts)?;
     let files = scratch.join("root");
@@ -182,7 +182,7 @@ fn copy_libraries(files: &Path) -> Result<()> {
 }
 
 /// An environment that has nothing but the wheel; the SDK and pytest are lent to it.
-fn python(packed: &Packed, scratch: &Path) -> Result<Tally> {
+fn python(packed: &Packed, scratch: &Path) -> Result<TestCounts> {
     let python = install_wheel(packed, scratch)?;
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "-q", "-rpfE", "-p", "no:cacheprovider", "packages/python/tests"]);
@@ -199,12 +199,12 @@ pub fn install_wheel(packed: &Packed, scratch: &Path) -> Result<PathBuf> {
     let mut install = Command::new(&sdk);
     install.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "--python"]).arg(&python);
     command::check(install.args(["install", "--no-index", "--no-deps"]).arg(&packed.wheel))?;
-    lend_packages(&sdk, &python)?;
+    link_packages(&sdk, &python)?;
     Ok(python)
 }
 
 /// A file that makes the packages of one environment visible in another.
-fn lend_packages(from: &Path, to: &Path) -> Result<()> {
+fn link_packages(from: &Path, to: &Path) -> Result<()> {
     let packages = |python: &Path| -> Result<String> {
         let script = "import sysconfig; print(sysconfig.get_path('purelib'))";
         let output = Command::new(python).args(["-c", script]).output().context("starting Python")?;
@@ -215,15 +215,15 @@ fn lend_packages(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// A folder that has nothing but the package; the SDK is lent to it.
-fn npm(packed: &Packed, scratch: &Path) -> Result<Tally> {
+fn npm(packed: &Packed, scratch: &Path) -> Result<TestCounts> {
     let sdk = tools::node()?;
     install_npm(packed, scratch)?;
     for file in std::fs::read_dir(root().join("packages/npm/tests"))? {
         let path = file?.path();
         std::fs::copy(&path, scratch.join(path.file_name().context("a file name")?))?;
     }
-    for lent in ["@azure", "typescript"] {
-        lend_folder(&sdk, scratch, lent)?;
+    for linked in ["@azure", "typescript"] {
+        link_folder(&sdk, scratch, linked)?;
     }
     let compiler = sdk.join("node_modules/typescript/bin/tsc");
     command::check(Command::new("node").arg(compiler).args(["--project", "."]).current_dir(scratch))
@@ -242,7 +242,7 @@ pub fn install_npm(packed: &Packed, scratch: &Path) -> Result<()> {
 }
 
 /// The programs of the README against the `quire` of every package.
-fn first_use(packed: &Packed, scratch: &Path) -> Result<Tally> {
+fn first_use(packed: &Packed, scratch: &Path) -> Result<TestCounts> {
     let checks = scratch.parent().context("a scratch directory lies in a folder")?;
     let unpacked = checks.join("tarball").join(packed_tarball::folder(&packed.product)).join("bin/quire");
     let debian = scratch.join("debian");
@@ -254,19 +254,19 @@ fn first_use(packed: &Packed, scratch: &Path) -> Result<Tally> {
         checks.join("npm/node_modules/.bin/quire"),
     ];
     let (python, modules) = (tools::python()?, tools::node()?.join("node_modules"));
-    let mut tally = Tally::default();
+    let mut test_counts = TestCounts::default();
     for (number, program) in installed.iter().enumerate() {
         println!("{}", program.display());
         let folder = scratch.join(number.to_string());
         std::fs::create_dir_all(&folder)?;
         let mut run = script("first_use.sh");
-        tally.add(passes(run.arg(program).arg(&python).arg(&modules).arg(&folder))?);
+        test_counts.add(passes(run.arg(program).arg(&python).arg(&modules).arg(&folder))?);
     }
-    Ok(tally)
+    Ok(test_counts)
 }
 
 /// The commands of README, docs/troubleshooting.md and docs/migrating.md, as they are written there.
-fn documents(packed: &Packed, scratch: &Path) -> Result<Tally> {
+fn documents(packed: &Packed, scratch: &Path) -> Result<TestCounts> {
     let packages = packed.tarball.parent().context("a package lies in a folder")?;
     let modules = tools::node()?.join("node_modules");
     let mut run = Command::new("python3");
@@ -274,7 +274,7 @@ fn documents(packed: &Packed, scratch: &Path) -> Result<Tally> {
     passes(run.arg(modules).arg(scratch))
 }
 
-fn lend_folder(from: &Path, to: &Path, name: &str) -> Result<()> {
+fn link_folder(from: &Path, to: &Path, name: &str) -> Result<()> {
     let (from, to) = (from.join("node_modules").join(name), to.join("node_modules").join(name));
     if !from.exists() {
         bail!("{} is missing", from.display());

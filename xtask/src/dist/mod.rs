@@ -20,7 +20,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::command::{self, Tally, root, target_dir};
+use crate::command::{self, TestCounts, root, target_dir};
 use archive::{Compression, Entry};
 
 /// Everything that the packages have in common.
@@ -62,7 +62,7 @@ const PACKAGE_BYTES_MAX: u64 = 15_000_000;
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// Builds, packs and tries. The files are in `target/dist`.
-pub fn run() -> Result<Tally> {
+pub fn run() -> Result<TestCounts> {
     let built = build::for_distribution()?;
     let packed = pack(Product::new(&built)?, &target_dir().join("dist"))?;
     for file in packed.files() {
@@ -93,12 +93,12 @@ fn check_sizes(packed: &Packed) -> Result<()> {
 }
 
 /// In the test command: the program of the other suites is packed, which takes no time to build.
-pub fn test() -> Result<Tally> {
+pub fn test() -> Result<TestCounts> {
     test_program(&command::build_server()?)
 }
 
 /// Packs a program that is there and tries the packages.
-pub fn test_program(program: &Path) -> Result<Tally> {
+pub fn test_program(program: &Path) -> Result<TestCounts> {
     let built = build::Built::of(program)?;
     let packed = pack(Product::new(&built)?, &target_dir().join("dist-test"))?;
     check::run(&packed)

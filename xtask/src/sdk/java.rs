@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::Target;
-use crate::command::{self, Tally, root, target_dir};
+use crate::command::{self, TestCounts, root, target_dir};
 use crate::tools;
 
 pub(super) const FOLDER: &str = "tests/sdk/java/";
 /// `keytool` comes with Java.
 pub(super) const PROGRAMS: &[&str] = &["mvn", "keytool"];
 
-pub(super) fn run(target: &Target) -> Result<Tally> {
+pub(super) fn run(target: &Target) -> Result<TestCounts> {
     let build = target_dir().join("sdk").join("java-build");
     let reports = build.join("surefire-reports");
     if reports.exists() {
@@ -24,17 +24,17 @@ pub(super) fn run(target: &Target) -> Result<Tally> {
     command.arg(format!("-Dmaven.repo.local={}", tools::folder().join("java").display()));
     command.arg(format!("-Dquire.build={}", build.display()));
     command.current_dir(root().join(FOLDER));
-    target.tell(&mut command);
+    target.set_environment(&mut command);
     match &target.authority {
         Some(authority) => command.arg(format!("-Dquire.jvm={}", trust(authority)?)),
         // The client makes https of http unless it is allowed not to.
         None => command.env("COSMOS_HTTP_CONNECTION_WITHOUT_TLS_ALLOWED", "true"),
     };
-    let mut tally = command::counted(&mut command, command::surefire_line)?;
+    let mut test_counts = command::counted(&mut command, command::surefire_line)?;
     if reports.exists() {
-        add_names(&reports, &mut tally)?;
+        add_names(&reports, &mut test_counts)?;
     }
-    Ok(tally)
+    Ok(test_counts)
 }
 
 /// What a JVM is started with to trust an authority, as docs/migrating.md says.
@@ -46,11 +46,13 @@ fn trust(authority: &Path) -> Result<String> {
     Ok(format!("-Djavax.net.ssl.trustStore={} -Djavax.net.ssl.trustStorePassword=changeit", store.display()))
 }
 
-fn add_names(reports: &Path, tally: &mut Tally) -> Result<()> {
+fn add_names(reports: &Path, test_counts: &mut TestCounts) -> Result<()> {
     for entry in std::fs::read_dir(reports)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "xml") {
-            tally.names.extend(passed(&std::fs::read_to_string(&path)?).context("a report of Surefire")?);
+            test_counts
+                .names
+                .extend(passed(&std::fs::read_to_string(&path)?).context("a report of Surefire")?);
         }
     }
     Ok(())

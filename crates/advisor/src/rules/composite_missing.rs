@@ -14,10 +14,10 @@ const REFUSED_MIN: u64 = 10;
 const CHARGE_MIN: f64 = 10.0;
 const PER_RETURNED_MIN: f64 = 2.0;
 
-type Wanted = Vec<(String, bool)>;
+type WantedPaths = Vec<(String, bool)>;
 
 pub fn evaluate(case: &Case<'_>) -> Vec<Candidate> {
-    let mut by_path: BTreeMap<String, (Wanted, Vec<&ShapeProfile>)> = BTreeMap::new();
+    let mut by_path: BTreeMap<String, (WantedPaths, Vec<&ShapeProfile>)> = BTreeMap::new();
     for found in case.shapes().filter(|found| fires(case, found)) {
         let wanted = wanted(found);
         if case.holds("composite-missing/exists", !exists(case, &wanted)) {
@@ -44,14 +44,14 @@ fn fires(case: &Case<'_>, found: &ShapeProfile) -> bool {
 }
 
 /// Paths of equality first, then the order.
-fn wanted(found: &ShapeProfile) -> Wanted {
+fn wanted(found: &ShapeProfile) -> WantedPaths {
     let descending = found.shape.order_by.first().is_some_and(|(_, descending)| *descending);
     let ordered = |path: &str| found.shape.order_by.iter().any(|(own, _)| own == path);
     let equal = found.shape.equality.iter().filter(|path| !ordered(path) && found.totals.refused == 0);
     equal.map(|path| (path.clone(), descending)).chain(found.shape.order_by.iter().cloned()).collect()
 }
 
-fn exists(case: &Case<'_>, wanted: &Wanted) -> bool {
+fn exists(case: &Case<'_>, wanted: &WantedPaths) -> bool {
     let paths: Vec<String> = wanted.iter().map(|(path, _)| policy_path(path).to_string()).collect();
     case.definition
         .indexing
@@ -60,7 +60,7 @@ fn exists(case: &Case<'_>, wanted: &Wanted) -> bool {
         .any(|own| own.iter().map(|part| part.path.to_string()).collect::<Vec<_>>() == paths)
 }
 
-fn about(case: &Case<'_>, path: String, wanted: &Wanted, shapes: &[&ShapeProfile]) -> Candidate {
+fn about(case: &Case<'_>, path: String, wanted: &WantedPaths, shapes: &[&ShapeProfile]) -> Candidate {
     let charge: f64 = shapes.iter().map(|found| found.totals.charge_sum).sum();
     let then: f64 = shapes.iter().map(|found| charge_with_index(case, found)).sum();
     let refused: u64 = shapes.iter().map(|found| found.totals.refused).sum();

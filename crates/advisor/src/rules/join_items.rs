@@ -28,7 +28,7 @@ fn of_type(case: &Case<'_>, kind: &TypeProfile) -> Option<Candidate> {
         })
         .collect();
     let [left, right] = ends.as_slice() else { return None };
-    let further = further(case, kind, left, right);
+    let further = other_scalars(case, kind, left, right);
     let narrow = |end: &ReferenceProfile| {
         end.per_target.p95 <= PER_TARGET_MAX && end.per_target.max <= PER_TARGET_LARGEST
     };
@@ -42,7 +42,7 @@ fn of_type(case: &Case<'_>, kind: &TypeProfile) -> Option<Candidate> {
 }
 
 /// Scalars beyond ids, key and discriminator; `None` with anything else.
-fn further(
+fn other_scalars(
     case: &Case<'_>,
     kind: &TypeProfile,
     left: &ReferenceProfile,

@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::finding::Candidate;
 
 const DATES_MIN: f64 = 0.95;
-const ODD_MIN: f64 = 0.01;
+const UNSORTABLE_MIN: f64 = 0.01;
 const EXECUTIONS_MIN: u64 = 10;
 
 pub fn evaluate(case: &Case<'_>) -> Vec<Candidate> {
@@ -24,12 +24,12 @@ fn fires(case: &Case<'_>, path: &PathProfile) -> bool {
     let (texts, dates) = (path.kinds.string as f64, path.dates.dates as f64);
     dates > 0.0
         && case.holds("unsortable-dates/dates", dates >= DATES_MIN * texts)
-        && case.holds("unsortable-dates/odd", odd(path) as f64 >= ODD_MIN * dates)
+        && case.holds("unsortable-dates/odd", unsortable_count(path) as f64 >= UNSORTABLE_MIN * dates)
         && case.holds("unsortable-dates/executions", executions(case, &path.path) >= EXECUTIONS_MIN)
 }
 
 /// Dates that are not ISO 8601 in UTC of the most frequent precision.
-fn odd(path: &PathProfile) -> u64 {
+fn unsortable_count(path: &PathProfile) -> u64 {
     let most = path.dates.sortable.iter().map(|(_, count)| *count).max().unwrap_or(0);
     path.dates.dates - most
 }

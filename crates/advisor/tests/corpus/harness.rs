@@ -8,9 +8,9 @@ use std::sync::Arc;
 use quire_advisor::{Advice, Input, Options, Thresholds, advise, advise_without, conditions};
 use quire_model::Model;
 use quire_profile::{
-    ActionSource, ArrayLength, Change, ContainerProfile, ContainerScan, DatabaseProfile, Found, ItemInput,
-    ItemReader, ItemSequence, Operation, Record, RecordedQuery, Relations, Scan, ScanResult, Survey,
-    Workload, shape_of,
+    ActionSource, ArrayLength, Change, ContainerProfile, ContainerScan, DatabaseProfile, ItemInput,
+    ItemReader, ItemSequence, LookedUpItem, Operation, Record, RecordedQuery, Relations, Scan, ScanResult,
+    Survey, Workload, shape_of,
 };
 use quire_resource::{ContainerDefinition, PartitionKey};
 use quire_sql::Parameters;
@@ -404,7 +404,7 @@ impl Db {
             self.containers.values().map(|container| container.definition.clone()).collect();
         let scans: Vec<ScanResult> = self.containers.values().map(scan).collect();
         let relations = relate(&self.containers, &definitions, &scans);
-        self.workload.settle();
+        self.workload.close_open_actions();
         let sequences: Vec<ItemSequence> =
             definitions.iter().flat_map(|definition| sequences(&relations, &definition.id)).collect();
         self.workload.resolve_sequences(&sequences, &Reader(&self.containers));
@@ -438,7 +438,7 @@ fn scan(container: &Container) -> ScanResult {
     container.items.iter().for_each(|stored| survey.add(stored.item.root()));
     let mut scan = Scan::new(&container.definition, &survey);
     container.items.iter().enumerate().for_each(|(number, stored)| scan.add(input(number, stored)));
-    scan.not_scanned(container.unscanned.0, container.unscanned.1);
+    scan.add_unscanned(container.unscanned.0, container.unscanned.1);
     scan.finish(1, START_MS, container.partitions)
 }
 
@@ -492,7 +492,7 @@ fn answer(
             items.iter().enumerate().filter_map(|(number, stored)| Some((value(stored)?, number))).collect()
         });
         for (number, value) in lookup.values.iter().enumerate() {
-            let found = index.get(value).map(|place| Found {
+            let found = index.get(value).map(|place| LookedUpItem {
                 number: *place as u64,
                 item: items[*place].item.root(),
                 partition_key: &items[*place].key,

@@ -1,7 +1,7 @@
 //! Cases of the rules about indexes.
 
 use crate::harness::Db;
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -23,7 +23,7 @@ const ALL: &str = r#"{"includedPaths":[{"path":"/*"}]}"#;
 fn things(db: &mut Db, policy: &str) {
     defined(db, policy);
     for number in 0..300 {
-        let tags = list(8, |tag| format!(r#""t{}""#, dice(number + tag, 40)));
+        let tags = list(8, |tag| format!(r#""t{}""#, varied_number(number + tag, 40)));
         db.add(
             "things",
             format!(
@@ -109,7 +109,7 @@ fn unused() -> Vec<Case> {
         }),
         Case {
             name: "cache: a change feed reads it",
-            tempts: &["index-not-needed"],
+            similar_to: &["index-not-needed"],
             expect: &[("index-unused", "things", "")],
             build: |db| {
                 used(db, ALL, &Use { queries: &[], ..USE });
@@ -120,7 +120,7 @@ fn unused() -> Vec<Case> {
         },
         Case {
             name: "cache: a query now and then",
-            tempts: &["index-not-needed"],
+            similar_to: &["index-not-needed"],
             expect: &[("index-unused", "things", "")],
             build: |db| {
                 used(db, ALL, &Use { queries: &[], ..USE });
@@ -260,7 +260,8 @@ const VECTORS: Vectors = Vectors { length: |_| 256, policy: ALL, query: None, wr
 fn embedded(db: &mut Db, made: &Vectors) {
     defined(db, made.policy);
     for number in 0..210 {
-        let vector = list((made.length)(number), |place| format!("0.{:03}", dice(number + place, 999)));
+        let vector =
+            list((made.length)(number), |place| format!("0.{:03}", varied_number(number + place, 999)));
         db.add(
             "things",
             format!(r#"{{"id":"th{number}","text":"{}","vector":[{vector}]}}"#, words(number, 40)),

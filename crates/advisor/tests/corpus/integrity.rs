@@ -3,7 +3,7 @@
 use quire_profile::Operation;
 
 use crate::harness::{Db, json};
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -257,10 +257,10 @@ fn counted(db: &mut Db, made: &Counted) {
     db.container("authors", "/id");
     let mut number = 0;
     for author in 0..made.authors {
-        let count = 2 + dice(author, 7);
+        let count = 2 + varied_number(author, 7);
         let mut pages = 0;
         for _ in 0..count {
-            let own = 50 + dice(number, 300);
+            let own = 50 + varied_number(number, 300);
             pages += own;
             db.add("books", format!(r#"{{"id":"bk{number}","author":"au{author}","pages":{own}}}"#));
             number += 1;
@@ -296,7 +296,7 @@ fn rollups() -> Vec<Case> {
             counted(db, &Counted { wrong: |_| 0, ..COUNTED })
         }),
         clean("authors: a number of its own", &["rollup-wrong"], |db| {
-            counted(db, &Counted { wrong: |author| dice(author, 50) as i64, ..COUNTED })
+            counted(db, &Counted { wrong: |author| varied_number(author, 50) as i64, ..COUNTED })
         }),
         clean("authors: three counts are wrong", &["rollup-wrong"], |db| {
             counted(db, &Counted { wrong: |author| i64::from(author % 80 == 0), ..COUNTED });

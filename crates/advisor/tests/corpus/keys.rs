@@ -3,7 +3,7 @@
 use quire_profile::Operation;
 
 use crate::harness::Db;
-use crate::shape::{dice, words};
+use crate::shape::{varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -98,7 +98,7 @@ fn values() -> Vec<Case> {
         }),
         Case {
             name: "regions: sixty keys, one with a quarter",
-            tempts: &["key-skewed"],
+            similar_to: &["key-skewed"],
             expect: &[("key-few-values", "events", "/key")],
             build: |db| {
                 keyed(
@@ -215,7 +215,11 @@ fn created(db: &mut Db, made: &Created) {
     for number in 0..300 {
         db.add(
             "readings",
-            format!(r#"{{"id":"r{number}","day":"{}","value":{}}}"#, (made.key)(number), dice(number, 900)),
+            format!(
+                r#"{{"id":"r{number}","day":"{}","value":{}}}"#,
+                (made.key)(number),
+                varied_number(number, 900)
+            ),
         );
     }
     for hour in 0..made.hours {
@@ -265,7 +269,7 @@ fn load() -> Vec<Case> {
             created(db, &Created { key: |number| format!("n{:06}", number / 3), ..DAILY });
         }),
         clean("readings: the device is the key", &["key-monotone"], |db| {
-            created(db, &Created { key: |number| format!("dev{}", dice(number, 90)), ..DAILY });
+            created(db, &Created { key: |number| format!("dev{}", varied_number(number, 90)), ..DAILY });
         }),
         clean("bookings: the day of travel is the key", &["key-monotone"], |db| {
             created(db, &Created { spread: 30, ..DAILY })

@@ -33,7 +33,7 @@ use quire_value::{Object, Value};
 pub struct Case {
     pub name: &'static str,
     /// Rules that the case looks like.
-    pub tempts: &'static [&'static str],
+    pub similar_to: &'static [&'static str],
     /// Rule, container, path.
     pub expect: &'static [(&'static str, &'static str, &'static str)],
     pub build: fn(&mut Db),
@@ -45,12 +45,12 @@ pub const fn fires(
     expect: &'static [(&'static str, &'static str, &'static str)],
     build: fn(&mut Db),
 ) -> Case {
-    Case { name, tempts: &[], expect, build }
+    Case { name, similar_to: &[], expect, build }
 }
 
 /// A case in good form.
-pub const fn clean(name: &'static str, tempts: &'static [&'static str], build: fn(&mut Db)) -> Case {
-    Case { name, tempts, expect: &[], build }
+pub const fn clean(name: &'static str, similar_to: &'static [&'static str], build: fn(&mut Db)) -> Case {
+    Case { name, similar_to, expect: &[], build }
 }
 
 type Found = BTreeSet<(String, String, String)>;
@@ -110,9 +110,9 @@ fn built(cases: Vec<Case>) -> Vec<(Case, Ready)> {
         (part(0), odd.join().expect("the cases are built"))
     });
     let (mut even, mut odd) = (even.into_iter(), odd.into_iter());
-    let readies: Vec<Ready> =
+    let is_prepared: Vec<Ready> =
         (0..cases.len()).filter_map(|place| if place % 2 == 0 { even.next() } else { odd.next() }).collect();
-    cases.into_iter().zip(readies).collect()
+    cases.into_iter().zip(is_prepared).collect()
 }
 
 #[test]
@@ -143,25 +143,26 @@ fn precision_and_recall() {
 #[test]
 fn every_rule_has_two_of_each() {
     let mut fires: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut tempts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut similar_to: BTreeMap<&str, usize> = BTreeMap::new();
     for (case, _) in corpus() {
         let rules: BTreeSet<&str> = case.expect.iter().map(|(rule, _, _)| *rule).collect();
         rules.into_iter().for_each(|rule| *fires.entry(rule).or_default() += 1);
-        case.tempts.iter().for_each(|rule| *tempts.entry(rule).or_default() += 1);
+        case.similar_to.iter().for_each(|rule| *similar_to.entry(rule).or_default() += 1);
     }
-    let counts = |rule: &str| (fires.get(rule).copied().unwrap_or(0), tempts.get(rule).copied().unwrap_or(0));
+    let counts =
+        |rule: &str| (fires.get(rule).copied().unwrap_or(0), similar_to.get(rule).copied().unwrap_or(0));
     let lacking: Vec<_> = RULES
         .iter()
         .map(|rule| (rule.name, counts(rule.name)))
-        .filter(|(_, (fires, tempts))| *fires < 2 || *tempts < 2)
+        .filter(|(_, (fires, similar_to))| *fires < 2 || *similar_to < 2)
         .collect();
     for rule in RULES {
-        let (fires, tempts) = counts(rule.name);
-        println!("{:<24} fires in {fires}, tempted in {tempts}", rule.name);
+        let (fires, similar_to) = counts(rule.name);
+        println!("{:<24} fires in {fires}, tempted in {similar_to}", rule.name);
     }
     assert!(lacking.is_empty(), "{lacking:?}");
     let known: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
-    let named = fires.keys().chain(tempts.keys());
+    let named = fires.keys().chain(similar_to.keys());
     assert_eq!(named.filter(|name| !known.contains(*name)).collect::<Vec<_>>(), Vec::<&&str>::new());
 }
 

@@ -1,7 +1,7 @@
 //! Several problems in one database, and the database of the demo.
 
 use crate::harness::Db;
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -71,7 +71,7 @@ fn shop(db: &mut Db) {
     db.container("customers", "/id");
     db.container("orders", "/customerId");
     for number in 0..210 {
-        let reviews = list(100 + dice(number, 50), |place| {
+        let reviews = list(100 + varied_number(number, 50), |place| {
             format!(r#"{{"stars":{},"text":"{}"}}"#, place % 5, words(number + place, 40))
         });
         db.add(
@@ -85,7 +85,7 @@ fn shop(db: &mut Db) {
                 "orders",
                 format!(
                     r#"{{"id":"o{number}-{order}","customerId":"k{number}","total":{},"deleted":{}}}"#,
-                    dice(number, 900),
+                    varied_number(number, 900),
                     order == 0
                 ),
             );
@@ -144,7 +144,7 @@ fn people(db: &mut Db) {
 
 fn posts(db: &mut Db) {
     for number in 0..210 {
-        let comments = list(104 + dice(number, 60), |place| {
+        let comments = list(104 + varied_number(number, 60), |place| {
             format!(r#"{{"id":"c{place}","text":"{}"}}"#, words(number + place, 60))
         });
         db.add(
@@ -164,7 +164,7 @@ fn posts(db: &mut Db) {
 fn portfolios(db: &mut Db) {
     for number in 0..250 {
         let holdings = list(4, |place| {
-            let stock = dice(number * 7 + place, 40);
+            let stock = varied_number(number * 7 + place, 40);
             format!(
                 r#"{{"numberHeld":{place},"stock":{{"symbol":"S{stock}","open":{},"high":{},"low":{}}}}}"#,
                 stock,
@@ -185,7 +185,7 @@ fn portfolios(db: &mut Db) {
 fn publishers(db: &mut Db) {
     let mut next = 0;
     for number in 0..205 {
-        let length = 20 + dice(number, 40) + if number % 20 == 0 { 90 } else { 0 };
+        let length = 20 + varied_number(number, 40) + if number % 20 == 0 { 90 } else { 0 };
         let first = next;
         next += length;
         let ids = list(length, |place| format!(r#""t{}""#, first + place));
@@ -234,7 +234,7 @@ fn hybrid(db: &mut Db) {
     let name = |author: usize| words(author * 3 + 5, 14);
     let mut counts = vec![0; 80];
     for number in 0..400 {
-        let other = dice(number, 79);
+        let other = varied_number(number, 79);
         let two = [number % 80, if other == number % 80 { 79 } else { other }];
         two.iter().for_each(|author| counts[*author] += 1);
         let authors = list(2, |place| {

@@ -3,7 +3,7 @@
 use quire_profile::Operation;
 
 use crate::harness::Db;
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -25,7 +25,7 @@ fn things(db: &mut Db, partitions: u32, unscanned: u64) {
                 r#"{{"id":"th{number}","owner":"o{}","name":"{}","made":"2026-01-{:02}","size":{}}}"#,
                 number % 120,
                 words(number, 14),
-                1 + dice(number, 28),
+                1 + varied_number(number, 28),
                 number % 9
             ),
         );
@@ -33,7 +33,7 @@ fn things(db: &mut Db, partitions: u32, unscanned: u64) {
     db.traffic("things", 1_000);
 }
 
-fn asked(db: &mut Db, query: &str, rows: u64, returned: u64, times: u32, in_key: bool) {
+fn recorded_query(db: &mut Db, query: &str, rows: u64, returned: u64, times: u32, in_key: bool) {
     things(db, 1, 0);
     match in_key {
         true => db.query_in_key("things", query, rows, returned, times),
@@ -45,46 +45,60 @@ fn shapes() -> Vec<Case> {
     const BY_ID: &str = "SELECT * FROM c WHERE c.id = 'th1'";
     vec![
         fires("things: one item by its id", &[("query-for-point-read", "things", "/id")], |db| {
-            asked(db, BY_ID, 1, 1, 900, true)
+            recorded_query(db, BY_ID, 1, 1, 900, true)
         }),
         fires("things: a projection of one item", &[("query-for-point-read", "things", "/id")], |db| {
-            asked(db, "SELECT c.name FROM c WHERE c.id = 'th1' AND c.owner = 'o1'", 1, 1, 900, false);
+            recorded_query(
+                db,
+                "SELECT c.name FROM c WHERE c.id = 'th1' AND c.owner = 'o1'",
+                1,
+                1,
+                900,
+                false,
+            );
         }),
         clean("things: by id without the key", &["query-for-point-read"], |db| {
-            asked(db, BY_ID, 1, 1, 900, false)
+            recorded_query(db, BY_ID, 1, 1, 900, false)
         }),
         clean("things: several ids at once", &["query-for-point-read"], |db| {
-            asked(db, "SELECT * FROM c WHERE c.id IN ('th1', 'th2', 'th3')", 3, 3, 900, true);
+            recorded_query(db, "SELECT * FROM c WHERE c.id IN ('th1', 'th2', 'th3')", 3, 3, 900, true);
         }),
         clean("things: by id, ninety times", &["query-for-point-read"], |db| {
-            asked(db, BY_ID, 1, 1, 90, true)
+            recorded_query(db, BY_ID, 1, 1, 90, true)
         }),
         fires("lists: page fifty by OFFSET", &[("deep-offset", "things", "")], |db| {
-            asked(db, "SELECT * FROM c ORDER BY c.made OFFSET 5000 LIMIT 100", 5_100, 100, 30, false);
+            recorded_query(
+                db,
+                "SELECT * FROM c ORDER BY c.made OFFSET 5000 LIMIT 100",
+                5_100,
+                100,
+                30,
+                false,
+            );
         }),
         fires("lists: deep pages of one owner", &[("deep-offset", "things", "")], |db| {
-            asked(db, "SELECT * FROM c ORDER BY c.name OFFSET 1200 LIMIT 20", 1_220, 20, 200, true);
+            recorded_query(db, "SELECT * FROM c ORDER BY c.name OFFSET 1200 LIMIT 20", 1_220, 20, 200, true);
         }),
         clean("lists: the first pages by OFFSET", &["deep-offset"], |db| {
-            asked(db, "SELECT * FROM c ORDER BY c.made OFFSET 200 LIMIT 100", 300, 100, 300, false);
+            recorded_query(db, "SELECT * FROM c ORDER BY c.made OFFSET 200 LIMIT 100", 300, 100, 300, false);
         }),
         clean("lists: one curious reader", &["deep-offset"], |db| {
-            asked(db, "SELECT * FROM c ORDER BY c.made OFFSET 5000 LIMIT 100", 5_100, 100, 4, false);
+            recorded_query(db, "SELECT * FROM c ORDER BY c.made OFFSET 5000 LIMIT 100", 5_100, 100, 4, false);
         }),
         fires("exports: everything, every hour", &[("unbounded-result", "things", "")], |db| {
-            asked(db, "SELECT * FROM c WHERE c.size >= 0", 8_000, 8_000, 24, false);
+            recorded_query(db, "SELECT * FROM c WHERE c.size >= 0", 8_000, 8_000, 24, false);
         }),
         fires("screens: all things of an owner", &[("unbounded-result", "things", "")], |db| {
-            asked(db, "SELECT c.name FROM c WHERE c.owner = 'o1'", 1_800, 1_800, 300, true);
+            recorded_query(db, "SELECT c.name FROM c WHERE c.owner = 'o1'", 1_800, 1_800, 300, true);
         }),
         clean("screens: a page of an owner's things", &["unbounded-result"], |db| {
-            asked(db, "SELECT TOP 2000 * FROM c WHERE c.owner = 'o1'", 1_500, 1_500, 300, true);
+            recorded_query(db, "SELECT TOP 2000 * FROM c WHERE c.owner = 'o1'", 1_500, 1_500, 300, true);
         }),
         clean("screens: two hundred things", &["unbounded-result"], |db| {
-            asked(db, "SELECT * FROM c WHERE c.owner = 'o1'", 200, 200, 900, true)
+            recorded_query(db, "SELECT * FROM c WHERE c.owner = 'o1'", 200, 200, 900, true)
         }),
         clean("exports: everything, once", &["unbounded-result"], |db| {
-            asked(db, "SELECT * FROM c WHERE c.size >= 0", 8_000, 8_000, 3, false)
+            recorded_query(db, "SELECT * FROM c WHERE c.size >= 0", 8_000, 8_000, 3, false)
         }),
         fires("planning: two long arrays joined", &[("join-blow-up", "plans", "")], |db| {
             joined(db, 160, 120, 50)
@@ -205,7 +219,8 @@ fn readings(db: &mut Db, made: &Readings) {
     for number in 0..500 {
         let device = number % 5;
         times[device] += (made.gap)(number);
-        let values = list(made.members, |place| format!(r#""v{place}":{}"#, dice(number + place, 999)));
+        let values =
+            list(made.members, |place| format!(r#""v{place}":{}"#, varied_number(number + place, 999)));
         db.add(
             "readings",
             format!(
@@ -235,16 +250,18 @@ fn events() -> Vec<Case> {
             readings(db, &READINGS)
         }),
         fires("meters: a reading every half minute", &[("event-items", "readings", "/at")], |db| {
-            readings(db, &Readings { gap: |number| 28 + dice(number, 4) as u64, ..READINGS });
+            readings(db, &Readings { gap: |number| 28 + varied_number(number, 4) as u64, ..READINGS });
         }),
         clean("visits: now and then", &["event-items"], |db| {
-            readings(db, &Readings { gap: |number| 600 + dice(number, 9_000) as u64, ..READINGS })
+            readings(db, &Readings { gap: |number| 600 + varied_number(number, 9_000) as u64, ..READINGS })
         }),
         clean("chat: bursts and pauses", &["event-items"], |db| {
             readings(
                 db,
                 &Readings {
-                    gap: |number| if dice(number, 4) == 0 { 900 } else { 5 + dice(number, 9) as u64 },
+                    gap: |number| {
+                        if varied_number(number, 4) == 0 { 900 } else { 5 + varied_number(number, 9) as u64 }
+                    },
                     ..READINGS
                 },
             );
@@ -305,7 +322,7 @@ fn counters(db: &mut Db, windows: usize, writes: u32, conflicts: u32, charge: f6
 fn deleted(db: &mut Db, one_in: usize, filter: &str, times: u32, others: u32) {
     db.container("files", "/id");
     for number in 0..300 {
-        let flag = if dice(number, one_in) == 0 { "true" } else { "false" };
+        let flag = if varied_number(number, one_in) == 0 { "true" } else { "false" };
         db.add("files", format!(r#"{{"id":"f{number}","name":"{}","isDeleted":{flag}}}"#, words(number, 14)));
     }
     db.query("files", &format!("SELECT TOP 9 * FROM c WHERE c.name > 'a' AND {filter}"), 9, 9, times);

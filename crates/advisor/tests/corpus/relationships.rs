@@ -1,7 +1,7 @@
 //! Cases of the rules about relationships.
 
 use crate::harness::{Db, json};
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -56,7 +56,7 @@ fn lines(db: &mut Db, per_order: usize, together: usize) {
     db.container("lines", "/orderId");
     for number in 0..220 {
         db.add("orders", format!(r#"{{"id":"o{number}","customer":"{}"}}"#, words(number, 12)));
-        for line in 0..1 + dice(number, per_order) {
+        for line in 0..1 + varied_number(number, per_order) {
             db.add(
                 "lines",
                 format!(
@@ -71,7 +71,7 @@ fn lines(db: &mut Db, per_order: usize, together: usize) {
         let order = format!("o{number}");
         db.read("orders", &order);
         let ids: Vec<String> =
-            (0..1 + dice(number, per_order)).map(|line| format!("l{number}-{line}")).collect();
+            (0..1 + varied_number(number, per_order)).map(|line| format!("l{number}-{line}")).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let sql = format!("SELECT * FROM c WHERE c.orderId = '{order}'");
         db.query_with("lines", &sql, ids.len() as u64, ids.len() as u64, 1, true, &ids);
@@ -107,7 +107,7 @@ fn embed() -> Vec<Case> {
         }),
         Case {
             name: "users: profiles of 110 KB",
-            tempts: &["embed-together"],
+            similar_to: &["embed-together"],
             expect: &[("large-items", "profiles", "")],
             build: |db| users(db, &Pair { bytes: 110_000, ..PAIR }),
         },
@@ -120,7 +120,8 @@ fn embed() -> Vec<Case> {
             db.container("users", "/id");
             db.container("profiles", "/id");
             for number in 0..300 {
-                let posts = list(2 + dice(number, 6), |post| format!(r#"{{"t":"{}"}}"#, words(post, 20)));
+                let posts =
+                    list(2 + varied_number(number, 6), |post| format!(r#"{{"t":"{}"}}"#, words(post, 20)));
                 db.add(
                     "users",
                     format!(
@@ -161,7 +162,7 @@ fn portfolios(db: &mut Db, made: &Portfolios) {
     db.container("portfolios", "/id");
     for number in 0..made.portfolios {
         let holdings = list(4, |place| {
-            let stock = dice(number * 5 + place, made.stocks);
+            let stock = varied_number(number * 5 + place, made.stocks);
             format!(
                 r#"{{"count":{place},"stock":{{"symbol":"S{stock}","open":{},"high":{},"low":{}}}}}"#,
                 stock * 3,
@@ -267,7 +268,7 @@ fn copies() -> Vec<Case> {
         fires("bets: odds copied into every slip", &[("hot-copy", "slips", "/game")], |db| {
             db.container("slips", "/id");
             for number in 0..600 {
-                let game = dice(number, 25);
+                let game = varied_number(number, 25);
                 db.add("slips", format!(r#"{{"id":"s{number}","stake":{number},"game":{{"id":"g{game}","home":{},"away":{}}}}}"#, game * 3, game * 7));
             }
             db.change("slips", "s1", &["/game/home", "/game/away"], 800);
@@ -364,7 +365,13 @@ struct Publishers {
 }
 
 const PUBLISHERS: Publishers = Publishers {
-    length: |number| if dice(number, 8) == 0 { 100 + dice(number, 30) } else { 10 + dice(number, 25) },
+    length: |number| {
+        if varied_number(number, 8) == 0 {
+            100 + varied_number(number, 30)
+        } else {
+            10 + varied_number(number, 25)
+        }
+    },
     growing: true,
     shared: false,
     writes: 800,
@@ -459,7 +466,11 @@ fn references() -> Vec<Case> {
                 db,
                 &Publishers {
                     length: |number| {
-                        if dice(number, 7) == 0 { 100 + dice(number, 40) } else { 12 + dice(number, 25) }
+                        if varied_number(number, 7) == 0 {
+                            100 + varied_number(number, 40)
+                        } else {
+                            12 + varied_number(number, 25)
+                        }
                     },
                     shared: true,
                     ..PUBLISHERS
@@ -473,7 +484,13 @@ fn references() -> Vec<Case> {
                 publishers(
                     db,
                     &Publishers {
-                        length: |number| if dice(number, 12) == 0 { 1_100 + dice(number, 90) } else { 30 },
+                        length: |number| {
+                            if varied_number(number, 12) == 0 {
+                                1_100 + varied_number(number, 90)
+                            } else {
+                                30
+                            }
+                        },
                         growing: false,
                         writes: 900,
                         shared: false,
@@ -482,13 +499,15 @@ fn references() -> Vec<Case> {
             },
         ),
         clean("publishers: at most thirty titles", &["growing-references"], |db| {
-            publishers(db, &Publishers { length: |number| 3 + dice(number, 27), ..PUBLISHERS });
+            publishers(db, &Publishers { length: |number| 3 + varied_number(number, 27), ..PUBLISHERS });
         }),
         clean("play lists: capped at 120", &["growing-references"], |db| {
             publishers(
                 db,
                 &Publishers {
-                    length: |number| if dice(number, 8) == 0 { 120 } else { 10 + dice(number, 30) },
+                    length: |number| {
+                        if varied_number(number, 8) == 0 { 120 } else { 10 + varied_number(number, 30) }
+                    },
                     ..PUBLISHERS
                 },
             );

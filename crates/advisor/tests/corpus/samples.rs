@@ -1,7 +1,7 @@
 //! Well-known public sample shapes, made by hand: their authors should find nothing silly.
 
 use crate::harness::Db;
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -94,7 +94,7 @@ fn products(db: &mut Db) {
         let tags = list(1 + number % 4, |tag| {
             format!(r#"{{"id":"tag{}","name":"n{}"}}"#, (number + tag) % 30, (number + tag) % 30)
         });
-        let reviews = list(dice(number, 9), |review| {
+        let reviews = list(varied_number(number, 9), |review| {
             format!(r#"{{"user":"u{review}","stars":{},"text":"{}"}}"#, review % 5, words(number, 50))
         });
         db.add(
@@ -104,7 +104,7 @@ fn products(db: &mut Db) {
                 number % 25,
                 number % 25,
                 words(number, 20),
-                dice(number, 400)
+                varied_number(number, 400)
             ),
         );
     }
@@ -178,18 +178,18 @@ fn volcanoes(db: &mut Db) {
         let elevation = if number % 50 == 0 {
             "null".to_owned()
         } else {
-            format!("{}", dice(number, 6_000) as i64 - 500)
+            format!("{}", varied_number(number, 6_000) as i64 - 500)
         };
         db.add(
             "volcanoes",
             format!(
                 r#"{{"id":"{:08x}-v{number}","Volcano Name":"{}","Country":"Country {}","Region":"Region {}","Location":{{"type":"Point","coordinates":[{}.5,{}.25]}},"Elevation":{elevation},"Type":"T{}","Status":"S{}","Last Known Eruption":"Last known eruption from {} or later"}}"#,
-                dice(number, 1 << 30),
+                varied_number(number, 1 << 30),
                 words(number, 11),
                 number % 60,
                 number % 19,
-                dice(number, 180),
-                dice(number + 1, 80),
+                varied_number(number, 180),
+                varied_number(number + 1, 80),
                 number % 7,
                 number % 5,
                 1_500 + number
@@ -203,7 +203,7 @@ fn volcanoes(db: &mut Db) {
 /// A third of the writes add a review, to a few products most.
 fn reviewed_products(db: &mut Db) {
     db.container("products", "/categoryId");
-    let length = |number: usize| 40 + dice(number, 260);
+    let length = |number: usize| 40 + varied_number(number, 260);
     for number in 0..260 {
         let reviews = list(length(number), |review| {
             format!(
@@ -219,12 +219,12 @@ fn reviewed_products(db: &mut Db) {
                 r#"{{"id":"p{number}","categoryId":"cat{}","sku":"SK-{number}","name":"{}","price":{}.99,"reviews":[{reviews}]}}"#,
                 number % 25,
                 words(number, 20),
-                dice(number, 400)
+                varied_number(number, 400)
             ),
         );
     }
     for number in 0..600 {
-        let product = dice(number, 90);
+        let product = varied_number(number, 90);
         let before = (length(product) + number / 90) as u64;
         db.resize("products", &format!("p{product}"), "/reviews", before, before + 1);
         db.wait(60_000);
@@ -248,7 +248,7 @@ fn categories(db: &mut Db) {
     for number in 0..600 {
         let category = number % 60;
         let tags = list(1 + number % 4, |tag| {
-            let tag = dice(number * 5 + tag, 200);
+            let tag = varied_number(number * 5 + tag, 200);
             format!(r#"{{"id":"tag-{tag}","name":"{}"}}"#, words(tag * 7 + 1, 10))
         });
         db.add(
@@ -258,7 +258,7 @@ fn categories(db: &mut Db) {
                 words(category * 3, 14),
                 words(number, 24),
                 words(number + 2, 80),
-                dice(number, 900)
+                varied_number(number, 900)
             ),
         );
     }
@@ -273,7 +273,7 @@ fn categories(db: &mut Db) {
 
 fn customers(db: &mut Db) {
     db.container("customers", "/customerId");
-    let orders = |number: usize| 1 + dice(number, 6);
+    let orders = |number: usize| 1 + varied_number(number, 6);
     for number in 0..220 {
         let addresses = list(1 + number % 3, |address| {
             format!(
@@ -281,7 +281,7 @@ fn customers(db: &mut Db) {
                 words(number + address, 14),
                 words(address + number % 40, 8),
                 number % 12,
-                dice(number, 99_999)
+                varied_number(number, 99_999)
             )
         });
         db.add(
@@ -297,8 +297,8 @@ fn customers(db: &mut Db) {
             ),
         );
         for order in 0..orders(number) {
-            let details = list(1 + dice(number + order, 4), |line| {
-                let sku = dice(number * 3 + line, 60);
+            let details = list(1 + varied_number(number + order, 4), |line| {
+                let sku = varied_number(number * 3 + line, 60);
                 format!(
                     r#"{{"sku":"BK-{sku}","name":"{}","price":{}.99,"quantity":{}}}"#,
                     words(sku, 18),
@@ -354,20 +354,20 @@ fn volcanoes_around(db: &mut Db) {
 fn foods(db: &mut Db) {
     db.container("foods", "/foodGroup");
     for number in 0..400 {
-        let nutrients = list(50 + dice(number, 40), |nutrient| {
+        let nutrients = list(50 + varied_number(number, 40), |nutrient| {
             format!(
                 r#"{{"id":"{}","description":"{}","nutritionValue":{}.{},"units":"{}"}}"#,
                 200 + nutrient,
                 words(nutrient, 12),
-                dice(number * 3 + nutrient, 90),
-                dice(number + nutrient, 9),
+                varied_number(number * 3 + nutrient, 90),
+                varied_number(number + nutrient, 9),
                 ["g", "mg", "kcal"][nutrient % 3]
             )
         });
         let servings = list(1 + number % 4, |serving| {
             format!(
                 r#"{{"amount":1,"description":"cup {serving}","weightInGrams":{}}}"#,
-                20 + dice(number + serving, 300)
+                20 + varied_number(number + serving, 300)
             )
         });
         let tags = list(2 + number % 4, |tag| format!(r#"{{"name":"{}"}}"#, words(number % 70 + tag, 7)));
@@ -390,14 +390,14 @@ fn foods(db: &mut Db) {
 fn carts(db: &mut Db) {
     db.container("carts", "/Item");
     for number in 0..1_500 {
-        let item = dice(number, 140);
+        let item = varied_number(number, 140);
         db.add(
             "carts",
             format!(
                 r#"{{"id":"{:08x}","CartID":{},"Action":"{}","Item":"{}","Price":{}.5,"UserName":"{}","Country":"{}","Address":"{} {}"}}"#,
-                dice(number * 31 + 7, 1 << 30) + number,
-                dice(number * 11, 90_000),
-                ["Viewed", "Added", "Purchased"][dice(number, 3)],
+                varied_number(number * 31 + 7, 1 << 30) + number,
+                varied_number(number * 11, 90_000),
+                ["Viewed", "Added", "Purchased"][varied_number(number, 3)],
                 words(item, 12),
                 10 + item,
                 words(number * 3, 9),

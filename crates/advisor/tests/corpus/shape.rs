@@ -27,7 +27,7 @@ pub fn words(seed: usize, bytes: usize) -> String {
 }
 
 /// Numbers that look random and are the same each time.
-pub fn dice(seed: usize, sides: usize) -> usize {
+pub fn varied_number(seed: usize, sides: usize) -> usize {
     let state = (seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((state ^ (state >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33) as usize % sides.max(1)
 }
@@ -56,7 +56,7 @@ const POSTS: Growing = Growing {
     container: "posts",
     array: "comments",
     items: 210,
-    length: |number| 105 + dice(number, 60),
+    length: |number| 105 + varied_number(number, 60),
     element: |number| {
         format!(r#"{{"id":"c{number}","by":"user{}","text":"{}"}}"#, number % 50, words(number, 40))
     },
@@ -125,7 +125,7 @@ fn arrays() -> Vec<Case> {
             |db| {
                 let element =
                     |number: usize| format!(r#"{{"name":"d{number}","text":"{}"}}"#, words(number, 3_900));
-                let length = |number: usize| 3 + dice(number, 30);
+                let length = |number: usize| 3 + varied_number(number, 30);
                 grow(
                     db,
                     &Growing { container: "claims", array: "documents", length, element, step: 3, ..POSTS },
@@ -136,18 +136,20 @@ fn arrays() -> Vec<Case> {
             grow(db, &Growing { container: "recipes", array: "steps", growing: 0, writes: 30, ..POSTS });
         }),
         clean("leader boards: capped at 150", &["unbounded-array"], |db| {
-            let length = |number: usize| if dice(number, 3) == 0 { 150 } else { 60 + dice(number, 60) };
+            let length = |number: usize| {
+                if varied_number(number, 3) == 0 { 150 } else { 60 + varied_number(number, 60) }
+            };
             grow(db, &Growing { container: "boards", array: "entries", length, ..POSTS });
         }),
         clean("games: short lists of scores that grow", &["unbounded-array"], |db| {
-            let element = |number: usize| dice(number, 1_000).to_string();
+            let element = |number: usize| varied_number(number, 1_000).to_string();
             grow(db, &Growing { container: "players", array: "scores", element, ..POSTS });
         }),
         clean(
             "people: a few addresses, one more now and then",
             &["unbounded-array", "growing-references"],
             |db| {
-                let length = |number: usize| 1 + dice(number, 4) + dice(number + 7, 3);
+                let length = |number: usize| 1 + varied_number(number, 4) + varied_number(number + 7, 3);
                 grow(db, &Growing { container: "people", array: "addresses", length, writes: 20, ..POSTS });
             },
         ),
@@ -165,7 +167,7 @@ fn arrays() -> Vec<Case> {
                     items: 220,
                     versioned: 25,
                     growing: 6,
-                    length: |number| 100 + dice(number, 10),
+                    length: |number| 100 + varied_number(number, 10),
                     ..POSTS
                 },
             );
@@ -191,7 +193,7 @@ fn arrays() -> Vec<Case> {
                     words(number, 120)
                 )
             };
-            let length = |number: usize| 60 + dice(number, 70);
+            let length = |number: usize| 60 + varied_number(number, 70);
             grow(db, &Growing { container: "pages", array: "revisions", element, length, ..POSTS });
         }),
         fires(
@@ -209,8 +211,9 @@ fn arrays() -> Vec<Case> {
                     )
                 };
                 for number in 0..300 {
-                    let earlier =
-                        list(55 + dice(number, 40), |place| format!("{{{}}}", state(number * 100 + place)));
+                    let earlier = list(55 + varied_number(number, 40), |place| {
+                        format!("{{{}}}", state(number * 100 + place))
+                    });
                     db.add(
                         "contracts",
                         format!(r#"{{"id":"contracts{number}",{},"earlier":[{earlier}]}}"#, state(number)),
@@ -239,7 +242,7 @@ fn arrays() -> Vec<Case> {
                     words(number, 900)
                 )
             };
-            let length = |number: usize| 2 + dice(number, 40);
+            let length = |number: usize| 2 + varied_number(number, 40);
             grow(
                 db,
                 &Growing {
@@ -261,14 +264,16 @@ fn arrays() -> Vec<Case> {
                     words(number, 90)
                 )
             };
-            let length = |number: usize| if dice(number, 4) == 0 { 50 } else { 20 + dice(number, 30) };
+            let length = |number: usize| {
+                if varied_number(number, 4) == 0 { 50 } else { 20 + varied_number(number, 30) }
+            };
             grow(db, &Growing { container: "documents", array: "versions", element, length, ..POSTS });
         }),
         clean("teams: seventy members each, and slowly more", &["history-in-item"], |db| {
             let element = |number: usize| {
-                format!(r#"{{"member":"m{}","role":"r{}"}}"#, dice(number, 90_000), number % 7)
+                format!(r#"{{"member":"m{}","role":"r{}"}}"#, varied_number(number, 90_000), number % 7)
             };
-            let length = |number: usize| 55 + dice(number, 20);
+            let length = |number: usize| 55 + varied_number(number, 20);
             grow(db, &Growing { container: "teams", array: "members", element, length, ..POSTS });
         }),
     ]
@@ -288,7 +293,7 @@ struct Fixed {
 const PLANS: Fixed = Fixed {
     container: "plans",
     items: 210,
-    length: |number| if dice(number, 9) == 0 { 1_010 + dice(number, 30) } else { 40 },
+    length: |number| if varied_number(number, 9) == 0 { 1_010 + varied_number(number, 30) } else { 40 },
     element_bytes: 12,
     inside: 300,
     others: 90,
@@ -339,10 +344,15 @@ fn large() -> Vec<Case> {
             db.change("atlas", "atlas1", &["/cells", "/title"], 600);
         }),
         clean("sheets: a hundred cells, changed often", &["large-array"], |db| {
-            fixed(db, &Fixed { container: "sheets", length: |number| 90 + dice(number, 20), ..PLANS });
+            fixed(
+                db,
+                &Fixed { container: "sheets", length: |number| 90 + varied_number(number, 20), ..PLANS },
+            );
         }),
         clean("feeds: a thousand entries that grow to a cap", &["large-array"], |db| {
-            let length = |number: usize| if dice(number, 9) == 0 { 1_200 } else { 60 + dice(number, 20) };
+            let length = |number: usize| {
+                if varied_number(number, 9) == 0 { 1_200 } else { 60 + varied_number(number, 20) }
+            };
             fixed(db, &Fixed { container: "feeds", length, ..PLANS });
             for number in 0..40 {
                 for version in 0..3 {
@@ -368,48 +378,44 @@ fn large() -> Vec<Case> {
             &[("outliers", "accounts", "/followers")],
             |db| {
                 outliers(db, "accounts", "followers", |number| {
-                    if number % 80 == 0 { 1_500 } else { 4 + dice(number, 8) }
+                    if number % 80 == 0 { 1_500 } else { 4 + varied_number(number, 8) }
                 });
             },
         ),
         fires("shop: bestsellers with thousands of reviews", &[("outliers", "products", "/reviews")], |db| {
-            outliers(
-                db,
-                "products",
-                "reviews",
-                |number| if number % 70 == 3 { 1_200 } else { 3 + dice(number, 6) },
-            );
+            outliers(db, "products", "reviews", |number| {
+                if number % 70 == 3 { 1_200 } else { 3 + varied_number(number, 6) }
+            });
         }),
         clean("library: at most 245 copies of a book", &["outliers"], |db| {
-            outliers(
-                db,
-                "books",
-                "copies",
-                |number| if number % 67 == 0 { 245 } else { 1 + dice(number, 3) },
-            );
+            outliers(db, "books", "copies", |number| {
+                if number % 67 == 0 { 245 } else { 1 + varied_number(number, 3) }
+            });
         }),
         clean("courses: small, large and very large", &["outliers"], |db| {
             outliers(db, "courses", "students", |number| match number {
                 number if number % 80 == 0 => 1_500,
                 number if number % 9 == 0 => 40,
-                number => 3 + dice(number, 4),
+                number => 3 + varied_number(number, 4),
             });
         }),
         clean("guilds: seventeen times as many members, and longer names", &["outliers"], |db| {
-            outliers(
-                db,
-                "guilds",
-                "members",
-                |number| if number % 80 == 0 { 701 } else { 40 + dice(number, 4) },
-            );
+            outliers(db, "guilds", "members", |number| {
+                if number % 80 == 0 { 701 } else { 40 + varied_number(number, 4) }
+            });
         }),
         clean("tickets: one tester with many entries", &["outliers"], |db| {
-            outliers(db, "tickets", "entries", |number| if number == 5 { 400 } else { 3 + dice(number, 4) });
+            outliers(
+                db,
+                "tickets",
+                "entries",
+                |number| if number == 5 { 400 } else { 3 + varied_number(number, 4) },
+            );
         }),
         clean("tags: long lists of short words inside large items", &["outliers"], |db| {
             db.container("photos", "/id");
             for number in 0..400 {
-                let tags = list(if number % 80 == 0 { 300 } else { 5 + dice(number, 9) }, |tag| {
+                let tags = list(if number % 80 == 0 { 300 } else { 5 + varied_number(number, 9) }, |tag| {
                     format!(r#""t{}""#, tag % 90)
                 });
                 db.add(
@@ -423,12 +429,9 @@ fn large() -> Vec<Case> {
             db.traffic("photos", 2_000);
         }),
         clean("social: outliers that keep growing are another matter", &["outliers"], |db| {
-            outliers(
-                db,
-                "accounts",
-                "followers",
-                |number| if number % 80 == 0 { 1_500 } else { 4 + dice(number, 8) },
-            );
+            outliers(db, "accounts", "followers", |number| {
+                if number % 80 == 0 { 1_500 } else { 4 + varied_number(number, 8) }
+            });
             for number in 0..30 {
                 for version in 0..3 {
                     db.resize(
@@ -448,7 +451,7 @@ fn large() -> Vec<Case> {
 fn texts(db: &mut Db, name: &str, bytes: usize, reads: u32) {
     db.container(name, "/id");
     for number in 0..205 {
-        let text = words(number, bytes + dice(number, bytes / 5));
+        let text = words(number, bytes + varied_number(number, bytes / 5));
         db.add(name, format!(r#"{{"id":"{name}{number}","kind":"k{}","text":"{text}"}}"#, number % 9));
     }
     db.traffic(name, reads);
@@ -462,7 +465,7 @@ fn outliers(db: &mut Db, name: &str, array: &str, length: fn(usize) -> usize) {
         // Long names in the largest guilds.
         let who = |place: usize| match length(number) {
             701 => words(place, 300),
-            _ => format!("u{}", dice(number + place, 9_999)),
+            _ => format!("u{}", varied_number(number + place, 9_999)),
         };
         let elements = list(length(number), |place| format!(r#"{{"n":{place},"who":"{}"}}"#, who(place)));
         db.add(name, format!(r#"{{"id":"{name}{number}","t":"{}","{array}":[{elements}]}}"#, number % 9));

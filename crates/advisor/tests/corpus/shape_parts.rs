@@ -1,7 +1,7 @@
 //! Cases of the rules about parts of items.
 
 use crate::harness::Db;
-use crate::shape::{dice, words};
+use crate::shape::{varied_number, words};
 use crate::{Case, clean, fires};
 
 struct Parts {
@@ -32,7 +32,7 @@ fn two_parts(db: &mut Db, made: &Parts) {
             name,
             format!(
                 r#"{{"id":"{name}{number}","manual":{{"text":"{}","lang":"en"}},"state":{{"v":{number},"note":"{}"}}}}"#,
-                words(number, made.cold + dice(number, 400)),
+                words(number, made.cold + varied_number(number, 400)),
                 words(number + 1, made.hot)
             ),
         );

@@ -1,7 +1,7 @@
 //! Cases of the rules about values and names.
 
 use crate::harness::Db;
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -26,7 +26,7 @@ fn items(db: &mut Db, name: &str, count: usize, member: impl Fn(usize) -> String
 
 fn base64(seed: usize, bytes: usize) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let part: String = (0..200).map(|place| char::from(LETTERS[dice(seed + place, 64)])).collect();
+    let part: String = (0..200).map(|place| char::from(LETTERS[varied_number(seed + place, 64)])).collect();
     part.repeat(bytes / 200)
 }
 
@@ -166,7 +166,7 @@ fn types() -> Vec<Case> {
             db.container("people", "/id");
             for number in 0..400 {
                 let optional = (0..6)
-                    .filter(|place| dice(number * 7 + place, 3) == 0)
+                    .filter(|place| varied_number(number * 7 + place, 3) == 0)
                     .map(|place| format!(r#","o{place}":{number}"#));
                 db.add(
                     "people",
@@ -185,7 +185,7 @@ fn types() -> Vec<Case> {
 fn attributes(db: &mut Db, count: usize, one_in: usize, filtered: usize, executions: u32) {
     db.container("products", "/id");
     for number in 0..400 {
-        let own = (0..count).filter(|place| dice(number * 41 + place * 3, one_in) == 0);
+        let own = (0..count).filter(|place| varied_number(number * 41 + place * 3, one_in) == 0);
         let own = own.map(|place| format!(r#""a{place}":"v{}""#, number % 7)).collect::<Vec<_>>().join(",");
         db.add(
             "products",
@@ -292,7 +292,10 @@ fn values() -> Vec<Case> {
         }),
         clean("sensors: times in milliseconds", &["number-fidelity"], |db| {
             items(db, "sensors", 300, |number| {
-                format!(r#""at":{}"#, 1_790_000_000_000u64 + number as u64 * dice(number, 99_999) as u64)
+                format!(
+                    r#""at":{}"#,
+                    1_790_000_000_000u64 + number as u64 * varied_number(number, 99_999) as u64
+                )
             });
         }),
         clean("physics: large measurements as doubles", &["number-fidelity"], |db| {
@@ -362,21 +365,29 @@ fn values() -> Vec<Case> {
                 let fraction = if number % 3 == 0 { ".250" } else { "" };
                 format!(
                     r#""at":"2026-03-{:02}T10:00:{:02}{fraction}Z""#,
-                    1 + dice(number, 28),
-                    dice(number + 3, 60)
+                    1 + varied_number(number, 28),
+                    varied_number(number + 3, 60)
                 )
             });
             filtered(db, "events", "SELECT TOP 9 * FROM c WHERE c.at > '2026'", 50);
         }),
         clean("orders: ISO dates, sorted", &["unsortable-dates"], |db| {
             items(db, "orders", 300, |number| {
-                format!(r#""placed":"2026-{:02}-{:02}""#, 1 + dice(number, 12), 1 + dice(number + 1, 28))
+                format!(
+                    r#""placed":"2026-{:02}-{:02}""#,
+                    1 + varied_number(number, 12),
+                    1 + varied_number(number + 1, 28)
+                )
             });
             filtered(db, "orders", "SELECT TOP 9 * FROM c ORDER BY c.placed DESC", 50);
         }),
         clean("people: local birthdays, only shown", &["unsortable-dates"], |db| {
             items(db, "people", 300, |number| {
-                format!(r#""born":"{:02}.{:02}.1980""#, 1 + dice(number, 28), 1 + dice(number + 1, 12))
+                format!(
+                    r#""born":"{:02}.{:02}.1980""#,
+                    1 + varied_number(number, 28),
+                    1 + varied_number(number + 1, 12)
+                )
             });
             filtered(db, "people", "SELECT TOP 9 * FROM c WHERE c.title > 'a'", 50);
         }),
@@ -393,7 +404,7 @@ fn values() -> Vec<Case> {
         clean("events: one odd date in three hundred", &["unsortable-dates"], |db| {
             items(db, "events", 300, |number| match number {
                 9 => r#""at":"2026-03-01 10:00:00""#.to_owned(),
-                _ => format!(r#""at":"2026-03-{:02}T10:00:00Z""#, 1 + dice(number, 28)),
+                _ => format!(r#""at":"2026-03-{:02}T10:00:00Z""#, 1 + varied_number(number, 28)),
             });
             filtered(db, "events", "SELECT TOP 9 * FROM c WHERE c.at > '2026'", 50);
         }),

@@ -2,7 +2,7 @@
 //! What is expected follows from the text of the rules, not from what they do.
 
 use crate::harness::Db;
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 pub fn cases() -> Vec<Case> {
@@ -35,7 +35,7 @@ fn readings(db: &mut Db, made: &Readings) {
                 "readings",
                 format!(
                     r#"{{"id":"r{device}-{number}","device":"d{device}","at":{second},"value":{}{battery}}}"#,
-                    dice(number + device, 900)
+                    varied_number(number + device, 900)
                 ),
             );
         }
@@ -61,7 +61,7 @@ fn signals(db: &mut Db, policy: &str, length: fn(usize) -> usize) {
         r#"{{"id":"signals","partitionKey":{{"paths":["/device"],"kind":"Hash","version":2}}{policy}}}"#
     ));
     for number in 0..240 {
-        let spectrum = list(length(number), |band| format!("{}.5", dice(number + band, 900)));
+        let spectrum = list(length(number), |band| format!("{}.5", varied_number(number + band, 900)));
         db.add(
             "signals",
             format!(r#"{{"id":"s{number}","device":"d{}","spectrum":[{spectrum}]}}"#, number % 60),
@@ -149,7 +149,7 @@ fn orders(db: &mut Db, partitions: u32, by_customer: u32, by_key: u32) {
                 r#"{{"id":"o{number}","warehouse":"w{}","customerId":"cu{}"{coupon},"total":{}}}"#,
                 number % 60,
                 number % 400,
-                dice(number, 800)
+                varied_number(number, 800)
             ),
         );
     }
@@ -214,7 +214,7 @@ fn scores(db: &mut Db, writes: u32) {
                 r#"{{"id":"sc{number}","player":"p{}","game":"g{}","points":{}}}"#,
                 number % 300,
                 number % 12,
-                dice(number, 500)
+                varied_number(number, 500)
             ),
         );
     }
@@ -249,7 +249,7 @@ fn games() -> Vec<Case> {
         fires("games: things are named by their ids", &[("data-as-names", "players", "/inventory")], |db| {
             players(db, |number| {
                 let things: std::collections::BTreeSet<usize> =
-                    (0..5).map(|place| number * 2 + dice(number + place, 40)).collect();
+                    (0..5).map(|place| number * 2 + varied_number(number + place, 40)).collect();
                 let things: Vec<String> = things
                     .iter()
                     .map(|thing| format!(r#""thing{thing}":{{"count":{},"at":{number}}}"#, thing % 9))
@@ -259,8 +259,9 @@ fn games() -> Vec<Case> {
         }),
         clean("games: thirty settings", &["data-as-names", "sparse-attributes"], |db| {
             players(db, |number| {
-                let settings: Vec<String> =
-                    (0..30).map(|name| format!(r#""setting{name}":{}"#, dice(number + name, 3))).collect();
+                let settings: Vec<String> = (0..30)
+                    .map(|name| format!(r#""setting{name}":{}"#, varied_number(number + name, 3)))
+                    .collect();
                 format!(r#""settings":{{{}}}"#, settings.join(","))
             });
         }),
@@ -314,11 +315,11 @@ fn plays(db: &mut Db, length: usize) {
 fn portfolios(db: &mut Db, quotes: u32, reads: u32) {
     db.container("portfolios", "/id");
     for number in 0..300 {
-        let holdings = list(4 + dice(number, 8), |place| {
+        let holdings = list(4 + varied_number(number, 8), |place| {
             let stock = (number * 3 + place * 11) % 60;
             format!(
                 r#"{{"count":{},"stock":{{"symbol":"ST{stock}","quote":{},"exchange":"{}"}}}}"#,
-                dice(number + place, 90),
+                varied_number(number + place, 90),
                 stock * 17 % 997,
                 words(stock, 9)
             )
@@ -409,8 +410,9 @@ fn mixtures() -> Vec<Case> {
         clean("seasons: lists grow in December and are cleared", &["unbounded-array"], |db| {
             db.container("gifts", "/id");
             for number in 0..300 {
-                let wishes =
-                    list(60 + dice(number, 80), |wish| format!(r#"{{"title":"{}"}}"#, words(wish, 20)));
+                let wishes = list(60 + varied_number(number, 80), |wish| {
+                    format!(r#"{{"title":"{}"}}"#, words(wish, 20))
+                });
                 db.add("gifts", format!(r#"{{"id":"gi{number}","wishes":[{wishes}]}}"#));
             }
             for number in 0..200 {

@@ -2,7 +2,7 @@
 //! What is expected follows from the text of the rules, not from what they do.
 
 use crate::harness::{Db, json};
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::systems_trade::grow;
 use crate::{Case, clean, fires};
 
@@ -21,7 +21,7 @@ fn tasks(db: &mut Db, partitions: u32, asked: &[(&str, u64, u64, u32)]) {
     for number in 0..1_500 {
         let (due, gone) =
             (1 + number % 28, if number % 3 == 0 { r#","deletedAt":"2026-06-01T00:00:00Z""# } else { "" });
-        db.add("tasks", format!(r#"{{"id":"t{number}","team":"te{}","due":"2026-07-{due:02}","effort":{}{gone},"title":"{}"}}"#, number % 250, dice(number, 90), words(number, 24)));
+        db.add("tasks", format!(r#"{{"id":"t{number}","team":"te{}","due":"2026-07-{due:02}","effort":{}{gone},"title":"{}"}}"#, number % 250, varied_number(number, 90), words(number, 24)));
     }
     for (sql, rows, returned, times) in asked {
         db.query("tasks", sql, *rows, *returned, *times);
@@ -212,7 +212,7 @@ fn values() -> Vec<Case> {
                 "vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/embedding","dataType":"float32","dimensions":200,"distanceFunction":"cosine"}]},
                 "indexingPolicy":{"indexingMode":"consistent","includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/embedding/*"}],"vectorIndexes":[{"path":"/embedding","type":"quantizedFlat"}]}}"#);
             for number in 0..220 {
-                let embedding = list(200, |place| format!("0.{}", dice(number + place, 900)));
+                let embedding = list(200, |place| format!("0.{}", varied_number(number + place, 900)));
                 db.add("texts", format!(r#"{{"id":"tx{number}","embedding":[{embedding}]}}"#));
             }
             db.creates("texts", "tx1", 700);
@@ -221,7 +221,9 @@ fn values() -> Vec<Case> {
         clean("measurements: thirty numbers that grow", &["unbounded-array"], |db| {
             db.container("series", "/id");
             for number in 0..300 {
-                let points = list(100 + dice(number, 300), |point| dice(point + number, 90).to_string());
+                let points = list(100 + varied_number(number, 300), |point| {
+                    varied_number(point + number, 90).to_string()
+                });
                 db.add("series", format!(r#"{{"id":"se{number}","points":[{points}]}}"#));
             }
             grow(db, "series", "/points", (0..200).map(|number| format!("se{number}")), 1);

@@ -2,7 +2,7 @@
 //! What is expected follows from the text of the rules, not from what they do.
 
 use crate::harness::Db;
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::systems_trade::grow;
 use crate::{Case, clean, fires};
 
@@ -17,7 +17,7 @@ pub fn cases() -> Vec<Case> {
 
 fn base64(seed: usize, bytes: usize) -> String {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    (0..bytes / 4 * 4).map(|place| DIGITS[dice(seed * 31 + place, 64)] as char).collect()
+    (0..bytes / 4 * 4).map(|place| DIGITS[varied_number(seed * 31 + place, 64)] as char).collect()
 }
 
 fn mail(db: &mut Db, body: fn(usize) -> String) {
@@ -67,8 +67,12 @@ fn messages() -> Vec<Case> {
         fires("chat: rooms with their messages", &[("unbounded-array", "rooms", "/messages")], |db| {
             db.container("rooms", "/id");
             for number in 0..260 {
-                let messages = list(50 + dice(number, 120), |message| {
-                    format!(r#"{{"by":"u{}","said":"{}"}}"#, dice(message, 90), words(message + number, 40))
+                let messages = list(50 + varied_number(number, 120), |message| {
+                    format!(
+                        r#"{{"by":"u{}","said":"{}"}}"#,
+                        varied_number(message, 90),
+                        words(message + number, 40)
+                    )
                 });
                 db.add(
                     "rooms",
@@ -112,7 +116,7 @@ fn messages() -> Vec<Case> {
 fn posts(db: &mut Db, partitions: u32, sql: &str, times: u32) {
     db.container("posts", "/room").partitions = partitions;
     for number in 0..1_200 {
-        let text = words(number, 60 + dice(number, 200));
+        let text = words(number, 60 + varied_number(number, 200));
         db.add(
             "posts",
             format!(
@@ -141,7 +145,7 @@ fn timelines(db: &mut Db, width: usize, share: usize) {
     }
     db.actions(300, |db, number| {
         db.read("timelines", &format!("tl{number}"));
-        if dice(number, 100) < share {
+        if varied_number(number, 100) < share {
             (0..width).for_each(|post| db.read("posts", &format!("po{}", (number * 7 + post * 13) % 600)));
         }
     });
@@ -194,10 +198,10 @@ fn networks() -> Vec<Case> {
         clean("feed: two posts of a timeline", &["n-plus-one"], |db| timelines(db, 2, 90)),
         clean("feed: posts are seldom opened", &["n-plus-one", "copy-missing"], |db| timelines(db, 9, 30)),
         fires("network: followers without end", &[("growing-references", "people", "/followers")], |db| {
-            followers(db, |number| 30 + dice(number, 110));
+            followers(db, |number| 30 + varied_number(number, 110));
         }),
         clean("network: a hundred friends at most", &["growing-references", "unbounded-array"], |db| {
-            followers(db, |number| if number % 9 == 0 { 120 } else { dice(number, 110) });
+            followers(db, |number| if number % 9 == 0 { 120 } else { varied_number(number, 110) });
         }),
         fires("groups: memberships without data", &[("join-items", "memberships", "")], |db| {
             memberships(db, "")
@@ -247,10 +251,10 @@ fn pages(db: &mut Db, revisions: fn(usize) -> usize) {
 fn wikis() -> Vec<Case> {
     vec![
         fires("wiki: all versions of a page inside it", &[("history-in-item", "pages", "/former")], |db| {
-            pages(db, |number| 90 + dice(number, 80))
+            pages(db, |number| 90 + varied_number(number, 80))
         }),
         clean("wiki: the last ten versions of a page", &["history-in-item", "unbounded-array"], |db| {
-            pages(db, |number| dice(number, 11))
+            pages(db, |number| varied_number(number, 11))
         }),
         clean(
             "wiki: sections of which one changes",
@@ -369,7 +373,7 @@ fn grades(db: &mut Db, items: usize) {
                 r#"{{"id":"g{number}","student":"st{}","course":"co{}","points":{}{remark}}}"#,
                 number % 700,
                 number % 40,
-                dice(number, 100)
+                varied_number(number, 100)
             ),
         );
     }
@@ -472,10 +476,10 @@ fn insured(db: &mut Db, exclusive: bool, alone: usize) {
 fn hospitals() -> Vec<Case> {
     vec![
         fires("patients: a few with hundreds of visits", &[("outliers", "patients", "/visits")], |db| {
-            patients(db, |number| if number % 70 == 0 { 420 } else { 3 + dice(number, 5) });
+            patients(db, |number| if number % 70 == 0 { 420 } else { 3 + varied_number(number, 5) });
         }),
         clean("patients: visits between one and sixty", &["outliers"], |db| {
-            patients(db, |number| 1 + dice(number, 60))
+            patients(db, |number| 1 + varied_number(number, 60))
         }),
         fires(
             "patients: the policy is always read with the patient",

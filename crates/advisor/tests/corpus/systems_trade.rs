@@ -4,7 +4,7 @@
 use quire_profile::Operation;
 
 use crate::harness::Db;
-use crate::shape::{dice, list, words};
+use crate::shape::{list, varied_number, words};
 use crate::{Case, clean, fires};
 
 const GB: u64 = 1 << 30;
@@ -72,7 +72,7 @@ fn reviews(db: &mut Db, made: &Reviews) {
         );
     }
     for number in 0..1_500 {
-        let product = dice(number, 120);
+        let product = varied_number(number, 120);
         let copy = if (made.stale)(number) { format!("old {number}") } else { name(product) };
         let target = if (made.dangling)(number) { 5_000 + number % made.gone } else { product };
         let stars = if number % 40 == 3 { String::new() } else { format!(r#","stars":{}"#, number % 5) };
@@ -94,13 +94,18 @@ fn reviews(db: &mut Db, made: &Reviews) {
 fn shops() -> Vec<Case> {
     vec![
         fires("wishlists: never emptied", &[("unbounded-array", "wishlists", "/entries")], |db| {
-            lists(db, "wishlists", "entries", |number| 40 + dice(number, 90));
+            lists(db, "wishlists", "entries", |number| 40 + varied_number(number, 90));
         }),
         clean("carts: forty entries at most", &["unbounded-array", "history-in-item"], |db| {
-            lists(db, "carts", "entries", |number| if number % 12 == 0 { 130 } else { dice(number, 120) });
+            lists(
+                db,
+                "carts",
+                "entries",
+                |number| if number % 12 == 0 { 130 } else { varied_number(number, 120) },
+            );
         }),
         clean("baskets: a dozen entries, however long they live", &["unbounded-array"], |db| {
-            lists(db, "baskets", "entries", |number| dice(number, 12));
+            lists(db, "baskets", "entries", |number| varied_number(number, 12));
         }),
         fires(
             "reviews: names of products that were not brought up to date",
@@ -157,7 +162,7 @@ fn shops() -> Vec<Case> {
                 db.add("users", format!(r#"{{"id":"{number}","name":"{}"}}"#, words(number, 12)));
             }
             for number in 0..900 {
-                let quantity = if number % 30 == 0 { 1_000 + number } else { dice(number, 60) };
+                let quantity = if number % 30 == 0 { 1_000 + number } else { varied_number(number, 60) };
                 db.add("orders", format!(r#"{{"id":"o{number}","quantity":"{quantity}"}}"#));
             }
             db.traffic("orders", 1_200);
@@ -191,8 +196,8 @@ fn accounts(db: &mut Db, off: fn(usize) -> i64) {
     let mut number = 0;
     for account in 0..250 {
         let mut balance = 0;
-        for _ in 0..2 + dice(account, 10) {
-            let amount = dice(number, 500) as i64 - 200;
+        for _ in 0..2 + varied_number(account, 10) {
+            let amount = varied_number(number, 500) as i64 - 200;
             balance += amount;
             db.add(
                 "entries",
@@ -218,7 +223,7 @@ fn ledgers() -> Vec<Case> {
             accounts(db, |account| if account % 20 == 3 { 17 } else { 0 });
         }),
         clean("ledger: balances with an opening amount", &["rollup-wrong"], |db| {
-            accounts(db, |account| if account % 3 == 0 { 0 } else { dice(account, 900) as i64 });
+            accounts(db, |account| if account % 3 == 0 { 0 } else { varied_number(account, 900) as i64 });
         }),
         fires("ledger: a key for each day", &[("key-monotone", "journal", "/day")], |db| days(db, true)),
         clean("ledger: days of the past, loaded at once", &["key-monotone"], |db| days(db, false)),
@@ -289,7 +294,7 @@ fn rooms(db: &mut Db, rooms: usize, projected: bool) {
         db.add("rooms", format!(r#"{{"id":"room{number}","name":"{name}","text":"{text}"}}"#));
     }
     for number in 0..700 {
-        let room = dice(number, rooms);
+        let room = varied_number(number, rooms);
         db.add(
             "bookings",
             format!(
@@ -300,7 +305,7 @@ fn rooms(db: &mut Db, rooms: usize, projected: bool) {
         );
     }
     db.actions(600, |db, number| {
-        let room = format!("room{}", dice(number, rooms));
+        let room = format!("room{}", varied_number(number, rooms));
         db.read("bookings", &format!("b{number}"));
         match projected {
             true => db.query_with(
@@ -371,7 +376,7 @@ fn tickets(db: &mut Db, moves: u32) {
 fn parcels(db: &mut Db, scans: usize) {
     db.container("parcels", "/id");
     for number in 0..300 {
-        let history = list(scans / 2 + dice(number, scans / 2 + 1), |scan| {
+        let history = list(scans / 2 + varied_number(number, scans / 2 + 1), |scan| {
             format!(r#"{{"at":"2026-03-{:02}T08:00:00Z","place":"{}"}}"#, 1 + scan % 28, words(scan, 12))
         });
         let note = if number % 25 == 0 { r#","note":"fragile""# } else { "" };
@@ -397,8 +402,10 @@ fn contacts(db: &mut Db, item: fn(usize) -> String) {
 
 fn attributes(number: usize) -> String {
     let some = (0..4).map(|place| (number * 3 + place * 7) % 25).collect::<std::collections::BTreeSet<_>>();
-    let members: Vec<String> =
-        some.into_iter().map(|name| format!(r#""field{name}":{}"#, dice(number + name, 40))).collect();
+    let members: Vec<String> = some
+        .into_iter()
+        .map(|name| format!(r#""field{name}":{}"#, varied_number(number + name, 40)))
+        .collect();
     format!(r#""name":"{}","custom":{{{}}}"#, words(number, 14), members.join(","))
 }
 

@@ -94,7 +94,7 @@ pub fn profile(arguments: &ProfileArguments) -> Result<ExitCode> {
         true => error,
         false => anyhow!("{error:#}, or it has no such container"),
     })?;
-    let profiles = server.ask_about("profile", Method::GET, "", &[], String::new())?;
+    let profiles = server.send_below_database("profile", Method::GET, "", &[], String::new())?;
     let all = profiles.get("containers").and_then(Value::as_array).unwrap_or_default();
     let names = &arguments.containers;
     let is_wanted = |profile: &&Value| {
@@ -162,7 +162,7 @@ impl AdviseArguments {
 }
 
 fn list(server: &mut Server) -> Result<Value> {
-    server.ask_about("advice", Method::GET, "", &[], String::new())
+    server.send_below_database("advice", Method::GET, "", &[], String::new())
 }
 
 fn findings(list: &Value) -> &[Value] {
@@ -186,7 +186,8 @@ fn find(list: &Value, place: &str) -> Result<Value> {
 fn decide(server: &mut Server, place: &str, act: &str, order: Object) -> Result<ExitCode> {
     let finding = find(&list(server)?, place)?;
     let below = format!("/{}/{act}", text(&finding, "id"));
-    let finding = server.ask_about("advice", Method::POST, &below, &[], Value::Object(order).to_json())?;
+    let finding =
+        server.send_below_database("advice", Method::POST, &below, &[], Value::Object(order).to_json())?;
     output::print(&format!("{} is {}\n", text(&finding, "title"), text(&finding, "state")))?;
     Ok(ExitCode::SUCCESS)
 }

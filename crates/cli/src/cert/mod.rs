@@ -43,7 +43,7 @@ pub struct Files {
 
 pub fn run(arguments: &CertArguments, now_ms: i64) -> Result<()> {
     let files = make(&arguments.out, &arguments.hosts, now_ms)?;
-    println!("{}", how_to_trust(&files));
+    println!("{}", trust_instructions(&files));
     Ok(())
 }
 
@@ -71,7 +71,7 @@ impl Authority {
     fn of_files(files: &Files, now_ms: i64) -> Result<Authority> {
         if files.authority.exists() && files.authority_key.exists() {
             let found = Authority { certificate: read(&files.authority)?, key: read(&files.authority_key)? };
-            if lasts(&found.certificate, now_ms)? {
+            if is_valid_for_days(&found.certificate, now_ms)? {
                 return Ok(found);
             }
         }
@@ -104,7 +104,7 @@ pub fn make(folder: &Path, hosts: &[String], now_ms: i64) -> Result<Files> {
 
 /// Whether the certificate, PEM, can be used for some days to come. Not every client asks that of an authority that it
 /// trusts, but some do.
-pub fn lasts(certificate_pem: &str, now_ms: i64) -> Result<bool> {
+pub fn is_valid_for_days(certificate_pem: &str, now_ms: i64) -> Result<bool> {
     let certificate =
         CertificateDer::from_pem_slice(certificate_pem.as_bytes()).context("reading a certificate")?;
     let end = expiry::not_after(&certificate).context("reading when a certificate expires")?;
@@ -167,7 +167,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
 
-fn how_to_trust(files: &Files) -> String {
+fn trust_instructions(files: &Files) -> String {
     let authority = files.authority.display();
     format!(
         "wrote {certificate} and {key}, signed by {authority}

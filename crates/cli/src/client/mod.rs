@@ -251,7 +251,7 @@ async fn secured(
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let config = match trust {
         Trust::Authorities(file) => trust::config(file)?,
-        Trust::Anything => trust::anything(),
+        Trust::Anything => trust::any_certificate(),
     };
     let name = ServerName::try_from(endpoint.host.clone())?;
     let connecting = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_are_distinguished() {
         let endpoint = Endpoint::parse("http://db.test:8081/").expect("a URL");
         let check = |answer: Answer, expected: &str, advice: &str| {
             let found = refusal(&answer, &endpoint, &KeyOrigin::WellKnown).expect(expected);

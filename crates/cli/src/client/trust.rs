@@ -24,9 +24,9 @@ pub fn config(authority: Option<&Path>) -> Result<ClientConfig> {
 }
 
 /// Any certificate: for what sends no secret and stays on this machine.
-pub fn anything() -> ClientConfig {
+pub fn any_certificate() -> ClientConfig {
     let provider = Arc::new(default_provider());
-    let verifier = Arc::new(Anything(provider.clone()));
+    let verifier = Arc::new(AnyCertificate(provider.clone()));
     ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider has the default versions")
@@ -55,9 +55,9 @@ fn of_machine() -> Result<RootCertStore> {
 }
 
 #[derive(Debug)]
-struct Anything(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anything {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _certificate: &CertificateDer<'_>,

@@ -34,8 +34,8 @@ pub fn shared_folder() -> Option<PathBuf> {
 }
 
 /// One that is valid for these names: that of the folder, or a new one.
-pub fn ensure(folder: &Path, asked: &[String], now_ms: i64) -> Result<Certificate> {
-    let names = all_names(&host_name(), asked);
+pub fn ensure(folder: &Path, requested: &[String], now_ms: i64) -> Result<Certificate> {
+    let names = all_names(&host_name(), requested);
     let files = Files::below(folder);
     let tls = match load(&files, &names, now_ms) {
         Ok(tls) => tls,
@@ -45,8 +45,8 @@ pub fn ensure(folder: &Path, asked: &[String], now_ms: i64) -> Result<Certificat
 }
 
 /// One that is forgotten with the process.
-pub fn in_memory(asked: &[String], now_ms: i64) -> Result<Certificate> {
-    let names = all_names(&host_name(), asked);
+pub fn in_memory(requested: &[String], now_ms: i64) -> Result<Certificate> {
+    let names = all_names(&host_name(), requested);
     let signed = Authority::generate(now_ms)?.sign(&names, now_ms)?;
     let tls = Tls { certificates_pem: signed.chain.into_bytes(), key_pem: signed.key.into_bytes() };
     Ok(Certificate { tls, files: None })
@@ -100,17 +100,17 @@ fn host_name() -> String {
 }
 
 /// The host's own name and what was asked for, without what cannot be a name.
-fn all_names(own: &str, asked: &[String]) -> Vec<String> {
+fn all_names(own: &str, requested: &[String]) -> Vec<String> {
     let own = Some(own).filter(|own| !own.is_empty()).map(|own| (own, false));
     let mut names = Vec::new();
-    for (name, is_asked) in own.into_iter().chain(asked.iter().map(|name| (name.as_str(), true))) {
+    for (name, is_requested) in own.into_iter().chain(requested.iter().map(|name| (name.as_str(), true))) {
         // A name may end in the dot of the root; certificates have it without.
         let name = name.strip_suffix('.').unwrap_or(name);
         let is_known = cert::ALWAYS.contains(&name) || names.iter().any(|known| known == name);
         match ServerName::try_from(name) {
             Ok(_) if is_known => {}
             Ok(_) => names.push(name.to_owned()),
-            Err(_) if is_asked => {
+            Err(_) if is_requested => {
                 tracing::warn!(name, "cannot be the name of a certificate, and is left out");
             }
             Err(_) => tracing::debug!(name, "the host's name cannot be the name of a certificate"),
@@ -129,7 +129,7 @@ fn load(files: &Files, names: &[String], now_ms: i64) -> Result<Tls> {
     let certificate = chain.first().context("its file has no certificate")?;
     let parsed = ParsedCertificate::try_from(certificate)?;
     let authority = std::fs::read_to_string(&files.authority).context("reading the authority")?;
-    if !cert::lasts(&authority, now_ms)? {
+    if !cert::is_valid_for_days(&authority, now_ms)? {
         bail!("its authority expires");
     }
     let mut roots = RootCertStore::empty();
@@ -164,8 +164,8 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    fn chain(folder: &Path, asked: &[&str], now_ms: i64) -> String {
-        let made = ensure(folder, &names(asked), now_ms).expect("a certificate");
+    fn chain(folder: &Path, requested: &[&str], now_ms: i64) -> String {
+        let made = ensure(folder, &names(requested), now_ms).expect("a certificate");
         String::from_utf8(made.tls.certificates_pem).expect("PEM")
     }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_host_names_are_left_out() {
+    fn invalid_host_names_are_left_out() {
         for odd in ["", "größe", "two words", "-", "a..b", "*", "a/b", &"x".repeat(300)] {
             assert_eq!(all_names(odd, &[]), names(&[]), "{odd:?}");
             let folder = tempfile::tempdir().expect("a folder");

@@ -72,12 +72,12 @@ impl Variables {
             "AZURE_COSMOS_EMULATOR_IP_ADDRESS_OVERRIDE" | "GATEWAY_PUBLIC_ENDPOINT" => {
                 self.names.push(host(value).to_owned());
             }
-            _ => self.note(name),
+            _ => self.add_ignored(name),
         }
         Ok(())
     }
 
-    fn note(&mut self, name: &str) {
+    fn add_ignored(&mut self, name: &str) {
         let reason = WITHOUT_EFFECT.iter().find(|(known, _)| *known == name).map(|(_, reason)| *reason);
         let unknown = name.starts_with(PREFIX) && !OF_CLIENTS.contains(&name);
         let reason = reason.or(unknown.then_some("it is not known here"));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_meaning_becomes_a_setting() {
+    fn known_variables_become_settings() {
         let found = of(&[
             ("PORT", "9000"),
             ("DATA_PATH", "/data"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_none_is_named() {
+    fn unknown_variables_are_named() {
         let found = of(&[
             ("AZURE_COSMOS_EMULATOR_PARTITION_COUNT", "10"),
             ("AZURE_COSMOS_EMULATOR_ENABLE_MONGODB_ENDPOINT", "4.0"),

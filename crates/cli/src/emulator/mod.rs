@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use quire_engine::Engine;
 
-use crate::config::{Config, Emulator, Home};
+use crate::config::{Config, DataLocation, Emulator};
 use crate::{ServeArguments, serve};
 use certificate::Certificate;
 
@@ -62,15 +62,17 @@ fn as_host(name: &str) -> String {
 
 /// The certificate of this server, made when there is none that can be used. Where nothing is kept and there is no place
 /// for it, it is forgotten like everything else.
-pub fn certificate(emulator: &Emulator, home: &Home, now_ms: i64) -> Result<Certificate> {
+pub fn certificate(emulator: &Emulator, data_location: &DataLocation, now_ms: i64) -> Result<Certificate> {
     let names = &emulator.names;
-    match (home, certificate::shared_folder()) {
-        (Home::Directory(data), _) => certificate::ensure(&data.join(FOLDER), names, now_ms),
-        (Home::Memory, Some(folder)) => certificate::ensure(&folder, names, now_ms).or_else(|error| {
-            tracing::warn!(folder = %folder.display(), "the certificate is not kept: {error:#}");
-            certificate::in_memory(names, now_ms)
-        }),
-        (Home::Memory, None) => {
+    match (data_location, certificate::shared_folder()) {
+        (DataLocation::Directory(data), _) => certificate::ensure(&data.join(FOLDER), names, now_ms),
+        (DataLocation::Memory, Some(folder)) => {
+            certificate::ensure(&folder, names, now_ms).or_else(|error| {
+                tracing::warn!(folder = %folder.display(), "the certificate is not kept: {error:#}");
+                certificate::in_memory(names, now_ms)
+            })
+        }
+        (DataLocation::Memory, None) => {
             tracing::warn!("the certificate is not kept: there is no home directory");
             certificate::in_memory(names, now_ms)
         }
@@ -78,10 +80,10 @@ pub fn certificate(emulator: &Emulator, home: &Home, now_ms: i64) -> Result<Cert
 }
 
 /// Brings in what the seed says, once: a store that had this seed already is left alone.
-pub fn plant(seed: &Path, home: &Home, engine: &Engine) -> Result<()> {
-    let mark = match home {
-        Home::Directory(data) => Some(data.join(FOLDER).join("seeds")),
-        Home::Memory => None,
+pub fn load_seed(seed: &Path, data_location: &DataLocation, engine: &Engine) -> Result<()> {
+    let mark = match data_location {
+        DataLocation::Directory(data) => Some(data.join(FOLDER).join("seeds")),
+        DataLocation::Memory => None,
     };
     seed::load(seed, mark.as_deref(), engine)
 }

@@ -140,7 +140,7 @@ pub fn run(arguments: &ModelArguments) -> Result<ExitCode> {
 pub fn run_links(arguments: &LinksArguments) -> Result<ExitCode> {
     let LinksCommand::Check(arguments) = &arguments.command;
     let mut server = arguments.target.connect()?;
-    let model = server.ask(Method::GET, "", &[], String::new())?;
+    let model = server.send_request(Method::GET, "", &[], String::new())?;
     let links = model.get("links").and_then(Value::as_array).unwrap_or_default();
     let links: Vec<Value> = links.iter().filter_map(|link| link.get("name").cloned()).collect();
     let mut order = Object::new();
@@ -151,7 +151,7 @@ pub fn run_links(arguments: &LinksArguments) -> Result<ExitCode> {
 }
 
 fn get(arguments: &GetArguments) -> Result<ExitCode> {
-    let model = arguments.target.connect()?.ask(Method::GET, "", &[], String::new())?;
+    let model = arguments.target.connect()?.send_request(Method::GET, "", &[], String::new())?;
     output::print(&shown::pretty(&model))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -161,7 +161,7 @@ fn put(arguments: &PutArguments) -> Result<ExitCode> {
     let mut server = arguments.target.connect()?;
     let headers: Vec<(&str, String)> =
         arguments.if_match.iter().map(|etag| ("if-match", etag.clone())).collect();
-    let put = server.ask(Method::PUT, "", &headers, body)?;
+    let put = server.send_request(Method::PUT, "", &headers, body)?;
     let text = if arguments.json { format!("{}\n", put.to_json()) } else { shown::changes(&put) };
     output::print(&text)?;
     if arguments.no_wait {

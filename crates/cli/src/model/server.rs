@@ -33,18 +33,18 @@ impl Server {
     }
 
     /// A request below `model`; an error unless the answer is a success.
-    pub fn ask(
+    pub fn send_request(
         &mut self,
         method: Method,
         below: &str,
         headers: &[(&str, String)],
         body: String,
     ) -> Result<Value> {
-        self.ask_about("model", method, below, headers, body)
+        self.send_below_database("model", method, below, headers, body)
     }
 
     /// The same below another resource of the database.
-    pub fn ask_about(
+    pub fn send_below_database(
         &mut self,
         resource: &str,
         method: Method,
@@ -64,7 +64,7 @@ impl Server {
     /// The same below another resource of the database.
     pub fn run_job_about(&mut self, resource: &str, below: &str, order: Object) -> Result<Value> {
         let body = Value::Object(order).to_json();
-        let job = self.ask_about(resource, Method::POST, below, &[], body)?;
+        let job = self.send_below_database(resource, Method::POST, below, &[], body)?;
         self.result_of(&job)
     }
 
@@ -100,7 +100,7 @@ impl Server {
     /// The same of another request.
     pub fn dry_run_about(&mut self, resource: &str, method: Method, body: String) -> Result<Value> {
         let headers = [("x-quire-dry-run", "true".to_owned())];
-        let answer = self.ask_about(resource, method, "", &headers, body)?;
+        let answer = self.send_below_database(resource, method, "", &headers, body)?;
         match answer.get("id").and_then(Value::as_str) {
             Some(id) => {
                 let id = id.to_owned();
@@ -144,7 +144,7 @@ impl Server {
 
     /// `name: why` of each.
     pub fn failed_declarations(&mut self) -> Result<Vec<String>> {
-        let status = self.ask(Method::GET, "/status", &[], String::new())?;
+        let status = self.send_request(Method::GET, "/status", &[], String::new())?;
         let declarations = status.get("declarations").and_then(Value::as_array).unwrap_or_default();
         let text = |own: &Value, member: &str| {
             own.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()

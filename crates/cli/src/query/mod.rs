@@ -13,7 +13,7 @@ use quire_resource::PartitionKey;
 use quire_value::{Limits, Value, text};
 
 use crate::client::ServerArguments;
-use source::{Page, Question, Source};
+use source::{Page, QueryTarget, Source};
 use table::Table;
 
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ enum Format {
 }
 
 pub fn run(arguments: &QueryArguments) -> Result<()> {
-    let question = Question {
+    let query_target = QueryTarget {
         database: arguments.database.clone(),
         container: arguments.container.clone(),
         text: read_text(&arguments.query)?,
@@ -65,8 +65,8 @@ pub fn run(arguments: &QueryArguments) -> Result<()> {
         explain: arguments.explain,
     };
     let mut source = match &arguments.data {
-        Some(directory) => Source::directory(directory, question)?,
-        None => Source::server(&arguments.server, question)?,
+        Some(directory) => Source::directory(directory, query_target)?,
+        None => Source::server(&arguments.server, query_target)?,
     };
     let printed = print_pages(&mut source, arguments);
     source.close().and(printed)

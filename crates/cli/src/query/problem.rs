@@ -14,10 +14,10 @@ pub struct Problem {
 
 /// An error answer: problems with their places if it has any, its text otherwise.
 pub fn report(status: u16, message: &str, query: &str) -> Error {
-    let said = message.split("\r\nActivityId: ").next().unwrap_or(message);
-    match problems(said) {
+    let reason = message.split("\r\nActivityId: ").next().unwrap_or(message);
+    match problems(reason) {
         Some(problems) if !problems.is_empty() => show(&problems, query),
-        _ => anyhow!("the server answered {status}: {}", said.trim()),
+        _ => anyhow!("the server answered {status}: {}", reason.trim()),
     }
 }
 
@@ -91,15 +91,18 @@ mod tests {
     }
 
     #[test]
-    fn answers_without_places_are_told_as_they_are() {
-        let told = |message| report(400, message, "SELECT 1").to_string();
-        assert_eq!(told("Owner is gone\r\nActivityId: 1, quire/1"), "the server answered 400: Owner is gone");
+    fn answers_without_positions_are_printed_unchanged() {
+        let reported = |message| report(400, message, "SELECT 1").to_string();
         assert_eq!(
-            told("Message: {\"Errors\":[\"Division by zero.\"]}\r\nActivityId: 1, quire/1"),
+            reported("Owner is gone\r\nActivityId: 1, quire/1"),
+            "the server answered 400: Owner is gone"
+        );
+        assert_eq!(
+            reported("Message: {\"Errors\":[\"Division by zero.\"]}\r\nActivityId: 1, quire/1"),
             "the server answered 400: Message: {\"Errors\":[\"Division by zero.\"]}"
         );
         let placed = "Message: {\"errors\":[{\"severity\":\"Error\",\"location\":{\"start\":0,\"end\":6},\
                       \"code\":\"SC1001\",\"message\":\"No.\"}]}\r\nActivityId: 1, quire/1";
-        assert_eq!(told(placed), "SC1001 in line 1, column 1: No.\n\n    SELECT 1\n    ^^^^^^");
+        assert_eq!(reported(placed), "SC1001 in line 1, column 1: No.\n\n    SELECT 1\n    ^^^^^^");
     }
 }

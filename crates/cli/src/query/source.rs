@@ -23,7 +23,7 @@ const ANY_DEPTH: Limits = Limits { depth_max: Limits::DEPTH_CEILING };
 const CONTINUATION: &str = "x-ms-continuation";
 
 /// What is asked, page after page.
-pub struct Question {
+pub struct QueryTarget {
     pub database: String,
     pub container: String,
     pub text: String,
@@ -40,7 +40,7 @@ pub struct Page {
 }
 
 pub struct Source {
-    question: Question,
+    query_target: QueryTarget,
     from: From,
 }
 
@@ -55,13 +55,13 @@ struct Server {
 }
 
 impl Source {
-    pub fn server(arguments: &ServerArguments, question: Question) -> Result<Source> {
+    pub fn server(arguments: &ServerArguments, query_target: QueryTarget) -> Result<Source> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = runtime.block_on(Client::connect(arguments))?;
-        Ok(Source { question, from: From::Server(Box::new(Server { runtime, client })) })
+        Ok(Source { query_target, from: From::Server(Box::new(Server { runtime, client })) })
     }
 
-    pub fn directory(path: &Path, question: Question) -> Result<Source> {
+    pub fn directory(path: &Path, query_target: QueryTarget) -> Result<Source> {
         // Opening one that is not there would make it.
         if !path.is_dir() {
             bail!("{} is not a directory", path.display());
@@ -77,24 +77,26 @@ impl Source {
             query_temp: None,
         };
         let engine = Engine::open(Arc::new(storage), options)?;
-        let container = match engine.catalog().container(&question.database, &question.container) {
+        let container = match engine.catalog().container(&query_target.database, &query_target.container) {
             Ok(container) => container,
             Err(error) => {
                 engine.close()?;
                 return Err(error.into());
             }
         };
-        Ok(Source { question, from: From::Directory { engine: Box::new(engine), container } })
+        Ok(Source { query_target, from: From::Directory { engine: Box::new(engine), container } })
     }
 
     pub fn page(&mut self, continuation: Option<&str>) -> Result<Page> {
         match &mut self.from {
             From::Server(server) => {
                 let Server { runtime, client } = &mut **server;
-                let answer = runtime.block_on(ask(client, &self.question, continuation))?;
-                read_answer(&answer, &self.question.text)
+                let answer = runtime.block_on(request_page(client, &self.query_target, continuation))?;
+                read_answer(&answer, &self.query_target.text)
             }
-            From::Directory { engine, container } => read(engine, container, &self.question, continuation),
+            From::Directory { engine, container } => {
+                read(engine, container, &self.query_target, continuation)
+            }
         }
     }
 
@@ -106,36 +108,41 @@ impl Source {
     }
 }
 
-async fn ask(client: &mut Client, question: &Question, continuation: Option<&str>) -> Result<Answer> {
+async fn request_page(
+    client: &mut Client,
+    query_target: &QueryTarget,
+    continuation: Option<&str>,
+) -> Result<Answer> {
     let encoded = |name: &str| utf8_percent_encode(name, NON_ALPHANUMERIC).to_string();
-    let path = format!("/dbs/{}/colls/{}/docs", encoded(&question.database), encoded(&question.container));
+    let path =
+        format!("/dbs/{}/colls/{}/docs", encoded(&query_target.database), encoded(&query_target.container));
     let mut headers = vec![
         ("content-type", "application/query+json".to_owned()),
         ("x-ms-documentdb-isquery", "True".to_owned()),
         // This client merges nothing: the server does.
         ("x-quire-whole", "True".to_owned()),
-        ("x-ms-max-item-count", question.page_size.to_string()),
+        ("x-ms-max-item-count", query_target.page_size.to_string()),
     ];
-    if let Some(key) = &question.partition_key {
+    if let Some(key) = &query_target.partition_key {
         headers.push(("x-ms-documentdb-partitionkey", key.to_header()));
     }
     if let Some(continuation) = continuation {
         headers.push((CONTINUATION, continuation.to_owned()));
     }
-    if question.explain {
+    if query_target.explain {
         headers.push(("x-quire-explain", "True".to_owned()));
     }
     let post = Post {
         path: &path,
         resource_type: "docs",
-        link: &format!("dbs/{}/colls/{}", question.database, question.container),
+        link: &format!("dbs/{}/colls/{}", query_target.database, query_target.container),
         headers: &headers,
-        body: body(question),
+        body: body(query_target),
     };
     client.post(post).await
 }
 
-fn body(question: &Question) -> String {
+fn body(query_target: &QueryTarget) -> String {
     let parameter = |(name, value): &(String, Value)| {
         let mut parameter = Object::new();
         parameter.set("name", name.as_str());
@@ -143,8 +150,8 @@ fn body(question: &Question) -> String {
         Value::from(parameter)
     };
     let mut body = Object::new();
-    body.set("query", question.text.as_str());
-    body.set("parameters", question.parameters.0.iter().map(parameter).collect::<Vec<_>>());
+    body.set("query", query_target.text.as_str());
+    body.set("parameters", query_target.parameters.0.iter().map(parameter).collect::<Vec<_>>());
     Value::from(body).to_json()
 }
 
@@ -169,22 +176,22 @@ fn read_answer(answer: &Answer, query: &str) -> Result<Page> {
 fn read(
     engine: &Engine,
     container: &Arc<Container>,
-    question: &Question,
+    query_target: &QueryTarget,
     continuation: Option<&str>,
 ) -> Result<Page> {
     let request = PageRequest {
-        scope: Scope { partition_key: question.partition_key.clone(), ..Scope::default() },
-        item_count_max: Some(question.page_size.into()),
+        scope: Scope { partition_key: query_target.partition_key.clone(), ..Scope::default() },
+        item_count_max: Some(query_target.page_size.into()),
         continuation: continuation.map(str::to_owned),
-        explain: question.explain,
+        explain: query_target.explain,
         ..PageRequest::default()
     };
-    let page = engine.query_items(container, &question.text, &question.parameters, &request).result;
+    let page = engine.query_items(container, &query_target.text, &query_target.parameters, &request).result;
     let page = page.map_err(|error| match error {
         EngineError::Sql(SqlError::Compile(diagnostics)) => {
             let problems: Vec<Problem> =
-                diagnostics.iter().map(|diagnostic| problem_of(diagnostic, &question.text)).collect();
-            problem::show(&problems, &question.text)
+                diagnostics.iter().map(|diagnostic| problem_of(diagnostic, &query_target.text)).collect();
+            problem::show(&problems, &query_target.text)
         }
         error => error.into(),
     })?;

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chain() {
+    fn invalid_chains_are_refused() {
         let nine = ["a"; 9].join(",");
         for text in ["", " ", ",", "a,,b", "a.", ".a", "~", "a..b", "a.b.c.d", nine.as_str()] {
             assert!(FollowRequest::parse(text).is_err(), "{text:?}");

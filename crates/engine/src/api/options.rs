@@ -44,7 +44,7 @@ pub struct ScriptOptions {
     /// Whether procedures and triggers run in this process or in others.
     pub isolation: ScriptIsolation,
     /// A script that exceeds its time again and again is refused until it is replaced.
-    pub block_offenders: bool,
+    pub block_slow_scripts: bool,
     /// Procedures and writes with triggers that run at once; `None`: four per core, at least eight.
     pub running_max: Option<usize>,
 }

@@ -73,7 +73,7 @@ impl Additions {
     }
 
     /// The model with them.
-    pub fn added_to(&self, mut model: Object) -> Object {
+    pub fn apply_to(&self, mut model: Object) -> Object {
         for kind in KINDS {
             let mut all: Vec<Value> = of_kind(&model, kind).cloned().map(Value::Object).collect();
             all.extend(of_kind(&self.declarations, kind).cloned().map(Value::Object));
@@ -86,7 +86,7 @@ impl Additions {
 }
 
 /// The model without declarations. A link that others use stays.
-pub(crate) fn taken_from(mut model: Object, gone: &[String]) -> Object {
+pub(crate) fn without_declarations(mut model: Object, gone: &[String]) -> Object {
     let is_gone = |own: &Object| gone.iter().any(|name| name == name_of(own));
     for kind in KINDS.into_iter().rev() {
         let kept: Vec<Value> = of_kind(&model, kind)
@@ -108,11 +108,11 @@ fn is_used(model: &Object, link: &str) -> bool {
 
 /// The name of a declaration of the model that says the same.
 fn same<'m>(model: &'m Object, kind: &str, wanted: &Object) -> Option<&'m str> {
-    of_kind(model, kind).find(|own| says_the_same(kind, own, wanted)).map(name_of)
+    of_kind(model, kind).find(|own| is_equivalent(kind, own, wanted)).map(name_of)
 }
 
 /// Links by where they begin and end: whether one is enforced is its owner's choice.
-fn says_the_same(kind: &str, own: &Object, wanted: &Object) -> bool {
+fn is_equivalent(kind: &str, own: &Object, wanted: &Object) -> bool {
     let at =
         |value: &Object, end: &str, member: &str| value.get(end).and_then(|end| end.get(member)).cloned();
     if kind == "links" {
@@ -166,7 +166,7 @@ mod tests {
     fn plan(model: &str) -> (Additions, Object) {
         let model = json(model);
         let planned = Additions::plan(&model, &Value::Object(json(WANTED)));
-        let whole = planned.added_to(model);
+        let whole = planned.apply_to(model);
         (planned, whole)
     }
 
@@ -176,7 +176,10 @@ mod tests {
         assert_eq!(planned.names, ["l", "c"]);
         assert!(planned.are_in(&whole));
         assert!(!planned.are_in(&json(r#"{"version":1}"#)));
-        assert_eq!(taken_from(whole, &planned.names), json(r#"{"version":1,"links":[],"copies":[]}"#));
+        assert_eq!(
+            without_declarations(whole, &planned.names),
+            json(r#"{"version":1,"links":[],"copies":[]}"#)
+        );
     }
 
     #[test]
@@ -188,7 +191,7 @@ mod tests {
         assert_eq!(whole.get("copies").and_then(|all| all.at(1)?.get("link")?.as_str()), Some("own"));
         let again = Additions::plan(&whole, &Value::Object(json(WANTED)));
         assert!(again.is_empty(), "what is there is not added twice: {again:?}");
-        assert_eq!(taken_from(whole, &planned.names), json(model));
+        assert_eq!(without_declarations(whole, &planned.names), json(model));
     }
 
     #[test]
@@ -203,7 +206,7 @@ mod tests {
     fn a_link_that_others_use_stays() {
         let (planned, mut whole) = plan(r#"{"version":1}"#);
         whole.set("rollups", vec![Value::Object(json(r#"{"name":"r","link":"l"}"#))]);
-        let left = taken_from(whole, &planned.names);
+        let left = without_declarations(whole, &planned.names);
         assert_eq!(of_kind(&left, "links").count(), 1);
         assert_eq!(of_kind(&left, "copies").count(), 0);
     }

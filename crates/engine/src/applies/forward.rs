@@ -51,7 +51,7 @@ impl ApplyRun<'_> {
             return Ok(ApplyProgress::Next(state.at(ApplyStage::Build)));
         }
         let condition = ModelCondition { if_match: Some(etag), if_none_match: None };
-        let body = Value::Object(state.added.added_to(model));
+        let body = Value::Object(state.added.apply_to(model));
         let put = self.applies.catalog.put_model_with_journal(
             &self.database.name,
             &body,
@@ -220,19 +220,19 @@ impl ApplyRun<'_> {
         }
         let condition = Precondition { if_match: Some(container.resource.etag.clone()) };
         self.applies.catalog.replace_container(&self.database.name, id, &Value::Object(body), &condition)?;
-        self.forget_recorded(id)
+        self.remove_recorded(id)
     }
 
     /// One that is there with the same key and source was made before.
     fn create(&self, definition: &ChangedDefinition, body: &Value) -> Result<Arc<Container>, EngineError> {
         match self.container(&definition.container) {
-            Ok(found) if is_made_of(&found, body) => return Ok(found),
+            Ok(found) if has_source(&found, body) => return Ok(found),
             Ok(_) | Err(EngineError::ResourceNotFound { .. }) => {}
             Err(error) => return Err(error),
         }
         let made = self.applies.catalog.create_container(&self.database.name, body, None)?;
         if let Some(source) = source_of(body) {
-            self.forget_recorded(source)?;
+            self.remove_recorded(source)?;
         }
         Ok(made)
     }
@@ -303,7 +303,7 @@ fn source_of(body: &Value) -> Option<&str> {
     body.get("materializedViewDefinition")?.get("sourceCollectionId")?.as_str()
 }
 
-pub(super) fn is_made_of(container: &Container, body: &Value) -> bool {
+pub(super) fn has_source(container: &Container, body: &Value) -> bool {
     let own = container.definition.view.as_ref().and_then(|view| view.source_id.as_deref());
     let paths = |value: &Value| value.get("partitionKey").and_then(|key| key.get("paths")).cloned();
     own.is_some()

@@ -16,16 +16,16 @@ const ROWS_MAX: usize = 500;
 const FIRST: u32 = 1 << 31;
 
 /// Removes the journals of all databases whose time is over.
-pub(crate) fn forget_journals(shared: &Shared, catalog: &Catalog) -> Result<(), EngineError> {
+pub(crate) fn remove_old_journals(shared: &Shared, catalog: &Catalog) -> Result<(), EngineError> {
     for database in catalog.state().databases.iter() {
         for container in database.containers.iter() {
-            forget_of_container(shared, container.number)?;
+            remove_journals_of(shared, container.number)?;
         }
     }
     Ok(())
 }
 
-fn forget_of_container(shared: &Shared, container: u32) -> Result<(), EngineError> {
+fn remove_journals_of(shared: &Shared, container: u32) -> Result<(), EngineError> {
     let mut from = FIRST;
     while let Some(journal) = next_journal(shared, container, from)? {
         let job = JobId(u64::from(journal - FIRST));

@@ -5,12 +5,12 @@
 //! its declarations change are journalled by their build (`maintain::journal`).
 
 mod additions; // declarations in a model
-mod back; // taking back
 mod forward; // applying
 mod journals; // journals whose time is over
 mod merge; // a change in another version of a value
 mod order; // what is asked for
-mod state; // how far a job is
+mod state;
+mod undo; // taking back // how far a job is
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use quire_value::{Object, Value};
 
 pub(crate) use self::additions::Additions;
 pub(crate) use self::forward::merged_members;
-pub(crate) use self::journals::forget_journals;
+pub(crate) use self::journals::remove_old_journals;
 pub(crate) use self::order::{AppliedChange, ApplyOrder};
 pub(crate) use self::state::{ApplyStage, ApplyState};
 use crate::api::EngineError;
@@ -109,7 +109,7 @@ impl Applies {
 impl ApplyState {
     /// It cannot be done: what was done of it is taken back.
     fn refused(self, error: String) -> ApplyState {
-        ApplyState { error: Some(error), ..self.at(ApplyStage::TakeDefinition) }
+        ApplyState { error: Some(error), ..self.at(ApplyStage::RestoreDefinition) }
     }
 }
 
@@ -133,13 +133,13 @@ impl ApplyRun<'_> {
 
     fn step_back(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         match state.stage {
-            ApplyStage::TakeDefinition => self.take_definition(state),
+            ApplyStage::RestoreDefinition => self.restore_definition(state),
             ApplyStage::UndoRefactoring => self.undo_refactoring(state),
             ApplyStage::UndoingRefactoring => self.undoing_refactoring(state),
-            ApplyStage::TakeDeclarations => self.take_declarations(state),
-            ApplyStage::PutBack => self.put_back(state),
+            ApplyStage::RemoveDeclarations => self.remove_declarations(state),
+            ApplyStage::RestoreItems => self.restore_items(state),
             ApplyStage::Reopen => self.reopen(&state),
-            _ => Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDefinition))),
+            _ => Ok(ApplyProgress::Next(state.at(ApplyStage::RestoreDefinition))),
         }
     }
 
@@ -165,7 +165,7 @@ impl ApplyRun<'_> {
         Ok(status.map_or(0, |status| status.progress.done))
     }
 
-    fn forget_recorded(&self, container: &str) -> Result<(), EngineError> {
+    fn remove_recorded(&self, container: &str) -> Result<(), EngineError> {
         let shared = &self.applies.shared;
         shared.recorder.forget_container(&*shared.storage, self.database.number, container)
     }

@@ -9,7 +9,7 @@ const LIMITS: Limits = Limits { depth_max: 256 };
 /// Conflicts that are listed; all are counted.
 const CONFLICTS_MAX: usize = 100;
 
-/// Stages in their order; an undo, and an apply that cannot be done, go through those from `TakeDefinition` on.
+/// Stages in their order; an undo, and an apply that cannot be done, go through those from `RestoreDefinition` on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ApplyStage {
     #[default]
@@ -30,11 +30,11 @@ pub(crate) enum ApplyStage {
     End,
     /// Of an undo: what the other job did is read.
     Load,
-    TakeDefinition,
+    RestoreDefinition,
     UndoRefactoring,
     UndoingRefactoring,
-    TakeDeclarations,
-    PutBack,
+    RemoveDeclarations,
+    RestoreItems,
     Reopen,
 }
 
@@ -51,11 +51,11 @@ const STAGES: [(&str, ApplyStage); 18] = [
     ("defining", ApplyStage::Defining),
     ("end", ApplyStage::End),
     ("load", ApplyStage::Load),
-    ("take-definition", ApplyStage::TakeDefinition),
+    ("take-definition", ApplyStage::RestoreDefinition),
     ("undo-refactoring", ApplyStage::UndoRefactoring),
     ("undoing-refactoring", ApplyStage::UndoingRefactoring),
-    ("take-declarations", ApplyStage::TakeDeclarations),
-    ("put-back", ApplyStage::PutBack),
+    ("take-declarations", ApplyStage::RemoveDeclarations),
+    ("put-back", ApplyStage::RestoreItems),
     ("reopen", ApplyStage::Reopen),
 ];
 

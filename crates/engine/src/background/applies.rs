@@ -61,7 +61,7 @@ impl JobKind for ApplyJobs {
             None => applies.step(&database, (claim.id, &ApplyOrder::parse(&claim.body.payload)?), state),
         };
         match progress {
-            Ok(progress) => go_on(claim, progress),
+            Ok(progress) => continue_job(claim, progress),
             Err(EngineError::ResourceNotFound { kind: "database", .. }) => Ok(JobStep::Cancelled),
             Err(error) => Err(error),
         }
@@ -101,13 +101,13 @@ fn load(applies: &Applies, claim: &mut JobClaim<'_>, job: JobId) -> Result<JobSt
     };
     let Some(state) = state else { return Ok(JobStep::Cancelled) };
     let state = ApplyState { items: 0, conflicts: Vec::new(), conflict_count: 0, ..state };
-    let state = state.at(ApplyStage::TakeDefinition);
+    let state = state.at(ApplyStage::RestoreDefinition);
     claim.commit(claim.advance(state.encode(), 0, None), Vec::new())?;
     jobs.end_unfinished(job)?;
     Ok(JobStep::More)
 }
 
-fn go_on(claim: &mut JobClaim<'_>, progress: ApplyProgress) -> Result<JobStep, EngineError> {
+fn continue_job(claim: &mut JobClaim<'_>, progress: ApplyProgress) -> Result<JobStep, EngineError> {
     match progress {
         ApplyProgress::Next(state) => {
             claim.commit(claim.advance(state.encode(), state.items, None), Vec::new())?;

@@ -43,12 +43,12 @@ impl CatalogWork {
     }
 
     /// Adds the paths that queries requested to the container's row.
-    fn record_wanted(&self, container: &Container) -> Result<(), EngineError> {
+    fn store_requested_paths(&self, container: &Container) -> Result<(), EngineError> {
         let wanted = container.partitions.requested_missing();
         if wanted.is_empty() {
             return Ok(());
         }
-        match self.catalog.keep_missing(container, &wanted) {
+        match self.catalog.index_missing_values(container, &wanted) {
             Ok(()) => container.partitions.remove_requested(&wanted),
             // Deleted or split in the meantime.
             Err(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved) => {}
@@ -72,14 +72,14 @@ impl WorkerTask for CatalogWork {
     const NAME: &'static str = "catalog";
     type Memory = ();
 
-    fn round(&self, turn: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
-        turn.part(CATALOG_PART, || Ok(self.catalog.settle_unresolved()?))?;
+    fn round(&self, round: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
+        round.part(CATALOG_PART, || Ok(self.catalog.settle_unresolved()?))?;
         let state = self.catalog.state();
-        turn.retain_parts(|part| {
+        round.retain_parts(|part| {
             part == CATALOG_PART || state.containers().any(|other| u64::from(other.number) == part)
         });
         for container in state.containers().filter(|container| container.partitions.has_requested_rows()) {
-            turn.part(u64::from(container.number), || Ok(self.record_wanted(container)?))?;
+            round.part(u64::from(container.number), || Ok(self.store_requested_paths(container)?))?;
         }
         // The catalog state has containers that may be dropped by now, and there may be many jobs to create.
         drop(state);

@@ -97,7 +97,7 @@ impl Drops {
                     self.add_container(container, &mut ranges)?;
                     containers += 1;
                 }
-                self.pass_observers()?;
+                self.wait_for_observers()?;
                 let prefixes = catalog_keys::DATABASE_CHILDREN.into_iter();
                 let prefixes = prefixes.map(|kind| catalog_keys::children_prefix(kind, database));
                 ranges.extend(prefixes.map(|prefix| DroppedRange::Catalog { prefix }));
@@ -119,8 +119,8 @@ impl Drops {
     }
 
     /// Returns when nothing about advice, refactorings or recorded requests is stored any more of a database that is gone.
-    fn pass_observers(&self) -> Result<(), EngineError> {
-        self.catalog.pass_publication();
+    fn wait_for_observers(&self) -> Result<(), EngineError> {
+        self.catalog.wait_for_publication();
         let storage = &*self.shared.storage;
         self.shared.advice.settle(storage)?;
         self.shared.recorder.settle(storage)
@@ -155,7 +155,7 @@ impl Drops {
         declaration: u32,
         ranges: &mut Vec<DroppedRange>,
     ) -> Result<(), EngineError> {
-        self.pass_older_writes(container)?;
+        self.wait_for_older_writes(container)?;
         let rows = keys::DeclarationKeys { container, declaration };
         let found = rows.ranges(IndexId::of_link(declaration).0);
         ranges.extend(found.into_iter().map(|(space, prefix)| DroppedRange::Rows { space, prefix }));
@@ -164,15 +164,15 @@ impl Drops {
 
     /// Returns when no write under the older model is under way any more, nor in doubt. A write in any container of the database
     /// may have rows in this one: totals and mirrors are with the target, but ride in the commit of the referrer.
-    fn pass_older_writes(&self, container: u32) -> Result<(), EngineError> {
-        self.catalog.pass_publication();
+    fn wait_for_older_writes(&self, container: u32) -> Result<(), EngineError> {
+        self.catalog.wait_for_publication();
         let state = self.catalog.state();
         let Some(database) =
             state.container(container).and_then(|own| state.databases.get(&own.database.rid))
         else {
             return Ok(());
         };
-        database.containers.iter().try_for_each(|own| own.partitions.pass_barrier())
+        database.containers.iter().try_for_each(|own| own.partitions.wait_for_barrier())
     }
 
     /// A write with an unknown outcome must not become visible after the job.

@@ -16,7 +16,7 @@ use crate::integrity::item_example;
 use crate::jobs::{JobClaim, JobKind, JobOutcome, JobStep};
 use crate::links::{Referrer, Referrers, TargetHash};
 use crate::maintain::fan_out::{FAN_OUT, FanOutPayload, FanOutRow};
-use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, lock_target, visit_items};
+use crate::maintain::visit::{VisitFigures, VisitOrder, VisitOutcome, VisitWork, lock_target, visit_items};
 use crate::model::DatabaseModel;
 use crate::runtime::Shared;
 use crate::store::keys::{DeclarationKeys, LOOKUPS};
@@ -111,13 +111,13 @@ impl<'a> FanOutWalk<'a> {
         if place.rounds == 0 {
             return self.begin(claim, place);
         }
-        let moment = self.referrers.visibility_point(self.shared);
+        let visibility_point = self.referrers.visibility_point(self.shared);
         let snapshot = self.referrers.snapshot(self.shared)?;
-        let page = self.index().page(&*snapshot, place.after.as_deref(), chunk(CHUNK), &moment)?;
+        let page = self.index().page(&*snapshot, place.after.as_deref(), chunk(CHUNK), &visibility_point)?;
         drop(snapshot);
         let Some(last) = page.referrers.last() else { return self.end(claim, place) };
         let next = FanOutPosition { after: Some(last.place.clone()), ..place };
-        let live: Vec<&Referrer> = page.referrers.iter().filter(|referrer| !referrer.is_gone).collect();
+        let live: Vec<&Referrer> = page.referrers.iter().filter(|referrer| !referrer.is_invisible).collect();
         let rids: Vec<u64> = live.iter().map(|referrer| referrer.stored.rid).collect();
         if self.visit(claim, &rids, &next)?.is_none() {
             return Ok(JobStep::More);
@@ -155,13 +155,15 @@ impl<'a> FanOutWalk<'a> {
             VisitOrder { container: &self.referrers, rids, rows: &[], work, also: &also, journal: None };
         let visited = visit_items(self.shared, &order)?;
         match (visited, advance.into_inner()) {
-            (Visited::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
-            (Visited::Done { is_committed: false, .. }, Some(advance)) => {
+            (VisitOutcome::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
+            (VisitOutcome::Done { is_committed: false, .. }, Some(advance)) => {
                 claim.commit(advance, Vec::new())?
             }
-            (Visited::Refused(error), _) => return Ok(Some(error.to_string())),
-            (Visited::TooLarge, _) => return Ok(Some("the items are too large for one commit".to_owned())),
-            (Visited::Done { .. } | Visited::DuplicateKey { .. } | Visited::NoModel, _) => {}
+            (VisitOutcome::Refused(error), _) => return Ok(Some(error.to_string())),
+            (VisitOutcome::TooLarge, _) => {
+                return Ok(Some("the items are too large for one commit".to_owned()));
+            }
+            (VisitOutcome::Done { .. } | VisitOutcome::DuplicateKey { .. } | VisitOutcome::NoModel, _) => {}
         }
         Ok(None)
     }

@@ -15,7 +15,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Slices of a round.
 const SLICES_MAX: usize = 64;
 /// The wait before a job runs again after a passing failure.
-const PASSING_WAIT: Duration = Duration::from_millis(10);
+const TRANSIENT_WAIT: Duration = Duration::from_millis(10);
 
 pub(crate) struct JobRunner {
     jobs: Arc<Jobs>,
@@ -33,8 +33,8 @@ impl JobRunner {
     }
 
     /// Runs the next job for one slice, if there is one.
-    fn run_slice(&self, turn: &WorkerRound<'_>) -> Result<Result<(), NoJobDue>, Interrupted> {
-        let ClaimedJob { mut claim, kind, has_more } = match self.jobs.claim(|id| !turn.is_waiting(id.0)) {
+    fn run_slice(&self, round: &WorkerRound<'_>) -> Result<Result<(), NoJobDue>, Interrupted> {
+        let ClaimedJob { mut claim, kind, has_more } = match self.jobs.claim(|id| !round.is_waiting(id.0)) {
             Ok(claimed) => claimed,
             Err(none) => return Ok(Err(none)),
         };
@@ -42,10 +42,10 @@ impl JobRunner {
             self.signal.wake();
         }
         let until = Instant::now() + SLICE;
-        let is_stopping = || turn.check().is_err();
-        turn.part(claim.id.0, || match claim.run(&*kind, until, is_stopping) {
-            Err(error) if is_passing(&error) => {
-                claim.rest(PASSING_WAIT);
+        let is_stopping = || round.check().is_err();
+        round.part(claim.id.0, || match claim.run(&*kind, until, is_stopping) {
+            Err(error) if is_transient(&error) => {
+                claim.rest(TRANSIENT_WAIT);
                 Ok(())
             }
             run => Ok(run?),
@@ -58,12 +58,12 @@ impl WorkerTask for JobRunner {
     const NAME: &'static str = "jobs";
     type Memory = ();
 
-    fn round(&self, turn: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
+    fn round(&self, round: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
         self.jobs.refresh()?;
-        turn.retain_parts(|part| self.jobs.is_pending(JobId(part)));
+        round.retain_parts(|part| self.jobs.is_pending(JobId(part)));
         for _ in 0..SLICES_MAX {
-            turn.check()?;
-            if let Err(NoJobDue { next }) = self.run_slice(turn)? {
+            round.check()?;
+            if let Err(NoJobDue { next }) = self.run_slice(round)? {
                 let rest = next.map(|time| time.saturating_duration_since(Instant::now()));
                 return Ok(rest.map_or(NextRound::Woken, NextRound::After));
             }
@@ -73,7 +73,7 @@ impl WorkerTask for JobRunner {
 }
 
 /// Whether a retry will probably succeed: what the job works on was changed meanwhile.
-fn is_passing(error: &EngineError) -> bool {
+fn is_transient(error: &EngineError) -> bool {
     matches!(error, EngineError::TransactionConflict | EngineError::PartitionMoved | EngineError::Contended)
 }
 

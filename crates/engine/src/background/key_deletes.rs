@@ -29,9 +29,9 @@ const UNIT: &str = "items";
 /// Items removed in one step: their locks are held together.
 const STEP_ITEMS: usize = 500;
 /// The wait after a scan that could not remove all items.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The wait after a scan with items that cannot be read.
-const AGAIN_UNREADABLE: Duration = Duration::from_secs(600);
+const RETRY_UNREADABLE_AFTER: Duration = Duration::from_secs(600);
 /// The wait while the sweep is paused, and after a passing failure.
 const WAIT: Duration = Duration::from_millis(20);
 
@@ -72,10 +72,10 @@ impl KeyDeletes {
     pub fn scan_once(&self, container: &Container) {
         for (key, lsn) in container.partitions.deleted_keys().iter() {
             let _left = DeletedKey::new(container, key, lsn).and_then(|deleted| {
-                let mut looked = ScannedItems::default();
-                let (_, is_over) = self.remove_some(container, &deleted, &mut looked)?;
-                if is_over && looked.left == 0 {
-                    self.forget(container, (key, lsn), &deleted)
+                let mut scanned = ScannedItems::default();
+                let (_, is_over) = self.remove_some(container, &deleted, &mut scanned)?;
+                if is_over && scanned.left == 0 {
+                    self.remove_mark(container, (key, lsn), &deleted)
                 } else {
                     Ok(false)
                 }
@@ -88,25 +88,25 @@ impl KeyDeletes {
         &self,
         container: &Container,
         deleted: &DeletedKey<'_>,
-        looked: &mut ScannedItems,
+        scanned: &mut ScannedItems,
     ) -> Result<(usize, bool), EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let DeletedKeyItems { rids, next_rid, unreadable } =
-            deleted.items(&*snapshot, looked.next_rid, STEP_ITEMS)?;
+            deleted.items(&*snapshot, scanned.next_rid, STEP_ITEMS)?;
         drop(snapshot);
         let removal = remove_items(&self.shared, container, &rids)?;
         self.removed.fetch_add(removal.removed as u64, Ordering::Relaxed);
-        looked.left += (removal.later.len() + removal.unreadable.len()) as u64;
-        looked.unreadable += removal.unreadable.len() as u64;
+        scanned.left += (removal.later.len() + removal.unreadable.len()) as u64;
+        scanned.unreadable += removal.unreadable.len() as u64;
         for (rid, error) in unreadable.iter().chain(&removal.unreadable) {
             warn!(container = container.number, item = format!("{rid:x}"), %error, "an item of a deleted key cannot be read");
         }
-        looked.next_rid = next_rid.unwrap_or(looked.next_rid);
+        scanned.next_rid = next_rid.unwrap_or(scanned.next_rid);
         Ok((removal.removed, next_rid.is_none()))
     }
 
     /// Removes the mark of a key without items, and earlier marks; false: it has to be tried again.
-    fn forget(
+    fn remove_mark(
         &self,
         container: &Container,
         (key, lsn): (&[u8], u64),
@@ -133,22 +133,22 @@ impl KeyDeletes {
     ) -> Result<JobStep, EngineError> {
         let started = Instant::now();
         let deleted = DeletedKey::new(container, key, lsn)?;
-        let mut looked = ScannedItems::decode(claim.position());
-        let (removed, is_over) = self.remove_some(container, &deleted, &mut looked)?;
+        let mut scanned = ScannedItems::decode(claim.position());
+        let (removed, is_over) = self.remove_some(container, &deleted, &mut scanned)?;
         let done = claim.done() + removed as u64;
-        if is_over && looked.left == 0 {
-            if !self.forget(container, (key, lsn), &deleted)? {
+        if is_over && scanned.left == 0 {
+            if !self.remove_mark(container, (key, lsn), &deleted)? {
                 return Ok(JobStep::Rest(WAIT));
             }
             claim.complete(done);
             return Ok(JobStep::Done(Value::Null));
         }
-        let rest = match (is_over, looked.unreadable) {
+        let rest = match (is_over, scanned.unreadable) {
             (false, _) => rest_after(started.elapsed(), self.age_seconds(claim)),
-            (true, 0) => AGAIN,
-            (true, _) => AGAIN_UNREADABLE,
+            (true, 0) => RETRY_AFTER,
+            (true, _) => RETRY_UNREADABLE_AFTER,
         };
-        let next = if is_over { ScannedItems::default() } else { looked };
+        let next = if is_over { ScannedItems::default() } else { scanned };
         claim.commit(claim.advance(next.encode(), done, None), Vec::new())?;
         Ok(JobStep::Rest(rest))
     }

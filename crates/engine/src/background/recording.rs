@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 
-const TAKEN_IN_EVERY: Duration = Duration::from_secs(1);
+const DRAIN_INTERVAL: Duration = Duration::from_secs(1);
 const STORED_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) struct Recording {
@@ -42,11 +42,15 @@ impl Recording {
 
 impl WorkerTask for Recording {
     const NAME: &'static str = "recording";
-    const DELAY: Duration = TAKEN_IN_EVERY;
+    const DELAY: Duration = DRAIN_INTERVAL;
     /// When it was last stored.
     type Memory = Option<Instant>;
 
-    fn round(&self, _turn: &WorkerRound<'_>, stored: &mut Option<Instant>) -> Result<NextRound, Interrupted> {
+    fn round(
+        &self,
+        _round: &WorkerRound<'_>,
+        stored: &mut Option<Instant>,
+    ) -> Result<NextRound, Interrupted> {
         self.shared.recorder.drain(&*self.shared.storage)?;
         if stored.get_or_insert_with(Instant::now).elapsed() >= STORED_EVERY {
             self.store()?;
@@ -54,7 +58,7 @@ impl WorkerTask for Recording {
         }
         let state = self.catalog.state();
         let exists = |database: u32| state.database(database).is_some();
-        self.shared.recorder.let_go(&*self.shared.storage, &exists)?;
-        Ok(NextRound::After(TAKEN_IN_EVERY))
+        self.shared.recorder.evict(&*self.shared.storage, &exists)?;
+        Ok(NextRound::After(DRAIN_INTERVAL))
     }
 }

@@ -13,7 +13,7 @@ use super::pace::Pace;
 use super::rekey::Rekeys;
 use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::{EngineError, corrupt};
-use crate::applies::forget_journals;
+use crate::applies::remove_old_journals;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::{JobClaim, JobId, JobKind, JobStep, NewJob};
 use crate::refactorings::{
@@ -151,47 +151,47 @@ impl JobKind for DryRunJobs {
 }
 
 /// Follows what is written while a refactoring is expanded.
-pub(crate) struct Following {
+pub(crate) struct RefactoringFollower {
     refactorings: Arc<Refactorings>,
     rekeys: Arc<Rekeys>,
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
 }
 
-impl Following {
+impl RefactoringFollower {
     pub fn start(
         refactorings: &Arc<Refactorings>,
         rekeys: &Arc<Rekeys>,
         (shared, catalog): (&Arc<Shared>, &Arc<Catalog>),
-    ) -> Result<Worker<Following>, EngineError> {
+    ) -> Result<Worker<RefactoringFollower>, EngineError> {
         let signal = Arc::clone(&refactorings.signal);
         let (refactorings, rekeys) = (Arc::clone(refactorings), Arc::clone(rekeys));
         let (shared, catalog) = (Arc::clone(shared), Arc::clone(catalog));
-        Worker::start(Following { refactorings, rekeys, shared, catalog }, signal)
+        Worker::start(RefactoringFollower { refactorings, rekeys, shared, catalog }, signal)
     }
 }
 
-impl WorkerTask for Following {
+impl WorkerTask for RefactoringFollower {
     const NAME: &'static str = "refactorings";
     /// When journals of applies were looked at, by the engine's clock.
     type Memory = Option<i64>;
 
     /// One that fails waits by itself.
-    fn round(&self, turn: &WorkerRound<'_>, looked_ms: &mut Option<i64>) -> Result<NextRound, Interrupted> {
+    fn round(&self, round: &WorkerRound<'_>, checked_ms: &mut Option<i64>) -> Result<NextRound, Interrupted> {
         let all = self.refactorings.numbers()?;
-        turn.retain_parts(|part| all.iter().any(|own| part_of(*own) == part));
+        round.retain_parts(|part| all.iter().any(|own| part_of(*own) == part));
         let (mut follows, mut has_more) = (false, false);
         for own in all {
-            turn.check()?;
-            let done = turn.part(part_of(own), || Ok(self.follow(own)?))?;
+            round.check()?;
+            let done = round.part(part_of(own), || Ok(self.follow(own)?))?;
             let (own_follows, own_more) = done.unwrap_or((true, false));
             follows |= own_follows;
             has_more |= own_more;
         }
         let now_ms = self.shared.clock.now_ms();
-        if looked_ms.is_none_or(|at| (now_ms - at).unsigned_abs() >= JOURNALS_EVERY.as_millis() as u64) {
-            forget_journals(&self.shared, &self.catalog)?;
-            *looked_ms = Some(now_ms);
+        if checked_ms.is_none_or(|at| (now_ms - at).unsigned_abs() >= JOURNALS_EVERY.as_millis() as u64) {
+            remove_old_journals(&self.shared, &self.catalog)?;
+            *checked_ms = Some(now_ms);
         }
         Ok(match (follows, has_more) {
             (_, true) => NextRound::Now,
@@ -201,7 +201,7 @@ impl WorkerTask for Following {
     }
 }
 
-impl Following {
+impl RefactoringFollower {
     fn follow(&self, (database, number): (u32, u32)) -> Result<(bool, bool), EngineError> {
         let id = (database, number);
         let followed = match self.refactorings.is_rekey(id)? {

@@ -16,7 +16,7 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
 use crate::jobs::{JobClaim, JobKind, JobStep};
-use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
+use crate::maintain::visit::{VisitFigures, VisitOrder, VisitOutcome, VisitWork, visit_items};
 use crate::model::DatabaseModel;
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
@@ -170,13 +170,15 @@ impl Repair<'_> {
             &VisitOrder { container, rids, rows: &[], work, also: &also, journal: None },
         )?;
         match (visited, advance.into_inner()) {
-            (Visited::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
-            (Visited::Done { is_committed: false, .. }, Some(advance)) => {
+            (VisitOutcome::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
+            (VisitOutcome::Done { is_committed: false, .. }, Some(advance)) => {
                 claim.commit(advance, Vec::new())?
             }
-            (Visited::Refused(error), _) => return Ok(Some(error.to_string())),
-            (Visited::TooLarge, _) => return Ok(Some("the items are too large for one commit".to_owned())),
-            (Visited::Done { .. } | Visited::DuplicateKey { .. } | Visited::NoModel, _) => {}
+            (VisitOutcome::Refused(error), _) => return Ok(Some(error.to_string())),
+            (VisitOutcome::TooLarge, _) => {
+                return Ok(Some("the items are too large for one commit".to_owned()));
+            }
+            (VisitOutcome::Done { .. } | VisitOutcome::DuplicateKey { .. } | VisitOutcome::NoModel, _) => {}
         }
         Ok(None)
     }

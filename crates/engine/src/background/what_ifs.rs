@@ -15,7 +15,7 @@ use crate::jobs::{JobClaim, JobId, JobKind, JobStep};
 use crate::profiles::Profiles;
 use crate::refactorings::Refactorings;
 use crate::runtime::Shared;
-use crate::what_if::{RunProgress, Scratch, WHAT_IF, WhatIfOrder, WhatIfRun, WhatIfServices, is_lasting};
+use crate::what_if::{RunProgress, Scratch, WHAT_IF, WhatIfOrder, WhatIfRun, WhatIfServices, is_permanent};
 
 /// Between two looks at jobs that others do.
 const WAIT: Duration = Duration::from_millis(10);
@@ -125,7 +125,7 @@ impl JobKind for WhatIfs {
         let run = self.run(claim, &services);
         let Err(error) = run else { return run };
         self.release(claim.id);
-        if !is_lasting(&error) {
+        if !is_permanent(&error) {
             return Err(error);
         }
         Scratch::of(claim.id).remove(&services.catalog)?;

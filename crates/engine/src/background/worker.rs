@@ -37,7 +37,7 @@ pub(crate) trait WorkerTask: Send + Sync + 'static {
     /// What is kept from round to round; lost when a round panics.
     type Memory: Default;
 
-    fn round(&self, turn: &WorkerRound<'_>, memory: &mut Self::Memory) -> Result<NextRound, Interrupted>;
+    fn round(&self, round: &WorkerRound<'_>, memory: &mut Self::Memory) -> Result<NextRound, Interrupted>;
 }
 
 /// When the next round is due.
@@ -55,7 +55,7 @@ pub(crate) enum NextRound {
 #[derive(Debug)]
 pub(crate) enum Interrupted {
     /// The worker is to stop or to pause: nothing is wrong.
-    Asked,
+    Requested,
     Failed(EngineError),
 }
 
@@ -196,16 +196,16 @@ impl<W: WorkerTask> Drop for Worker<W> {
 }
 
 fn run_rounds<W: WorkerTask>(work: &W, signal: &Signal, health: &Mutex<WorkerHealth>) {
-    let turn = WorkerRound { name: W::NAME, signal, health };
+    let round = WorkerRound { name: W::NAME, signal, health };
     let mut memory = W::Memory::default();
     let mut wait = Some(W::DELAY);
     while signal.wait(wait) {
-        let next = match caught(|| work.round(&turn, &mut memory)) {
+        let next = match caught(|| work.round(&round, &mut memory)) {
             Ok(Ok(next)) => {
                 health.lock().succeeded();
                 next
             }
-            Ok(Err(Interrupted::Asked)) => NextRound::Now,
+            Ok(Err(Interrupted::Requested)) => NextRound::Now,
             Ok(Err(Interrupted::Failed(error))) if is_closed(&error) => return,
             Ok(Err(Interrupted::Failed(error))) => {
                 let again = health.lock().failed(error.to_string());
@@ -222,7 +222,7 @@ fn run_rounds<W: WorkerTask>(work: &W, signal: &Signal, health: &Mutex<WorkerHea
         };
         wait = match next {
             NextRound::Now => Some(Duration::ZERO),
-            NextRound::After(time) => Some(health.lock().sooner(time)),
+            NextRound::After(time) => Some(health.lock().wait_at_most(time)),
             NextRound::Woken => health.lock().next_part(),
         };
     }
@@ -231,12 +231,12 @@ fn run_rounds<W: WorkerTask>(work: &W, signal: &Signal, health: &Mutex<WorkerHea
 impl WorkerRound<'_> {
     /// Fails when it is time to stop or to pause.
     pub fn check(&self) -> Result<(), Interrupted> {
-        if self.signal.is_interrupted() { Err(Interrupted::Asked) } else { Ok(()) }
+        if self.signal.is_interrupted() { Err(Interrupted::Requested) } else { Ok(()) }
     }
 
     /// Waits, and fails when it is time to stop or to pause.
     pub fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
-        if self.signal.sleep(time) { Ok(()) } else { Err(Interrupted::Asked) }
+        if self.signal.sleep(time) { Ok(()) } else { Err(Interrupted::Requested) }
     }
 
     /// Runs one part of the round. `None`: it failed, now or shortly before. It is tried again after a wait of its own,
@@ -254,7 +254,7 @@ impl WorkerRound<'_> {
                 self.health.lock().parts.remove(&part);
                 return Ok(Some(done));
             }
-            Ok(Err(Interrupted::Asked)) => return Err(Interrupted::Asked),
+            Ok(Err(Interrupted::Requested)) => return Err(Interrupted::Requested),
             Ok(Err(Interrupted::Failed(error))) if is_closed(&error) => return Err(error.into()),
             Ok(Err(Interrupted::Failed(error))) => error.to_string(),
             Err(panic) => {
@@ -317,7 +317,7 @@ impl WorkerHealth {
         Some(first.saturating_duration_since(Instant::now()))
     }
 
-    fn sooner(&self, time: Duration) -> Duration {
+    fn wait_at_most(&self, time: Duration) -> Duration {
         self.next_part().map_or(time, |part| part.min(time))
     }
 }
@@ -348,12 +348,12 @@ mod tests {
     use super::*;
 
     /// Calls a function of the number of the round.
-    struct Scripted<F> {
+    struct RoundFunction<F> {
         count: AtomicU32,
         round: F,
     }
 
-    impl<F> WorkerTask for Scripted<F>
+    impl<F> WorkerTask for RoundFunction<F>
     where
         F: Fn(u32, &WorkerRound<'_>) -> Result<NextRound, Interrupted> + Send + Sync + 'static,
     {
@@ -362,21 +362,21 @@ mod tests {
 
         fn round(
             &self,
-            turn: &WorkerRound<'_>,
+            round: &WorkerRound<'_>,
             rounds_remembered: &mut u32,
         ) -> Result<NextRound, Interrupted> {
             let count = self.count.fetch_add(1, Ordering::SeqCst);
             assert!(*rounds_remembered <= count);
             *rounds_remembered += 1;
-            (self.round)(count, turn)
+            (self.round)(count, round)
         }
     }
 
-    fn start<F>(round: F) -> Worker<Scripted<F>>
+    fn start<F>(round: F) -> Worker<RoundFunction<F>>
     where
         F: Fn(u32, &WorkerRound<'_>) -> Result<NextRound, Interrupted> + Send + Sync + 'static,
     {
-        Worker::start(Scripted { count: AtomicU32::new(0), round }, Arc::default()).unwrap()
+        Worker::start(RoundFunction { count: AtomicU32::new(0), round }, Arc::default()).unwrap()
     }
 
     fn wait_until(mut condition: impl FnMut() -> bool) {
@@ -415,10 +415,10 @@ mod tests {
 
     #[test]
     fn a_part_that_panics_leaves_the_others_alone() {
-        let worker = start(|_, turn| {
-            let bad = turn.part(1, || if turn.name.is_empty() { Ok(()) } else { panic!("by design") })?;
+        let worker = start(|_, round| {
+            let bad = round.part(1, || if round.name.is_empty() { Ok(()) } else { panic!("by design") })?;
             assert_eq!(bad, None);
-            let good = turn.part(2, || Ok(()))?;
+            let good = round.part(2, || Ok(()))?;
             assert_eq!(good, Some(()));
             Ok(NextRound::Woken)
         });
@@ -430,11 +430,11 @@ mod tests {
 
     /// Jobs are asked whether they are there, and ask whether they wait, under a lock of their own.
     #[test]
-    fn parts_are_asked_about_without_the_lock() {
-        let worker = start(|_, turn| {
-            turn.part(1, || Err::<(), _>(EngineError::Overloaded.into()))?;
-            turn.retain_parts(|part| turn.is_waiting(part));
-            turn.retain_parts(|part| !turn.is_waiting(part));
+    fn parts_are_checked_without_the_lock() {
+        let worker = start(|_, round| {
+            round.part(1, || Err::<(), _>(EngineError::Overloaded.into()))?;
+            round.retain_parts(|part| round.is_waiting(part));
+            round.retain_parts(|part| !round.is_waiting(part));
             Ok(NextRound::Woken)
         });
         wait_until(|| worker.rounds() == 1);
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_paused_worker_does_nothing() {
-        let worker = start(|_, turn| turn.check().map(|()| NextRound::Now));
+        let worker = start(|_, round| round.check().map(|()| NextRound::Now));
         wait_until(|| worker.rounds() > 10);
         worker.pause(true);
         let mut before = worker.rounds();

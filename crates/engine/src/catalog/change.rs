@@ -124,7 +124,7 @@ impl Catalog {
     }
 
     /// Returns when all that the state shows is in force: the rules of containers are switched after the state.
-    pub(crate) fn pass_publication(&self) {
+    pub(crate) fn wait_for_publication(&self) {
         drop(self.writer.lock());
     }
 
@@ -288,7 +288,7 @@ impl CatalogChange<'_> {
 
     /// Something is deleted whose rows are still there.
     pub fn add_job(&mut self, job: DropJob) {
-        self.catalog.note_dropped(job);
+        self.catalog.add_dropped(job);
         let key = keys::job_key(job);
         let value = row::encode_job(&key);
         self.state.jobs.insert(job);

@@ -162,8 +162,8 @@ impl Container {
 
     /// Live items and their bytes (for quota headers and statistics).
     /// The same if it needs no disk.
-    pub fn usage_known(&self) -> Option<(u64, u64)> {
-        let known = |partition: &Partition| partition.sequencer.lsn_known().is_some();
+    pub fn cached_usage(&self) -> Option<(u64, u64)> {
+        let known = |partition: &Partition| partition.sequencer.cached_lsn().is_some();
         self.partitions.all().iter().all(|partition| known(partition)).then(|| self.usage())
     }
 

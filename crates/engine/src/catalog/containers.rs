@@ -20,7 +20,7 @@ use crate::indexes::missing::MissingPath;
 use crate::indexes::vectors::VectorIndexIdentity;
 use crate::indexes::{self, CountedIndexes, IndexEpochs, Indexes};
 use crate::memory::prepared_queries::ContainerVersion;
-use crate::partition::sequencer::{PreparedWrite, until_taken};
+use crate::partition::sequencer::{PreparedWrite, retry_until_accepted};
 use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
 use crate::store::PartitionLayout;
@@ -310,14 +310,18 @@ impl Catalog {
     }
 
     /// From now on the container has rows for items that lack these paths, as far as it can.
-    pub(crate) fn keep_missing(&self, container: &Container, paths: &[Path]) -> Result<(), EngineError> {
+    pub(crate) fn index_missing_values(
+        &self,
+        container: &Container,
+        paths: &[Path],
+    ) -> Result<(), EngineError> {
         let mut change = self.change()?;
         let Some(container) = change.current(container) else { return Ok(()) };
         let ResourceRow { layout, mut epochs, .. } = self.stored(container.resource.rid)?;
         let mut indexes = Indexes::of(&container.definition, &epochs)?;
         let before = epochs.missing.len();
         for path in paths {
-            if indexes.can_keep_missing(path) {
+            if indexes.can_index_missing(path) {
                 epochs.missing.push(MissingPath { path: path.clone(), is_complete: false });
                 indexes = Indexes::of(&container.definition, &epochs)?;
             }
@@ -418,18 +422,18 @@ impl CatalogChange<'_> {
         let containers: Vec<&Arc<Container>> = containers.into_iter().collect();
         let retired = containers.iter().try_for_each(|container| container.partitions.retire());
         let noted =
-            retired.and_then(|()| containers.iter().try_for_each(|container| self.note_lsns(container)));
+            retired.and_then(|()| containers.iter().try_for_each(|container| self.record_lsns(container)));
         let committed = noted.and_then(|()| self.commit());
         match committed {
             Ok(()) | Err(EngineError::Unresolved) => {}
-            Err(_) => containers.iter().for_each(|container| container.partitions.revive()),
+            Err(_) => containers.iter().for_each(|container| container.partitions.resume_writes()),
         }
         committed
     }
 }
 
 impl CatalogChange<'_> {
-    fn note_lsns(&mut self, container: &Container) -> Result<(), EngineError> {
+    fn record_lsns(&mut self, container: &Container) -> Result<(), EngineError> {
         for partition in container.partitions.all() {
             self.raise_lsn_floor(partition.position()?.lsn);
         }
@@ -485,10 +489,10 @@ fn unsettled<'a>(
 
 fn settle_versions_of(shared: &Shared, partition: &Partition, key: &[u8]) -> Result<(), EngineError> {
     let sequencer = &partition.sequencer;
-    until_taken(&shared.statistics, || {
+    retry_until_accepted(&shared.statistics, || {
         let generation = sequencer.generation();
         // Those that were prepared before all versions were kept are refused, or are in a group under way.
-        sequencer.pass_barrier()?;
+        sequencer.wait_for_barrier()?;
         let value = keys_of_rows::number_value(sequencer.lsn()?);
         let ops = vec![Op::Put { space: CATALOG, key: key.to_vec(), value }];
         sequencer.submit(PreparedWrite::index_maintenance(generation, ops)).map(drop)

@@ -9,7 +9,7 @@ pub(crate) type DroppedOwners = [Option<JobOwner>; 2];
 
 impl Catalog {
     /// Before the drop is committed. One that is not committed is not asked for.
-    pub(super) fn note_dropped(&self, job: DropJob) {
+    pub(super) fn add_dropped(&self, job: DropJob) {
         self.dropped.lock().insert(job, owners_of(&self.state(), job));
     }
 

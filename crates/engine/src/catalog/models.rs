@@ -149,7 +149,7 @@ impl Catalog {
         check_condition(condition, &database)?;
         let (model, warnings) = Model::parse(body, &self.checked_against(&database))?;
         let difference = difference(database.model.as_deref(), &model);
-        if difference.is_nothing() {
+        if difference.is_unchanged() {
             let (model, created, jobs) = (resource(&database), false, Vec::new());
             return Ok(ModelWritten { model, created, difference, warnings, jobs });
         }
@@ -216,12 +216,12 @@ impl Catalog {
         let conversions = form.conversions(entry.model.as_deref());
         let difference = difference(entry.model.as_deref(), &model);
         let old = entry.model.as_deref();
-        if difference.is_nothing() && old.map_or(&[][..], |old| old.conversions.as_slice()) == conversions {
+        if difference.is_unchanged() && old.map_or(&[][..], |old| old.conversions.as_slice()) == conversions {
             // An earlier call may have failed between its commit and the barrier.
             let sets = switches(&entry, entry.model.as_ref());
-            return sets.iter().try_for_each(|(set, _)| set.pass_barrier());
+            return sets.iter().try_for_each(|(set, _)| set.wait_for_barrier());
         }
-        let new = match old.filter(|_| difference.is_nothing()) {
+        let new = match old.filter(|_| difference.is_unchanged()) {
             Some(old) => open_model(ModelRow { conversions, ..row_of(old) }, &entry)?,
             None => {
                 let job = change.prepare_build(&entry, &difference, None)?;
@@ -285,7 +285,7 @@ impl Catalog {
         change.switch_models(switches);
         change.commit()?;
         // What is answered from now on is of the new model.
-        sets.iter().try_for_each(|set| set.pass_barrier())
+        sets.iter().try_for_each(|set| set.wait_for_barrier())
     }
 
     fn checked_against<'a>(&self, database: &'a DatabaseEntry) -> Database<'a> {
@@ -479,7 +479,7 @@ fn declared(model: &Model, name: &str) -> Option<Value> {
 fn difference(old: Option<&DatabaseModel>, new: &Model) -> Difference {
     let Some(old) = old else { return Difference::between(&Model::empty(), new) };
     let difference = Difference::between(old.model(), new);
-    if difference.is_nothing() {
+    if difference.is_unchanged() {
         return difference;
     }
     let has_failed = |name: &str| old.declarations.named(name).is_some_and(|own| own.state.is_failed());

@@ -181,10 +181,11 @@ fn check_only_one(
     replaced: Option<ResourceId>,
 ) -> Result<(), EngineError> {
     let target = target(state, object);
-    let is_rival =
-        |rival: &&Arc<Resource>| Some(rival.rid) != replaced && self::target(state, &rival.body) == target;
-    match user.permissions.iter().find(is_rival) {
-        Some(rival) => Err(already_exists("permission", &rival.id)),
+    let is_same_target = |other_permission: &&Arc<Resource>| {
+        Some(other_permission.rid) != replaced && self::target(state, &other_permission.body) == target
+    };
+    match user.permissions.iter().find(is_same_target) {
+        Some(other_permission) => Err(already_exists("permission", &other_permission.id)),
         None => Ok(()),
     }
 }

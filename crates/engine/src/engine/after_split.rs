@@ -37,7 +37,7 @@ pub(crate) fn on_current<T>(
     container: &Arc<Container>,
     run: impl FnMut(&Arc<Container>) -> Answer<T>,
 ) -> Answer<T> {
-    let answer = until_current(catalog, container, run);
+    let answer = retry_until_current(catalog, container, run);
     Answer { result: answer.result.map_err(|error| if_replaced(container, error)), ..answer }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn if_replaced(container: &Container, error: EngineError) -> EngineEr
     }
 }
 
-fn until_current<T>(
+fn retry_until_current<T>(
     catalog: &Catalog,
     container: &Arc<Container>,
     mut run: impl FnMut(&Arc<Container>) -> Answer<T>,
@@ -90,7 +90,7 @@ fn successor(catalog: &Catalog, container: &Arc<Container>) -> Result<Arc<Contai
         container.partitions.access().wait_while_held(HELD_MAX);
         let current = current(catalog, container)?;
         check_name(container, &current)?;
-        if !current.partitions.is_being_split() {
+        if !current.partitions.is_splitting() {
             return Ok(current);
         }
         if !Arc::ptr_eq(&current.partitions, &container.partitions) {

@@ -111,7 +111,7 @@ impl Engine {
                 self.check_additions(database, declarations)?;
                 let model = self.catalog.model(database)?.body;
                 let planned = Additions::plan(&model, declarations);
-                let model = Value::Object(planned.added_to(model));
+                let model = Value::Object(planned.apply_to(model));
                 let model = self.catalog.parsed_model(database, &model)?;
                 self.check_refactoring(database, &planned.with_names(body), Some(&model))
             }
@@ -130,13 +130,13 @@ impl Engine {
     pub(super) fn with_additions(&self, database: &str, additions: &Value) -> Result<Value, EngineError> {
         let model = self.catalog.model(database)?.body;
         let planned = Additions::plan(&model, additions);
-        Ok(Value::Object(planned.added_to(model)))
+        Ok(Value::Object(planned.apply_to(model)))
     }
 
     fn check_additions(&self, database: &str, additions: &Value) -> Result<(), EngineError> {
         let model = self.catalog.model(database)?.body;
         let planned = Additions::plan(&model, additions);
-        let body = Value::Object(planned.added_to(model));
+        let body = Value::Object(planned.apply_to(model));
         self.catalog.check_model(database, &body)?;
         self.check_journal(database, body, planned.names)
     }

@@ -29,7 +29,7 @@ impl Engine {
 
     /// Asks for rows of the items that lack a path, as a query does that sorts by the path and reads many items to find
     /// few without it. See [`Container::has_missing_rows`].
-    pub fn keep_missing_rows(&self, container: &Container, path: &Path) {
+    pub fn index_missing_values(&self, container: &Container, path: &Path) {
         if container.partitions.request_missing_rows(path) {
             self.shared.workers.catalog.wake();
         }

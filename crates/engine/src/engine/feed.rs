@@ -30,7 +30,7 @@ impl Engine {
     /// Ready when a partition that is behind what the token asks for has moved; `None` when none is behind.
     pub fn watch_session(&self, container: &Container, session: &SessionToken) -> Option<ChangeWatch> {
         let behind = |partition: &Arc<Partition>| {
-            let lsn = partition.behind(session)?;
+            let lsn = partition.lsn_behind_session(session)?;
             Some((Arc::clone(partition), lsn))
         };
         let behind: Vec<_> = container.partitions.all().iter().filter_map(behind).collect();

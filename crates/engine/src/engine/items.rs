@@ -10,7 +10,7 @@ use crate::api::{
     Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind, charge,
 };
 use crate::catalog::Container;
-use crate::query::follow::{NotCached, read_ready};
+use crate::query::follow::{NotCached, read_from_cache};
 use crate::{items, maintain, query, scripts};
 
 impl Engine {
@@ -46,7 +46,8 @@ impl Engine {
         follow: &FollowRequest,
     ) -> Answer<(ItemRead, u64)> {
         self.on_current(container, |container| {
-            let ready = read_ready(&self.shared, &self.catalog, container, read, follow, NotCached::Read);
+            let ready =
+                read_from_cache(&self.shared, &self.catalog, container, read, follow, NotCached::Read);
             ready.unwrap_or_else(|| {
                 query::follow::read_item_followed(&self.shared, &self.catalog, container, read, follow)
             })
@@ -60,7 +61,7 @@ impl Engine {
         read: &ReadItem<'_>,
         follow: &FollowRequest,
     ) -> Option<Answer<(ItemRead, u64)>> {
-        read_ready(&self.shared, &self.catalog, container, read, follow, NotCached::Wait)
+        read_from_cache(&self.shared, &self.catalog, container, read, follow, NotCached::Wait)
     }
 
     /// The same answer when it certainly needs no disk (a hit in the item cache); `None` otherwise.

@@ -25,7 +25,7 @@ use crate::api::{EngineError, Options};
 use crate::applies::Applies;
 use crate::background::applies::ApplyJobs;
 use crate::background::demo::DemoJobs;
-use crate::background::refactorings::{DryRunJobs, Following, RefactoringJobs};
+use crate::background::refactorings::{DryRunJobs, RefactoringFollower, RefactoringJobs};
 use crate::background::rekey::Rekeys;
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
@@ -61,7 +61,7 @@ pub struct Engine {
     #[allow(dead_code, reason = "it lives as long as the engine")]
     applies: Arc<Applies>,
     demo: Arc<DemoJobs>,
-    following: Worker<Following>,
+    following: Worker<RefactoringFollower>,
     rekeys: Arc<Rekeys>,
     /// Held while one is started: there is one at a time for each database.
     starting_what_if: Mutex<()>,
@@ -127,7 +127,7 @@ impl Engine {
             Arc::new(WhatIfs::new(&shared, &catalog, &profiles, &refactorings)),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
-        let following = Following::start(&refactorings, &rekeys, (&shared, &catalog))?;
+        let following = RefactoringFollower::start(&refactorings, &rekeys, (&shared, &catalog))?;
         let catalog_work = CatalogWork {
             catalog: Arc::clone(&catalog),
             jobs: Arc::clone(&shared.jobs),

@@ -77,8 +77,8 @@ impl Engine {
         let state = self.catalog.state();
         let (mut count, mut items) = (0, 0);
         for container in state.containers().filter(|container| model.names(container.number)) {
-            let moment = container.visibility_point(&self.shared);
-            if container.definition.default_ttl.is_none() && !moment.hides_keys() {
+            let visibility_point = container.visibility_point(&self.shared);
+            if container.definition.default_ttl.is_none() && !visibility_point.hides_keys() {
                 continue;
             }
             items += container.usage().0;
@@ -87,7 +87,7 @@ impl Engine {
             }
             let snapshot = container.snapshot(&self.shared)?;
             for_each_row(&*snapshot, ITEMS, &keys::container_prefix(container.number), |_, row| {
-                count += u64::from(container.is_gone(&ItemRow::trusted(row)?, &moment));
+                count += u64::from(container.is_invisible(&ItemRow::trusted(row)?, &visibility_point));
                 Ok(())
             })?;
         }

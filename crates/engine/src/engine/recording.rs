@@ -57,7 +57,7 @@ impl Engine {
         let requests = requests.into_iter();
         let requests = requests
             .map(|(container, time_ms, request)| (container.recorded_place().clone(), time_ms, request));
-        self.shared.recorder.take_in_answered(&*self.shared.storage, requests.collect())
+        self.shared.recorder.add_answered(&*self.shared.storage, requests.collect())
     }
 
     /// What is recorded of a database, as JSON.
@@ -83,7 +83,7 @@ impl Engine {
     /// about findings stay.
     pub fn forget_workload(&self, database: &str) -> Result<(), EngineError> {
         let (owner, _) = self.database_owner(database)?;
-        self.shared.recorder.forget(&*self.shared.storage, owner.number)?;
-        self.profiles.forget_record(owner.number, &self.profiled_containers(database)?)
+        self.shared.recorder.remove_recorded(&*self.shared.storage, owner.number)?;
+        self.profiles.remove_recorded_part(owner.number, &self.profiled_containers(database)?)
     }
 }

@@ -47,7 +47,7 @@ impl Engine {
         while let Ok(results) = &mut answer.result
             && results.iter().any(OperationResult::is_moved)
         {
-            let left: Vec<usize> = (0..results.len()).filter(|at| results[*at].is_left()).collect();
+            let left: Vec<usize> = (0..results.len()).filter(|at| results[*at].is_not_done()).collect();
             let taken =
                 results.iter().filter_map(|result| Some(result.result.as_ref().ok()?.body.len())).sum();
             let rest = match self.successor(&container) {

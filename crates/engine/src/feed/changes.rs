@@ -96,8 +96,8 @@ fn start_of(request: &ChangesRequest, windows: &[PartitionScope<'_>]) -> Result<
         FeedStart::Beginning => Ok(vec![0; windows.len()]),
         FeedStart::Now => windows.iter().map(|window| window.partition.sequencer.lsn()).collect(),
         FeedStart::After(etag) => {
-            let told = FeedPosition::parse(etag).ok_or(EngineError::BadContinuation)?;
-            windows.iter().map(|window| told.within(window.partition)).collect()
+            let after_lsn = FeedPosition::parse(etag).ok_or(EngineError::BadContinuation)?;
+            windows.iter().map(|window| after_lsn.within(window.partition)).collect()
         }
     }
 }
@@ -137,9 +137,9 @@ impl FeedPosition {
     /// A position behind the end is the end: what is written from now on is told. A partition that was split has no end of
     /// its own: its children go on.
     fn within(&self, partition: &Partition) -> Result<u64, EngineError> {
-        let told = self.of(&partition.layout).ok_or(EngineError::BadContinuation)?;
+        let after_lsn = self.of(&partition.layout).ok_or(EngineError::BadContinuation)?;
         let reached = partition.sequencer.lsn()?;
-        Ok(if partition.sequencer.is_moved() { told } else { told.min(reached) })
+        Ok(if partition.sequencer.is_moved() { after_lsn } else { after_lsn.min(reached) })
     }
 
     fn of(&self, layout: &PartitionLayout) -> Option<u64> {
@@ -154,12 +154,12 @@ impl FeedPosition {
     }
 }
 
-fn etag_of(windows: &[PartitionScope<'_>], told: &[u64]) -> String {
-    if let [lsn] = told {
+fn etag_of(windows: &[PartitionScope<'_>], after_lsn: &[u64]) -> String {
+    if let [lsn] = after_lsn {
         return format!("\"{lsn}\"");
     }
     let part = |(window, lsn): (&PartitionScope<'_>, &u64)| format!("{}:{lsn}", window.partition.layout.id);
-    let parts: Vec<String> = windows.iter().zip(told).map(part).collect();
+    let parts: Vec<String> = windows.iter().zip(after_lsn).map(part).collect();
     format!("\"{}\"", parts.join(","))
 }
 
@@ -169,13 +169,13 @@ pub(crate) fn watch_changes(
     scope: &Scope,
     etag: &str,
 ) -> Result<ChangeWatch, EngineError> {
-    let told = FeedPosition::parse(etag).ok_or(EngineError::BadContinuation)?;
+    let after_lsn = FeedPosition::parse(etag).ok_or(EngineError::BadContinuation)?;
     let windows = partition_scope::partition_scopes(container, scope)?;
     let watched = |window: &PartitionScope<'_>| {
         let all = container.partitions.all();
         let partition = all.iter().find(|partition| partition.layout.id == window.partition.layout.id);
         let partition = Arc::clone(partition.ok_or(EngineError::PartitionMoved)?);
-        let lsn = told.within(&partition)?;
+        let lsn = after_lsn.within(&partition)?;
         Ok((partition, lsn))
     };
     Ok(ChangeWatch::new(windows.iter().map(watched).collect::<Result<_, EngineError>>()?))
@@ -187,7 +187,7 @@ fn read(
     page: &mut FeedPage<'_>,
     request: &ChangesRequest,
     windows: &[PartitionScope<'_>],
-    mut told: Vec<u64>,
+    mut after_lsn: Vec<u64>,
 ) -> Result<(String, bool, PageCost), EngineError> {
     let container = page.container;
     // Before the snapshot, which shows them. What it shows beyond is not published yet and is told next time: a position never
@@ -198,33 +198,33 @@ fn read(
     let mut reader =
         ScopeReader::new(shared, container, &ReadSnapshot::take(shared, container)?, windows, meter);
     let mut more = false;
-    for ((window, told), end) in windows.iter().zip(&mut told).zip(ends) {
+    for ((window, after_lsn), end) in windows.iter().zip(&mut after_lsn).zip(ends) {
         reader.meter.enter(window.partition.layout.id);
         if request.mode == FeedMode::AllVersions
-            && *told < versions_floor(&*reader.snapshot, container, window)?
+            && *after_lsn < versions_floor(&*reader.snapshot, container, window)?
         {
             return Err(too_early());
         }
         if let (FeedStart::Beginning, Some(since)) = (&request.start, request.since) {
-            *told = first_since(&*reader.snapshot, container, window, since, end)?;
+            *after_lsn = first_since(&*reader.snapshot, container, window, since, end)?;
         }
         let reached = match request.mode {
             FeedMode::Latest | FeedMode::LatestWithMetadata => {
-                page.fill(&mut reader, window, (*told, end))?
+                page.fill(&mut reader, window, (*after_lsn, end))?
             }
-            FeedMode::AllVersions => page.fill_versions(&mut reader, window, (*told, end))?,
+            FeedMode::AllVersions => page.fill_versions(&mut reader, window, (*after_lsn, end))?,
         };
         match reached {
-            FillEnd::End { last } => *told = (*told).max(end).max(last.unwrap_or(0)),
+            FillEnd::End { last } => *after_lsn = (*after_lsn).max(end).max(last.unwrap_or(0)),
             FillEnd::Full { last } => {
-                *told = (*told).max(last);
+                *after_lsn = (*after_lsn).max(last);
                 more = true;
                 break;
             }
         }
     }
     reader.meter.matched = page.count as u64;
-    Ok((etag_of(windows, &told), more, reader.meter.cost()))
+    Ok((etag_of(windows, &after_lsn), more, reader.meter.cost()))
 }
 
 /// The LSN up to which versions of a partition are gone, there or where it comes from.
@@ -340,10 +340,10 @@ impl<'a> FeedPage<'a> {
         &mut self,
         reader: &mut ScopeReader<'_>,
         window: &PartitionScope<'_>,
-        (told, end): (u64, u64),
+        (after_lsn, end): (u64, u64),
     ) -> Result<FillEnd, EngineError> {
         let mut last = None;
-        let mut from = told;
+        let mut from = after_lsn;
         loop {
             let (rows, more) = self.rows_behind(reader, window, from)?;
             // Of the last LSN there may be more rows than were read: it comes with the next ones.
@@ -356,7 +356,7 @@ impl<'a> FeedPage<'a> {
                     return Ok(FillEnd::End { last });
                 }
                 if last.is_some_and(|last| last != row.lsn) && self.is_full(&reader.meter) {
-                    return Ok(FillEnd::Full { last: last.unwrap_or(told) });
+                    return Ok(FillEnd::Full { last: last.unwrap_or(after_lsn) });
                 }
                 last = Some(row.lsn);
                 from = row.lsn;
@@ -377,9 +377,9 @@ impl<'a> FeedPage<'a> {
         &mut self,
         reader: &mut ScopeReader<'_>,
         window: &PartitionScope<'_>,
-        (told, end): (u64, u64),
+        (after_lsn, end): (u64, u64),
     ) -> Result<FillEnd, EngineError> {
-        let (mut last, mut from) = (None, told);
+        let (mut last, mut from) = (None, after_lsn);
         loop {
             let (rows, more) = self.versions_behind(reader, window, from)?;
             let cut = rows.last().map(|(lsn, _)| *lsn).filter(|_| more);
@@ -388,7 +388,7 @@ impl<'a> FeedPage<'a> {
                     return Ok(FillEnd::End { last });
                 }
                 if last.is_some_and(|last| last != *lsn) && self.is_full(&reader.meter) {
-                    return Ok(FillEnd::Full { last: last.unwrap_or(told) });
+                    return Ok(FillEnd::Full { last: last.unwrap_or(after_lsn) });
                 }
                 (last, from) = (Some(*lsn), *lsn);
                 reader.meter.index_rows += 1;
@@ -405,14 +405,14 @@ impl<'a> FeedPage<'a> {
         &self,
         reader: &ScopeReader<'_>,
         window: &PartitionScope<'_>,
-        told: u64,
+        after_lsn: u64,
     ) -> Result<(Vec<VersionLogRow>, bool), EngineError> {
         let (container, mut bytes_max) = (self.container, PAGE_BYTES_MAX);
         loop {
             let (mut rows, mut more, mut left) = (Vec::new(), false, bytes_max);
             for partition in window.partition.layout.history() {
                 let range = KeyRange {
-                    start: Bound::Excluded(keys::version(container.number, partition, told, u16::MAX)),
+                    start: Bound::Excluded(keys::version(container.number, partition, after_lsn, u16::MAX)),
                     end: Bound::Included(keys::version(container.number, partition, u64::MAX, u16::MAX)),
                 };
                 let scan = latest_feed_scan(container.number, partition, 0, usize::MAX);
@@ -462,7 +462,7 @@ impl<'a> FeedPage<'a> {
         &self,
         reader: &ScopeReader<'_>,
         window: &PartitionScope<'_>,
-        told: u64,
+        after_lsn: u64,
     ) -> Result<(Vec<FeedRow>, bool), EngineError> {
         let mut rows_max = ROWS_FETCHED.min(self.count_max.saturating_add(1)).max(2);
         loop {
@@ -470,7 +470,7 @@ impl<'a> FeedPage<'a> {
             for partition in window.partition.layout.history() {
                 // One row at least, to learn whether there are more.
                 let left = rows_max.saturating_sub(rows.len()).max(1);
-                let scan = latest_feed_scan(self.container.number, partition, told, left);
+                let scan = latest_feed_scan(self.container.number, partition, after_lsn, left);
                 more = reader.snapshot.visit(&scan, &mut |key, value| {
                     match FeedRow::read(key, value, window) {
                         Some(row) => rows.push(row),

@@ -28,7 +28,7 @@ pub(crate) struct RowSet {
     /// Where each row ends in `bytes`, until `finish`; then where it begins and ends, sorted by content.
     spans: Vec<(u32, u32)>,
     /// Rows that contain `_ts`, which is not known before the commit.
-    late: Vec<LateRow>,
+    late: Vec<RowWithTsHole>,
     /// Indexes that are not known to be listed yet.
     names: Vec<Arc<IndexName>>,
     /// Indexes whose rows are not counted.
@@ -46,7 +46,7 @@ pub(crate) struct RowSet {
 }
 
 /// A row with holes for `_ts`.
-struct LateRow {
+struct RowWithTsHole {
     middle: Vec<u8>,
     /// Where each hole begins, and whether it is descending.
     holes: SmallVec<[(usize, bool); 1]>,
@@ -57,8 +57,8 @@ struct LateRow {
 pub(crate) struct IndexChange {
     pub added: Vec<Vec<u8>>,
     pub removed: Vec<Vec<u8>>,
-    late: Vec<LateRow>,
-    late_before: Vec<Vec<u8>>,
+    late: Vec<RowWithTsHole>,
+    ts_rows_before: Vec<Vec<u8>>,
     /// How many rows each index gains, where that is not 0; and what is counted without rows.
     pub counts: Vec<(IndexId, i64)>,
     /// Indexes to be listed with this write.
@@ -99,10 +99,11 @@ impl RowSet {
     }
 
     /// A row whose value has holes for `_ts` of 11 bytes each.
-    pub fn push_late(&mut self, index: IndexId, parts: [&[u8]; 2], holes: &[(usize, bool)]) {
+    pub fn push_ts_row(&mut self, index: IndexId, parts: [&[u8]; 2], holes: &[(usize, bool)]) {
         let head_bytes = size_of::<u64>() + parts[0].len();
         let holes = holes.iter().map(|(at, descending)| (head_bytes + at, *descending)).collect();
-        self.late.push(LateRow { middle: [&index.0.to_be_bytes(), parts[0], parts[1]].concat(), holes });
+        self.late
+            .push(RowWithTsHole { middle: [&index.0.to_be_bytes(), parts[0], parts[1]].concat(), holes });
     }
 
     /// A row without a value, which is not counted.
@@ -113,7 +114,7 @@ impl RowSet {
     }
 
     /// Adds to a count that has no rows.
-    pub fn weigh(&mut self, index: IndexId, weight: u64) {
+    pub fn add_to_count(&mut self, index: IndexId, weight: u64) {
         if weight > 0 {
             self.weights.push((index, weight));
         }
@@ -191,7 +192,7 @@ impl RowSet {
     }
 }
 
-impl LateRow {
+impl RowWithTsHole {
     fn fill(mut self, ts: i64) -> Vec<u8> {
         let mut number = Vec::with_capacity(NUMBER_BYTES);
         key::encode_number(Number::Int(ts), &mut number);
@@ -207,7 +208,7 @@ impl LateRow {
 }
 
 /// A hole for `_ts` in a row's value.
-pub(crate) fn leave_hole(value: &mut Vec<u8>) -> usize {
+pub(crate) fn reserve_ts_hole(value: &mut Vec<u8>) -> usize {
     let at = value.len();
     value.resize(at + NUMBER_BYTES, 0);
     at
@@ -228,7 +229,7 @@ impl IndexChange {
         };
         let weights = [weights(old_rows, -1), weights(new_rows, 1)].concat();
         if let Some((old, ts)) = old {
-            change.late_before = old.late.into_iter().map(|late| late.fill(ts)).collect();
+            change.ts_rows_before = old.late.into_iter().map(|late| late.fill(ts)).collect();
         }
         if let Some(new) = new {
             (change.late, change.names) = (new.late, new.names);
@@ -270,10 +271,10 @@ impl IndexChange {
         };
         self.added.iter().for_each(|middle| add(middle, 1));
         self.late.iter().for_each(|late| add(&late.middle, 1));
-        let may_cancel = !self.removed.is_empty() || !self.late_before.is_empty() || weights.len() > 1;
+        let may_cancel = !self.removed.is_empty() || !self.ts_rows_before.is_empty() || weights.len() > 1;
         if may_cancel {
             self.removed.iter().for_each(|middle| add(middle, -1));
-            self.late_before.iter().for_each(|middle| add(middle, -1));
+            self.ts_rows_before.iter().for_each(|middle| add(middle, -1));
         }
         counts.extend(weights);
         if may_cancel {
@@ -289,12 +290,12 @@ impl IndexChange {
     pub fn stamp(&mut self, ts: i64) {
         for late in std::mem::take(&mut self.late) {
             let middle = late.fill(ts);
-            match self.late_before.iter().position(|before| *before == middle) {
-                Some(same) => drop(self.late_before.swap_remove(same)),
+            match self.ts_rows_before.iter().position(|before| *before == middle) {
+                Some(same) => drop(self.ts_rows_before.swap_remove(same)),
                 None => self.added.push(middle),
             }
         }
-        self.removed.append(&mut self.late_before);
+        self.removed.append(&mut self.ts_rows_before);
     }
 
     /// After `stamp`: the op, if anything changes.
@@ -309,12 +310,12 @@ impl IndexChange {
 
     /// Rows that are added or removed at most.
     pub fn len(&self) -> usize {
-        self.added.len() + self.removed.len() + self.late.len() + self.late_before.len()
+        self.added.len() + self.removed.len() + self.late.len() + self.ts_rows_before.len()
     }
 
     /// Bytes of their keys at most.
     pub fn bytes(&self) -> usize {
-        let late = self.late.iter().map(|late| &late.middle).chain(&self.late_before);
+        let late = self.late.iter().map(|late| &late.middle).chain(&self.ts_rows_before);
         let middles = self.added.iter().chain(&self.removed).chain(late);
         middles.map(|middle| middle.len() + 12).sum()
     }

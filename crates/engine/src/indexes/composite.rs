@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quire_resource::{CompositePath, SortOrder};
 use quire_value::{Path, Segment, key};
 
-use super::change::{RowSet, leave_hole};
+use super::change::{RowSet, reserve_ts_hole};
 use super::computed::{ComputedProperty, IndexedValues};
 use super::encoding::{COMPOSITE_STRING_MAX, encode_node, prefix_bytes};
 use super::{IndexKind, IndexName};
@@ -54,7 +54,7 @@ impl CompositeIndexer {
         for CompositePath { path, order } in &self.paths {
             let (at, descending) = (value.len(), *order == SortOrder::Descending);
             if is_ts(path) {
-                holes.push((leave_hole(&mut value), descending));
+                holes.push((reserve_ts_hole(&mut value), descending));
                 continue;
             }
             match source.find(path, computed) {
@@ -71,7 +71,7 @@ impl CompositeIndexer {
             if holes.is_empty() {
                 rows.push_encoded(name.id, [prefix, &value]);
             } else {
-                rows.push_late(name.id, [prefix, &value], &holes);
+                rows.push_ts_row(name.id, [prefix, &value], &holes);
             }
         }
     }

@@ -126,7 +126,7 @@ impl FullTextIndexer {
         }
         rows.name(&scored.lengths);
         rows.push_encoded(scored.lengths.id, [&rid.to_be_bytes(), &length.to_be_bytes()]);
-        rows.weigh(scored.words, u64::from(length));
+        rows.add_to_count(scored.words, u64::from(length));
     }
 
     fn term_row(&self, term: &str, encoded: &mut Vec<u8>, rows: &mut RowSet) {

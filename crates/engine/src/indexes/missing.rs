@@ -69,7 +69,7 @@ impl Indexes {
     }
 
     /// Whether rows for items that lack a path can be kept from now on.
-    pub fn can_keep_missing(&self, path: &Path) -> bool {
+    pub fn can_index_missing(&self, path: &Path) -> bool {
         let is_known = self.missing.iter().any(|index| index.path == *path);
         !is_known
             && self.missing.len() < PATHS_MAX

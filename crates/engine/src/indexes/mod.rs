@@ -188,7 +188,7 @@ impl Indexes {
 
     /// What the row of an item says that gets its index rows now.
     pub fn indexing(&self, directive: IndexingDirective) -> Indexing {
-        Indexing { has_rows: self.current.takes(directive), directive, epoch: self.epoch }
+        Indexing { has_rows: self.current.has_rows_for(directive), directive, epoch: self.epoch }
     }
 
     /// The rows that a stored item has; `None` if it has none.

@@ -13,7 +13,7 @@ use quire_sql::geo::cells::Grid;
 use quire_sql::text::Language;
 use quire_value::{Node, Path, Segment};
 
-use super::change::{RowSet, leave_hole};
+use super::change::{RowSet, reserve_ts_hole};
 use super::composite::CompositeIndexer;
 use super::computed::ComputedProperty;
 use super::computed::{IndexedValues, indexed_computed};
@@ -37,23 +37,23 @@ pub(crate) struct IndexSet {
 }
 
 /// What queries have asked for, so that none of them computes it again.
-type AskedPaths = RwLock<HashMap<Path, Option<IndexId>>>;
+type LookedUpPaths = RwLock<HashMap<Path, Option<IndexId>>>;
 
 /// Beyond these, the index of a path is computed whenever a query asks for it.
-const ASKED_PATHS_MAX: usize = 64;
-const ASKED_SEGMENTS_MAX: usize = 8;
-const ASKED_NAME_BYTES_MAX: usize = 64;
+const LOOKED_UP_PATHS_MAX: usize = 64;
+const LOOKED_UP_SEGMENTS_MAX: usize = 8;
+const LOOKED_UP_NAME_BYTES_MAX: usize = 64;
 
 fn is_short(path: &Path) -> bool {
     let short =
-        |segment: &Segment| !matches!(segment, Segment::Name(name) if name.len() > ASKED_NAME_BYTES_MAX);
-    path.0.len() <= ASKED_SEGMENTS_MAX && path.0.iter().all(short)
+        |segment: &Segment| !matches!(segment, Segment::Name(name) if name.len() > LOOKED_UP_NAME_BYTES_MAX);
+    path.0.len() <= LOOKED_UP_SEGMENTS_MAX && path.0.iter().all(short)
 }
 
 struct PolicyIndexes {
     policy: IndexingPolicy,
-    asked_by_value: AskedPaths,
-    asked_by_partition: AskedPaths,
+    looked_up_by_value: LookedUpPaths,
+    looked_up_by_partition: LookedUpPaths,
     tree: RwLock<PathTree>,
     ts: RangeIndexes,
     composites: Vec<CompositeIndexer>,
@@ -98,7 +98,7 @@ impl IndexSet {
     }
 
     /// Whether an item written with a directive has rows.
-    pub fn takes(&self, directive: IndexingDirective) -> bool {
+    pub fn has_rows_for(&self, directive: IndexingDirective) -> bool {
         let Some(indexed) = &self.indexed else { return false };
         match directive {
             IndexingDirective::Default => indexed.policy.automatic,
@@ -143,17 +143,17 @@ impl IndexSet {
     /// The range index of a path made of names and `[]`.
     pub fn range(&self, path: &Path, order: IndexOrder) -> Option<IndexId> {
         let indexed = self.indexed.as_ref()?;
-        let asked = match order {
-            IndexOrder::ValueFirst => &indexed.asked_by_value,
-            IndexOrder::PartitionFirst => &indexed.asked_by_partition,
+        let looked_up = match order {
+            IndexOrder::ValueFirst => &indexed.looked_up_by_value,
+            IndexOrder::PartitionFirst => &indexed.looked_up_by_partition,
         };
-        if let Some(known) = asked.read().get(path) {
+        if let Some(known) = looked_up.read().get(path) {
             return *known;
         }
         let found = indexed.range(path, order);
-        let is_full = asked.read().len() >= ASKED_PATHS_MAX;
+        let is_full = looked_up.read().len() >= LOOKED_UP_PATHS_MAX;
         if !is_full && is_short(path) {
-            asked.write().insert(path.clone(), found);
+            looked_up.write().insert(path.clone(), found);
         }
         found
     }
@@ -224,8 +224,8 @@ impl PolicyIndexes {
         let computed_names = definition.computed_properties.iter().map(|(name, _)| name.clone()).collect();
         let mut indexed = PolicyIndexes {
             policy,
-            asked_by_value: RwLock::default(),
-            asked_by_partition: RwLock::default(),
+            looked_up_by_value: RwLock::default(),
+            looked_up_by_partition: RwLock::default(),
             tree: RwLock::new(tree),
             ts: RangeIndexes::new("/_ts", PathOrder::Both),
             composites: Vec::new(),
@@ -315,14 +315,14 @@ impl PolicyIndexes {
 
     fn ts_rows(&self, rid: u64, rows: &mut RowSet) {
         let mut value = Vec::new();
-        let hole = [(leave_hole(&mut value), false)];
+        let hole = [(reserve_ts_hole(&mut value), false)];
         if let Some(name) = &self.ts.value_first {
             rows.name(name);
-            rows.push_late(name.id, [&[], &value], &hole);
+            rows.push_ts_row(name.id, [&[], &value], &hole);
         }
         if let Some(name) = &self.ts.partition_first {
             rows.name(name);
-            rows.push_late(name.id, [&prefix_bytes(keys::rid_prefix(rid)), &value], &hole);
+            rows.push_ts_row(name.id, [&prefix_bytes(keys::rid_prefix(rid)), &value], &hole);
         }
     }
 }

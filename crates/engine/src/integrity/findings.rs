@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quire_model::{OwnedValue, Placed, Right};
+use quire_model::{ExpectedPathValue, OwnedValue, PutOutcome};
 use quire_resource::PartitionKey;
 use quire_value::{Object, Value};
 
@@ -183,7 +183,7 @@ impl DeclarationFigures {
 /// How an owned path of an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathCheck {
-    Right,
+    Correct,
     Wrong,
     Blocked,
 }
@@ -191,16 +191,16 @@ pub(crate) enum PathCheck {
 pub(crate) fn compare(owned: &OwnedValue, item: &Value) -> PathCheck {
     let found = owned.path.find(item, &owned.positions);
     let is_right = match (&owned.right, found) {
-        (Right::Value(right), Some(found)) => right == found,
-        (Right::Absent, None) => true,
-        (Right::Value(_), None) | (Right::Absent, Some(_)) => false,
+        (ExpectedPathValue::Value(right), Some(found)) => right == found,
+        (ExpectedPathValue::Absent, None) => true,
+        (ExpectedPathValue::Value(_), None) | (ExpectedPathValue::Absent, Some(_)) => false,
     };
     if is_right {
-        return PathCheck::Right;
+        return PathCheck::Correct;
     }
     match owned.put(&mut item.clone()) {
-        Placed::Blocked => PathCheck::Blocked,
-        Placed::Same | Placed::Changed => PathCheck::Wrong,
+        PutOutcome::Blocked => PathCheck::Blocked,
+        PutOutcome::Same | PutOutcome::Changed => PathCheck::Wrong,
     }
 }
 
@@ -212,8 +212,8 @@ pub(crate) fn owned_example(
     item: &Value,
 ) -> Result<Value, EngineError> {
     let expected = match &owned.right {
-        Right::Value(right) => Some(right.clone()),
-        Right::Absent => None,
+        ExpectedPathValue::Value(right) => Some(right.clone()),
+        ExpectedPathValue::Absent => None,
     };
     let found = owned.path.find(item, &owned.positions).cloned();
     item_example(container, row, &owned.path.at(&owned.positions), found, expected)

@@ -25,7 +25,7 @@ pub(super) struct LinkState {
 }
 
 impl LinkState {
-    pub fn forget_sums(&mut self) {
+    pub fn discard_sums(&mut self) {
         self.sums = HashMap::new();
     }
 }
@@ -37,7 +37,7 @@ const HELD_BYTES_MAX: usize = 16 << 20;
 struct ReferencedItem {
     /// Its row, where it is needed and held.
     row: Option<Vec<u8>>,
-    is_gone: bool,
+    is_invisible: bool,
 }
 
 type ReferencedTargets<'a> = HashMap<&'a TargetKey, (TargetHash, Option<ReferencedItem>)>;
@@ -55,8 +55,8 @@ pub(super) fn check_key(
     };
     let hash = TargetHash::of(&target);
     match state.link.keys.get(&hash).copied() {
-        Some((_, false)) if visited.is_gone => {}
-        None | Some((_, true)) => _ = state.link.keys.insert(hash, (visited.rid, visited.is_gone)),
+        Some((_, false)) if visited.is_invisible => {}
+        None | Some((_, true)) => _ = state.link.keys.insert(hash, (visited.rid, visited.is_invisible)),
         Some((_, false)) => {
             let name = &rules.link.name;
             let (path, found) = (rules.link.to.key.to_string(), Value::from(target.value.as_str()));
@@ -79,7 +79,7 @@ pub(super) fn check_referrer(
     let name = &rules.link.name;
     let references = match rules.references(visited.row.node()?) {
         Ok(references) => references,
-        Err(_) if round.number > 0 || visited.is_gone => return Ok(()),
+        Err(_) if round.number > 0 || visited.is_invisible => return Ok(()),
         // More references than an item may have: they are none.
         Err(error) => {
             let found = Some(Value::from(error.to_string()));
@@ -88,7 +88,7 @@ pub(super) fn check_referrer(
             return state.report.add(name, FindingKind::Blocked, view.subject.is_building(name), example);
         }
     };
-    if round.number == 0 && !visited.is_gone {
+    if round.number == 0 && !visited.is_invisible {
         check_references(view, state, link, &references, visited)?;
     }
     super::targets::add_up(view, state, link, round, &references, visited)
@@ -125,9 +125,12 @@ fn check_references(
         if !targets.contains_key(&reference.target) {
             let hash = TargetHash::of(&reference.target);
             *state.link.fan_out.entry(hash).or_default() += 1;
-            let found = find(view, state, link, &reference.target, hash)?.map(|(row, is_gone)| {
+            let found = find(view, state, link, &reference.target, hash)?.map(|(row, is_invisible)| {
                 held_bytes += row.len();
-                ReferencedItem { row: (is_copied && held_bytes <= HELD_BYTES_MAX).then_some(row), is_gone }
+                ReferencedItem {
+                    row: (is_copied && held_bytes <= HELD_BYTES_MAX).then_some(row),
+                    is_invisible,
+                }
             });
             targets.insert(&reference.target, (hash, found));
         }
@@ -170,7 +173,7 @@ fn count_references(
 }
 
 fn is_dangling(targets: &ReferencedTargets<'_>, target: &TargetKey) -> bool {
-    targets[target].1.as_ref().is_none_or(|found| found.is_gone)
+    targets[target].1.as_ref().is_none_or(|found| found.is_invisible)
 }
 
 fn check_copies(
@@ -193,12 +196,12 @@ fn check_copies(
         let mut is_blocked = false;
         for reference in references {
             let (hash, found) = &targets[&reference.target];
-            let is_gone = found.as_ref().is_some_and(|found| found.is_gone);
-            let is_pending = subject.is_building(name) || is_gone || view.is_pending(link, *hash);
+            let is_invisible = found.as_ref().is_some_and(|found| found.is_invisible);
+            let is_pending = subject.is_building(name) || is_invisible || view.is_pending(link, *hash);
             let values = copied_values(view, state, copy, &reference.target, targets)?;
-            for owned in copy.beside(reference, values.as_deref()) {
+            for owned in copy.fields_beside(reference, values.as_deref()) {
                 let kind = match compare(&owned, &item) {
-                    PathCheck::Right => continue,
+                    PathCheck::Correct => continue,
                     PathCheck::Wrong => FindingKind::Drift,
                     PathCheck::Blocked if is_blocked => continue,
                     PathCheck::Blocked => FindingKind::Blocked,
@@ -228,7 +231,7 @@ fn copied_values(
     target: &TargetKey,
     targets: &ReferencedTargets<'_>,
 ) -> Result<Option<Vec<Value>>, EngineError> {
-    let (hash, Some(found @ ReferencedItem { is_gone: false, .. })) = &targets[target] else {
+    let (hash, Some(found @ ReferencedItem { is_invisible: false, .. })) = &targets[target] else {
         return Ok(None);
     };
     let again = match found.row {
@@ -251,11 +254,11 @@ fn find(
     let rules = &view.subject.rules.links[link];
     let container = view.subject.container(&rules.link.to.container)?;
     if rules.link.has_key_index() {
-        let Some((rid, is_gone)) = state.link.keys.get(&hash).copied() else { return Ok(None) };
+        let Some((rid, is_invisible)) = state.link.keys.get(&hash).copied() else { return Ok(None) };
         let bytes = view.snapshot.get(ITEMS, &keys::item(container.number, rid))?;
-        return Ok(bytes.map(|bytes| (bytes, is_gone)));
+        return Ok(bytes.map(|bytes| (bytes, is_invisible)));
     }
     let route = TargetRoute { link: rules, declaration: 0, container };
-    let found = find_target(&*view.snapshot, route, target, view.moment(container)?)?;
-    Ok(found.map(|found| (found.stored.bytes, found.is_gone)))
+    let found = find_target(&*view.snapshot, route, target, view.visibility_point(container)?)?;
+    Ok(found.map(|found| (found.stored.bytes, found.is_invisible)))
 }

@@ -46,7 +46,7 @@ pub(crate) struct Survey {
 pub(super) struct SurveySnapshot {
     pub subject: SurveySubject,
     pub snapshot: Box<dyn Snapshot>,
-    moments: HashMap<u32, VisibilityPoint>,
+    visibility_points: HashMap<u32, VisibilityPoint>,
     /// Links and targets whose referrers a job is about to write.
     pending: HashSet<(u32, TargetHash)>,
 }
@@ -94,7 +94,7 @@ pub(super) struct VisitedItem<'a> {
     pub rid: u64,
     pub row: ItemRow<'a>,
     /// It is no longer visible; the sweep has not removed it yet.
-    pub is_gone: bool,
+    pub is_invisible: bool,
 }
 
 impl Survey {
@@ -105,20 +105,21 @@ impl Survey {
         options: &SurveyOptions,
     ) -> Result<Survey, EngineError> {
         let wanted = wanted(&subject, options)?;
-        // Before the snapshot: see `Container::moment`.
+        // Before the snapshot: see `Container::visibility_point`.
         let marks: Vec<_> = subject.containers.values().map(|own| own.partitions.deleted_keys()).collect();
         let snapshot = shared.storage.snapshot()?;
-        let mut moments = HashMap::new();
+        let mut visibility_points = HashMap::new();
         for (container, before) in subject.containers.values().zip(marks) {
             if container.partitions.is_retired() {
                 return Err(container.not_found());
             }
-            moments.insert(container.number, container.visibility_point_in(shared, &*snapshot, before)?);
+            visibility_points
+                .insert(container.number, container.visibility_point_in(shared, &*snapshot, before)?);
         }
         let pending = pending_targets(&*snapshot, &subject)?;
         let report = SurveyReport::new(wanted, options.examples_max);
         let walks = walks(&subject, &report)?;
-        let view = SurveySnapshot { subject, snapshot, moments, pending };
+        let view = SurveySnapshot { subject, snapshot, visibility_points, pending };
         let total = walks.iter().map(|walk| Ok(walk.container(&view.subject)?.usage().0));
         let total = total.sum::<Result<u64, EngineError>>()?;
         let state = SurveyState { report, link: LinkState::default(), window: WindowState::default() };
@@ -175,7 +176,7 @@ impl Survey {
                 let has_keys = self.view.subject.rules.links[link].link.has_key_index();
                 match (has_keys, round.number) {
                     (false, 0) => self.state.link = LinkState::default(),
-                    _ => self.state.link.forget_sums(),
+                    _ => self.state.link.discard_sums(),
                 }
             }
             SurveyWalk::Pages { .. } => self.state.window = WindowState::default(),
@@ -185,7 +186,7 @@ impl Survey {
 
     /// Items of a container count once, however many walks there are over it.
     fn count(&mut self, visited: &VisitedItem<'_>) {
-        if !visited.is_gone && !self.counted.contains(&visited.container.number) {
+        if !visited.is_invisible && !self.counted.contains(&visited.container.number) {
             self.state.report.items += 1;
         }
     }
@@ -222,12 +223,12 @@ impl SurveySnapshot {
         bytes: &'a [u8],
     ) -> Result<VisitedItem<'a>, EngineError> {
         let row = ItemRow::parse(bytes)?;
-        let is_gone = container.is_gone(&row, self.moment(container)?);
-        Ok(VisitedItem { container, rid, row, is_gone })
+        let is_invisible = container.is_invisible(&row, self.visibility_point(container)?);
+        Ok(VisitedItem { container, rid, row, is_invisible })
     }
 
-    pub fn moment(&self, container: &Container) -> Result<&VisibilityPoint, EngineError> {
-        self.moments.get(&container.number).ok_or_else(|| container.not_found())
+    pub fn visibility_point(&self, container: &Container) -> Result<&VisibilityPoint, EngineError> {
+        self.visibility_points.get(&container.number).ok_or_else(|| container.not_found())
     }
 
     /// Whether a job is about to write the referrers of a target.

@@ -69,7 +69,7 @@ pub(super) fn check_target(
     round: TargetRound,
     visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
-    if visited.is_gone {
+    if visited.is_invisible {
         return Ok(());
     }
     let (subject, rules) = (&view.subject, &view.subject.rules);
@@ -135,7 +135,7 @@ fn compare_owned(
         figures.would_change += u64::from(compared == PathCheck::Wrong);
     }
     let kind = match compared {
-        PathCheck::Right => return Ok(()),
+        PathCheck::Correct => return Ok(()),
         PathCheck::Wrong => FindingKind::Drift,
         PathCheck::Blocked => FindingKind::Blocked,
     };

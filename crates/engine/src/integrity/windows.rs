@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use quire_model::window::Page;
-use quire_model::{Newest, OwnedValue, WindowRules};
+use quire_model::{NewestAt, OwnedValue, WindowRules};
 use quire_value::{Item, Value};
 
 use super::findings::{FindingKind, PathCheck, compare, item_example, owned_example};
@@ -50,7 +50,7 @@ pub(super) fn check_page(
     let parent = (item_id.to_owned(), visited.row.encoded_partition_key().to_vec());
     let pages = state.window.pages.entry(parent).or_default();
     pages.elements += elements.len() as u64;
-    if visited.is_gone {
+    if visited.is_invisible {
         return Ok(());
     }
     pages.visible_elements += elements.len() as u64;
@@ -76,7 +76,7 @@ pub(super) fn check_windowed_item(
     // The pages of an invisible item are removed with it.
     let page_key = page_key(view, rules, &item, id)?;
     let pages = page_key.and_then(|key| state.window.pages.remove(&(id.to_owned(), key)));
-    if visited.is_gone {
+    if visited.is_invisible {
         return Ok(());
     }
     let pages = pages.unwrap_or_default();
@@ -97,7 +97,7 @@ pub(super) fn check_windowed_item(
     }
     for (owned, compared) in counted.iter().zip(compared) {
         let kind = match compared {
-            PathCheck::Right => continue,
+            PathCheck::Correct => continue,
             PathCheck::Wrong => FindingKind::Drift,
             PathCheck::Blocked => FindingKind::Blocked,
         };
@@ -155,8 +155,8 @@ fn is_ordered(rules: &WindowRules, array: &[Value]) -> bool {
     let Some(by) = &rules.window.by else { return true };
     let values = array.iter().map(|element| by.find(element, &[]).unwrap_or(&Value::Undefined));
     let values: Vec<&Value> = match rules.window.newest {
-        Newest::Last => values.collect(),
-        Newest::First => values.rev().collect(),
+        NewestAt::Last => values.collect(),
+        NewestAt::First => values.rev().collect(),
     };
     values.is_sorted()
 }
@@ -171,5 +171,7 @@ fn page_key(
     let container = view.subject.container(&rules.window.pages.container)?;
     let page = Item::from_value(&rules.page_item(item, id, &Page { number: 0, elements: Vec::new() }));
     let key = container.definition.partition_key.extract(page.root()).ok();
-    Ok(key.and_then(|key| LogicalPartition::of(container, key).ok()).map(|home| home.encoded_key))
+    Ok(key
+        .and_then(|key| LogicalPartition::of(container, key).ok())
+        .map(|logical_partition| logical_partition.encoded_key))
 }

@@ -11,7 +11,7 @@ use quire_storage::{KeyRange, Op, Scan, Snapshot};
 use super::logical_partition::LogicalPartition;
 use crate::api::{Answer, EngineError, charge, corrupt};
 use crate::catalog::Container;
-use crate::partition::sequencer::{PreparedWrite, until_taken};
+use crate::partition::sequencer::{PreparedWrite, retry_until_accepted};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockMode, LockSet};
 use crate::store::item_row::ItemRow;
@@ -26,35 +26,39 @@ const PAGE_BYTES: usize = 4 << 20;
 pub(crate) fn delete_key(shared: &Shared, container: &Container, key: PartitionKey) -> Answer<()> {
     let charge = charge::REFUSED;
     let open = container.check_open().and_then(|()| container.check_writable());
-    let home = match open.and_then(|()| LogicalPartition::of(container, key)) {
-        Ok(home) => home,
+    let logical_partition = match open.and_then(|()| LogicalPartition::of(container, key)) {
+        Ok(logical_partition) => logical_partition,
         Err(error) => return Answer { charge, position: None, result: Err(error) },
     };
-    let result = mark(shared, &home);
-    Answer { charge, position: home.place.partition.position().ok(), result }
+    let result = mark(shared, &logical_partition);
+    Answer { charge, position: logical_partition.place.partition.position().ok(), result }
 }
 
-fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError> {
-    let (container, sequencer) = (home.container, &home.place.partition.sequencer);
+fn mark(shared: &Shared, logical_partition: &LogicalPartition<'_>) -> Result<(), EngineError> {
+    let (container, sequencer) = (logical_partition.container, &logical_partition.place.partition.sequencer);
     let mut locks = LockSet::default();
-    home.add_lock(&shared.locks, &mut locks, LockMode::Exclusive);
+    logical_partition.add_lock(&shared.locks, &mut locks, LockMode::Exclusive);
     let _held = shared.locks.take(&locks)?;
-    let marked = until_taken(&shared.statistics, || {
+    let marked = retry_until_accepted(&shared.statistics, || {
         let generation = sequencer.generation();
         let lsn = sequencer.lsn()?;
-        let key = keys::deleted_key(container.number, &home.place.epk, lsn);
-        let ops = vec![Op::Put { space: keys::CATALOG, key, value: home.encoded_key.clone() }];
+        let key = keys::deleted_key(container.number, &logical_partition.place.epk, lsn);
+        let ops = vec![Op::Put { space: keys::CATALOG, key, value: logical_partition.encoded_key.clone() }];
         let prepared = PreparedWrite {
             is_index_maintenance: false,
-            logical_partitions: [home.name(&shared.locks)].into_iter().collect(),
+            logical_partitions: [logical_partition.name(&shared.locks)].into_iter().collect(),
             ..PreparedWrite::index_maintenance(generation, ops)
         };
         #[cfg(feature = "schedules")]
         if is_put_back(Race::MarkBeforeSync) {
-            container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
+            container
+                .partitions
+                .change_deleted_keys(|keys| keys.insert(logical_partition.encoded_key.clone(), lsn));
         }
         sequencer.submit(prepared)?;
-        container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
+        container
+            .partitions
+            .change_deleted_keys(|keys| keys.insert(logical_partition.encoded_key.clone(), lsn));
         shared.workers.catalog.wake();
         Ok(())
     });
@@ -66,7 +70,7 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
 
 /// A partition key whose items are gone up to an LSN, for whoever removes them.
 pub(crate) struct DeletedKey<'a> {
-    home: LogicalPartition<'a>,
+    logical_partition: LogicalPartition<'a>,
     lsn: u64,
 }
 
@@ -85,11 +89,11 @@ impl<'a> DeletedKey<'a> {
         lsn: u64,
     ) -> Result<DeletedKey<'a>, EngineError> {
         let (key, _) = PartitionKey::decode(encoded_key).map_err(|_| corrupt("mark of a deleted key"))?;
-        Ok(DeletedKey { home: LogicalPartition::of(container, key)?, lsn })
+        Ok(DeletedKey { logical_partition: LogicalPartition::of(container, key)?, lsn })
     }
 
     pub fn partition_id(&self) -> u32 {
-        self.home.place.partition.layout.id
+        self.logical_partition.place.partition.layout.id
     }
 
     /// Items that the mark hides, from a rid on: one page, in which at most so many are found.
@@ -99,9 +103,11 @@ impl<'a> DeletedKey<'a> {
         from: u64,
         items_max: usize,
     ) -> Result<DeletedKeyItems, EngineError> {
-        let (number, definition) =
-            (self.home.container.number, &self.home.container.definition.partition_key);
-        let prefix = self.home.place.epk.rid_prefix(definition.kind, definition.version);
+        let (number, definition) = (
+            self.logical_partition.container.number,
+            &self.logical_partition.container.definition.partition_key,
+        );
+        let prefix = self.logical_partition.place.epk.rid_prefix(definition.kind, definition.version);
         let (first, last) = (keys::rid(prefix, 0), keys::rid(prefix, (1 << keys::RID_COUNTER_BITS) - 1));
         let range = KeyRange {
             start: Bound::Included(keys::item(number, first.max(from))),
@@ -119,7 +125,7 @@ impl<'a> DeletedKey<'a> {
                 return Ok(found);
             }
             match ItemRow::parse(bytes) {
-                Ok(row) if row.encoded_partition_key() == self.home.encoded_key => {
+                Ok(row) if row.encoded_partition_key() == self.logical_partition.encoded_key => {
                     found.rids.extend((row.stamp.lsn <= self.lsn).then_some(rid));
                 }
                 Ok(_) => {}
@@ -133,10 +139,13 @@ impl<'a> DeletedKey<'a> {
     /// The rows of its marks, this one and earlier ones.
     pub fn marks(&self, snapshot: &dyn Snapshot) -> Result<Vec<Vec<u8>>, EngineError> {
         let mut marks = Vec::new();
-        let prefix = keys::deleted_key_prefix(self.home.container.number, &self.home.place.epk);
+        let prefix = keys::deleted_key_prefix(
+            self.logical_partition.container.number,
+            &self.logical_partition.place.epk,
+        );
         for_each_row(snapshot, keys::CATALOG, &prefix, |key, value| {
             let is_earlier = keys::lsn_of_deleted_key(key).is_some_and(|marked| marked <= self.lsn);
-            if value == self.home.encoded_key && is_earlier {
+            if value == self.logical_partition.encoded_key && is_earlier {
                 marks.push(key.to_vec());
             }
             Ok(())

@@ -118,26 +118,26 @@ impl<'a> LogicalPartition<'a> {
         &self,
         snapshot: &dyn Snapshot,
         tuples: &[Tuple],
-        moment: &VisibilityPoint,
+        visibility_point: &VisibilityPoint,
         is_moved: &dyn Fn(u64) -> bool,
     ) -> Result<Vec<StoredRow>, EngineError> {
-        let mut in_the_way: Vec<StoredRow> = Vec::new();
+        let mut invisible_conflicts: Vec<StoredRow> = Vec::new();
         for (tuple, constraint) in tuples.iter().zip(&self.container.definition.unique_keys) {
             for rid in unique::holders(snapshot, tuple)? {
-                if is_moved(rid) || in_the_way.iter().any(|stored| stored.rid == rid) {
+                if is_moved(rid) || invisible_conflicts.iter().any(|stored| stored.rid == rid) {
                     continue;
                 }
                 let stored =
                     self.stored(snapshot, rid)?.ok_or_else(|| corrupt("unique row without an item"))?;
                 let row = ItemRow::parse(&stored.bytes)?;
-                if self.container.is_gone(&row, moment) {
-                    in_the_way.push(stored);
+                if self.container.is_invisible(&row, visibility_point) {
+                    invisible_conflicts.push(stored);
                 } else if self.holds(&row, tuple)? {
                     return Err(EngineError::UniqueKeyTaken { paths: unique::paths_text(constraint) });
                 }
             }
         }
-        Ok(in_the_way)
+        Ok(invisible_conflicts)
     }
 
     /// Whether an item really has these values: rows are found by hashes.

@@ -25,7 +25,7 @@ use crate::store::version_row::{DeletedItem, PreviousVersion};
 
 pub(crate) struct RowBuilder<'a> {
     shared: &'a Shared,
-    home: &'a LogicalPartition<'a>,
+    logical_partition: &'a LogicalPartition<'a>,
     generation: u64,
     rules: Arc<WriteRules>,
     ops: Vec<Op>,
@@ -91,13 +91,13 @@ impl<'a> RowBuilder<'a> {
     /// `generation` and `rules` were taken, in this order, before the snapshot that shows what is stored.
     pub fn new(
         shared: &'a Shared,
-        home: &'a LogicalPartition<'a>,
+        logical_partition: &'a LogicalPartition<'a>,
         generation: u64,
         rules: Arc<WriteRules>,
     ) -> RowBuilder<'a> {
         RowBuilder {
             shared,
-            home,
+            logical_partition,
             generation,
             rules,
             ops: Vec::with_capacity(4),
@@ -165,9 +165,9 @@ impl<'a> RowBuilder<'a> {
     /// Removes an item with everything that follows from it, except its id row. How many of its values were indexed.
     pub fn remove_version(&mut self, rid: u64, row: &ItemRow<'_>) -> Result<usize, EngineError> {
         let container = self.container();
-        self.shared.touched.note(container.number, rid, false);
+        self.shared.touched.record_touched(container.number, rid, false);
         self.remove(keys::ITEMS, keys::item(container.number, rid));
-        for tuple in self.home.tuples(row.node()?) {
+        for tuple in self.logical_partition.tuples(row.node()?) {
             self.remove(keys::LOOKUPS, keys::unique(&tuple.prefix, rid));
         }
         self.remove(keys::FEEDS, feed_key(container, row));
@@ -183,7 +183,7 @@ impl<'a> RowBuilder<'a> {
     }
 
     pub fn finish(self) -> PreparedWrite {
-        let logical_partition = self.home.name(&self.shared.locks);
+        let logical_partition = self.logical_partition.name(&self.shared.locks);
         PreparedWrite {
             generation: self.generation,
             logical_partitions: SmallVec::from_elem(logical_partition, 1),
@@ -208,7 +208,7 @@ impl<'a> RowBuilder<'a> {
     }
 
     fn container(&self) -> &'a Container {
-        self.home.container
+        self.logical_partition.container
     }
 
     fn remove(&mut self, space: Space, key: Vec<u8>) {
@@ -238,17 +238,17 @@ impl<'a> RowBuilder<'a> {
             None => own_etag,
         };
         self.touched.push(id_key.to_vec());
-        self.shared.touched.note(self.container().number, rid, old.is_none());
+        self.shared.touched.record_touched(self.container().number, rid, old.is_none());
         let ttl = self.copied.map_or_else(|| self.ttl_of(body), |copied| copied.ttl);
         let draft = NewItemRow {
             incarnation: self.shared.incarnation,
-            partition: self.home.place.partition.layout.id,
+            partition: self.logical_partition.place.partition.layout.id,
             indexing: indexed.indexing,
             ttl,
             json_bytes: body.json_bytes,
             own_etag,
             client,
-            partition_key: &self.home.encoded_key,
+            partition_key: &self.logical_partition.encoded_key,
             item: body.item.as_bytes(),
         };
         let (ttl_seconds, expiry_before) = (seconds_of(ttl), old.and_then(own_expiry));
@@ -311,7 +311,7 @@ impl<'a> RowBuilder<'a> {
 
     /// Takes away what the old version has and the new one, of the same child id, has not.
     fn remove_previous(&mut self, rid: u64, row: &ItemRow<'_>, tuples: &[Tuple]) -> Result<(), EngineError> {
-        let before = self.home.tuples(row.node()?);
+        let before = self.logical_partition.tuples(row.node()?);
         for (old, new) in before.iter().zip(tuples).filter(|(old, new)| old.prefix != new.prefix) {
             self.remove(keys::LOOKUPS, keys::unique(&old.prefix, rid));
             self.put_unique_row(new, rid);

@@ -10,7 +10,7 @@ use super::etag_matches;
 use crate::api::{Answer, EngineError, ItemRead, ReadItem, SessionPosition, charge, corrupt};
 use crate::catalog::{Container, RoutedKey, canonical_of, id_key_of};
 use crate::memory::item_cache::CachedItem;
-use crate::recording::note_read;
+use crate::recording::record_read;
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
 use crate::store::keys;
@@ -34,14 +34,15 @@ pub(crate) fn read_item_cached(
     let key = canonical_of(definition, read.partition_key);
     let (partition, id_key) = id_key_of(container, &key, read.id);
     // Before the entry is looked up: what it shows is at least this new.
-    let position = partition.position_known()?;
+    let position = partition.cached_position()?;
     if !partition.satisfies(read.session, &position) {
         return None;
     }
-    let moment = container.visibility_point(shared);
+    let visibility_point = container.visibility_point(shared);
     let item = shared.item_cache.get(&id_key)?;
-    let is_gone = container.is_gone_by((item.ttl, item.written), &item.partition_key, item.lsn, &moment);
-    let visible = item.partition_key == *key && !is_gone;
+    let is_invisible =
+        container.is_invisible_by((item.ttl, item.written), &item.partition_key, item.lsn, &visibility_point);
+    let visible = item.partition_key == *key && !is_invisible;
     visible.then(|| answer(read, Ok(item), Some(position)))
 }
 
@@ -69,16 +70,17 @@ fn find(
     let id_key = place.id_key(container, read.id);
     let read_at = shared.write_clock.now();
     let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
-    let moment = container.visibility_point(shared);
+    let visibility_point = container.visibility_point(shared);
     let snapshot = container.snapshot(shared)?;
     #[cfg(feature = "schedules")]
-    let moment = put_back_or(Race::MarksAfterSnapshot, moment, || container.visibility_point(shared));
+    let visibility_point =
+        put_back_or(Race::MarksAfterSnapshot, visibility_point, || container.visibility_point(shared));
     let rid = snapshot.get(keys::LOOKUPS, &id_key)?.ok_or_else(not_found)?;
     let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
     let bytes = bytes.ok_or_else(|| corrupt("id row without an item"))?;
     let row = ItemRow::parse(&bytes)?;
-    if container.is_gone(&row, &moment) || row.partition_key()? != place.key {
+    if container.is_invisible(&row, &visibility_point) || row.partition_key()? != place.key {
         return Err(not_found());
     }
     let item = Arc::new(ready(container, place, rid, &row)?);
@@ -117,7 +119,7 @@ fn answer(
         Ok(item) => item,
         Err(error) => return Answer { charge: charge::REFUSED, position, result: Err(error) },
     };
-    note_read(item.rid, read.id, &item.partition_key);
+    record_read(item.rid, read.id, &item.partition_key);
     let (etag, item_lsn) = (Arc::clone(&item.etag), item.lsn);
     if read.if_none_match.is_some_and(|condition| etag_matches(condition, &etag)) {
         let result = Ok(ItemRead::NotModified { etag, item_lsn });

@@ -30,14 +30,14 @@ pub(crate) struct Removal {
 /// An item that is locked.
 struct LockedItem<'a> {
     rid: u64,
-    home: LogicalPartition<'a>,
+    logical_partition: LogicalPartition<'a>,
     id_key: Vec<u8>,
     _held: HeldLocks<'a>,
 }
 
 /// Removes those of the items that are still gone once they are locked, each as a write of its own. It waits for no lock: one
 /// that is held does not keep the others.
-pub(crate) fn remove_gone(
+pub(crate) fn remove_invisible_items(
     shared: &Shared,
     container: &Container,
     rids: &[u64],
@@ -48,8 +48,9 @@ pub(crate) fn remove_gone(
     }
     let targets = lock(shared, container, rids, &mut removal)?;
     for partition in container.partitions.all() {
-        let here =
-            targets.iter().filter(|target| target.home.place.partition.layout.id == partition.layout.id);
+        let here = targets
+            .iter()
+            .filter(|target| target.logical_partition.place.partition.layout.id == partition.layout.id);
         let here: Vec<&LockedItem<'_>> = here.collect();
         if !here.is_empty() {
             remove_from(shared, container, partition, &here, &mut removal)?;
@@ -90,13 +91,13 @@ fn target<'a>(
     row: &[u8],
 ) -> Result<Option<LockedItem<'a>>, EngineError> {
     let row = ItemRow::parse(row)?;
-    let home = LogicalPartition::of(container, row.partition_key()?)?;
-    let id_key = home.id_key(row.id()?);
+    let logical_partition = LogicalPartition::of(container, row.partition_key()?)?;
+    let id_key = logical_partition.id_key(row.id()?);
     let mut locks = LockSet::default();
-    home.add_lock(&shared.locks, &mut locks, LockMode::Shared);
+    logical_partition.add_lock(&shared.locks, &mut locks, LockMode::Shared);
     shared.locks.add(&mut locks, container.number, LockKind::Item(&id_key), LockMode::Exclusive);
     let held = shared.locks.try_take(&locks);
-    Ok(held.map(|_held| LockedItem { rid, home, id_key, _held }))
+    Ok(held.map(|_held| LockedItem { rid, logical_partition, id_key, _held }))
 }
 
 fn remove_from(
@@ -108,7 +109,7 @@ fn remove_from(
 ) -> Result<(), EngineError> {
     // Before the snapshot.
     let generation = partition.sequencer.generation();
-    let moment = container.visibility_point(shared);
+    let visibility_point = container.visibility_point(shared);
     let rules = container.partitions.write_rules();
     if rules.model.is_some() {
         // It has got one just now.
@@ -125,10 +126,10 @@ fn remove_from(
         let is_same = id.as_deref().and_then(keys::number) == Some(target.rid);
         let Some(bytes) = bytes.filter(|_| is_same) else { continue };
         let removed = ItemRow::parse(&bytes).and_then(|row| {
-            if !container.is_gone(&row, &moment) {
+            if !container.is_invisible(&row, &visibility_point) {
                 return Ok(None);
             }
-            let mut rows = RowBuilder::new(shared, &target.home, generation, Arc::clone(&rules));
+            let mut rows = RowBuilder::new(shared, &target.logical_partition, generation, Arc::clone(&rules));
             rows.delete(target.rid, &row, &target.id_key)?;
             Ok(Some(rows.finish()))
         });

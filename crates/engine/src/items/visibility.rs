@@ -52,29 +52,29 @@ impl Container {
     }
 
     /// Whether nobody sees an item any more, wherever its rows still are.
-    pub(crate) fn is_gone(&self, row: &ItemRow<'_>, moment: &VisibilityPoint) -> bool {
-        self.is_past(row.ttl, row.written(), moment.seconds)
-            || (!moment.deleted.is_empty()
-                && moment.deleted.covers(row.encoded_partition_key(), row.stamp.lsn))
+    pub(crate) fn is_invisible(&self, row: &ItemRow<'_>, visibility_point: &VisibilityPoint) -> bool {
+        self.is_past(row.ttl, row.written(), visibility_point.seconds)
+            || (!visibility_point.deleted.is_empty()
+                && visibility_point.deleted.covers(row.encoded_partition_key(), row.stamp.lsn))
     }
 
     /// The same of what is known of an item besides its row.
-    pub(crate) fn is_gone_by(
+    pub(crate) fn is_invisible_by(
         &self,
         (ttl, written): (ItemTtl, i64),
         key: &PartitionKey,
         lsn: u64,
-        moment: &VisibilityPoint,
+        visibility_point: &VisibilityPoint,
     ) -> bool {
-        if self.is_past(ttl, written, moment.seconds) {
+        if self.is_past(ttl, written, visibility_point.seconds) {
             return true;
         }
-        if moment.deleted.is_empty() {
+        if visibility_point.deleted.is_empty() {
             return false;
         }
         let mut encoded = Vec::new();
         key.encode(&mut encoded);
-        moment.deleted.covers(&encoded, lsn)
+        visibility_point.deleted.covers(&encoded, lsn)
     }
 
     pub(crate) fn is_past(&self, ttl: ItemTtl, written: i64, now_seconds: i64) -> bool {

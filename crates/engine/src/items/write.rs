@@ -26,7 +26,7 @@ use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
 use crate::items::visibility::VisibilityPoint;
 use crate::partition::Partition;
 use crate::partition::sequencer::{CommittedWrite, PreparedWrite, WriteRefused};
-use crate::recording::note_write;
+use crate::recording::record_write;
 use crate::runtime::locks::{LockKind, LockMode, LockSet};
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::{ItemRow, Stamp};
@@ -55,7 +55,7 @@ struct WriteTally<'a> {
 pub(crate) struct WriteRequest<'a> {
     verb: WriteVerb,
     id: String,
-    home: LogicalPartition<'a>,
+    logical_partition: LogicalPartition<'a>,
     id_key: Vec<u8>,
     /// Of a replace that gives the item another id: that id and the key of its id row.
     renamed: Option<(String, Vec<u8>)>,
@@ -151,11 +151,12 @@ pub(crate) fn missing_or(
         return error;
     };
     let find = || {
-        let home = LogicalPartition::of(container, key).ok()?;
-        let stored = home.find(&*shared.storage.snapshot().ok()?, &home.id_key(&id)).ok()?;
+        let logical_partition = LogicalPartition::of(container, key).ok()?;
+        let stored =
+            logical_partition.find(&*shared.storage.snapshot().ok()?, &logical_partition.id_key(&id)).ok()?;
         let there = stored.as_ref().map(StoredRow::parse).transpose().ok()?;
-        let live = there.filter(|(_, row)| !container.is_gone(row, &container.visibility_point(shared)));
-        home.check_existence(WriteVerb::Replace, &id, live).err()
+        let live = there.filter(|(_, row)| !container.is_invisible(row, &container.visibility_point(shared)));
+        logical_partition.check_existence(WriteVerb::Replace, &id, live).err()
     };
     find().unwrap_or(error)
 }
@@ -163,7 +164,7 @@ pub(crate) fn missing_or(
 impl<'a> WriteRequest<'a> {
     /// By itself. What it cost comes with it.
     pub fn run(mut self, shared: &Shared) -> Result<(ItemWritten, f64), EngineError> {
-        let container = self.home.container;
+        let container = self.logical_partition.container;
         let mut locks = LockSet::default();
         self.add_locks(shared, &mut locks);
         for tried in 0..TRIES {
@@ -241,16 +242,16 @@ impl<'a> WriteRequest<'a> {
         body: Option<Body>,
         (if_match, if_none_match): (Option<String>, Option<String>),
     ) -> Result<WriteRequest<'a>, EngineError> {
-        let home = LogicalPartition::of(container, key)?;
-        let id_key = home.id_key(&id);
+        let logical_partition = LogicalPartition::of(container, key)?;
+        let id_key = logical_partition.id_key(&id);
         let renamed = body.as_ref().filter(|body| body.id != id);
-        let renamed = renamed.map(|body| (body.id.clone(), home.id_key(&body.id)));
-        let tuples = body.as_ref().map_or(Vec::new(), |body| home.tuples(body.item.root()));
+        let renamed = renamed.map(|body| (body.id.clone(), logical_partition.id_key(&body.id)));
+        let tuples = body.as_ref().map_or(Vec::new(), |body| logical_partition.tuples(body.item.root()));
         let locked_tuples = tuples.iter().map(|tuple| tuple.prefix.clone()).collect();
         Ok(WriteRequest {
             verb,
             id,
-            home,
+            logical_partition,
             id_key,
             renamed,
             body,
@@ -267,12 +268,12 @@ impl<'a> WriteRequest<'a> {
     }
 
     pub fn partition(&self) -> &'a Partition {
-        self.home.place.partition
+        self.logical_partition.place.partition
     }
 
     pub fn add_locks(&self, shared: &Shared, set: &mut LockSet) {
-        let (table, container) = (&shared.locks, self.home.container.number);
-        self.home.add_lock(table, set, LockMode::Shared);
+        let (table, container) = (&shared.locks, self.logical_partition.container.number);
+        self.logical_partition.add_lock(table, set, LockMode::Shared);
         table.add(set, container, LockKind::Item(&self.id_key), LockMode::Exclusive);
         if let Some((_, id_key)) = &self.renamed {
             table.add(set, container, LockKind::Item(id_key), LockMode::Exclusive);
@@ -307,28 +308,29 @@ impl<'a> WriteRequest<'a> {
 
     /// Under the locks: reads what is there and prepares the rows.
     pub fn attempt(&mut self, shared: &Shared) -> Result<WriteAttempt, EngineError> {
-        let home = &self.home;
-        let container = home.container;
-        let generation = home.place.partition.sequencer.generation();
+        let logical_partition = &self.logical_partition;
+        let container = logical_partition.container;
+        let generation = logical_partition.place.partition.sequencer.generation();
         let rules = container.partitions.write_rules();
         if rules.model.is_some() {
             return Ok(WriteAttempt::UnderModel);
         }
-        let moment = container.visibility_point(shared);
+        let visibility_point = container.visibility_point(shared);
         let snapshot = container.snapshot(shared)?;
-        let stored = home.find(&*snapshot, &self.id_key)?;
+        let stored = logical_partition.find(&*snapshot, &self.id_key)?;
         let there = stored.as_ref().map(StoredRow::parse).transpose()?;
-        let expired = there.filter(|(_, row)| container.is_gone(row, &moment));
-        let live = there.filter(|(_, row)| !container.is_gone(row, &moment));
-        let live = home.check_existence(self.verb, &self.id, live)?;
+        let expired = there.filter(|(_, row)| container.is_invisible(row, &visibility_point));
+        let live = there.filter(|(_, row)| !container.is_invisible(row, &visibility_point));
+        let live = logical_partition.check_existence(self.verb, &self.id, live)?;
         if let Some((_, row)) = &live {
             let conditions = (self.if_match.as_deref(), self.if_none_match.as_deref());
             check_precondition(conditions, &row.stamp.etag())?;
         }
         if let (Some((rid, row)), Some(patch)) = (&live, &self.patch) {
-            let body = patched(shared, home, patch, (row.node()?, *rid, row.stamp), self.want_body)?;
-            let before = home.tuples(row.node()?);
-            let tuples = home.tuples(body.item.root());
+            let body =
+                patched(shared, logical_partition, patch, (row.node()?, *rid, row.stamp), self.want_body)?;
+            let before = logical_partition.tuples(row.node()?);
+            let tuples = logical_partition.tuples(body.item.root());
             let taken = tuples.iter().filter(|tuple| !before.contains(tuple));
             let taken = taken.map(|tuple| tuple.prefix.clone());
             let unlocked: Vec<_> = taken.filter(|prefix| !self.locked_tuples.contains(prefix)).collect();
@@ -338,23 +340,24 @@ impl<'a> WriteRequest<'a> {
             }
         }
         let taken = match &self.renamed {
-            Some((_, id_key)) => home.find(&*snapshot, id_key)?,
+            Some((_, id_key)) => logical_partition.find(&*snapshot, id_key)?,
             None => None,
         };
         let taken = taken.as_ref().map(StoredRow::parse).transpose()?;
         if let (Some((id, _)), Some((_, row))) = (&self.renamed, &taken)
-            && !container.is_gone(row, &moment)
+            && !container.is_invisible(row, &visibility_point)
         {
-            home.check_existence(WriteVerb::Create, id, taken)?;
+            logical_partition.check_existence(WriteVerb::Create, id, taken)?;
         }
         let own = [there.map(|(rid, _)| rid), taken.map(|(rid, _)| rid)];
-        let in_the_way =
-            home.check_unique(&*snapshot, &self.tuples, &moment, &|rid| own.contains(&Some(rid)))?;
-        let mut rows = RowBuilder::new(shared, home, generation, Arc::clone(&rules));
+        let invisible_conflicts =
+            logical_partition
+                .check_unique(&*snapshot, &self.tuples, &visibility_point, &|rid| own.contains(&Some(rid)))?;
+        let mut rows = RowBuilder::new(shared, logical_partition, generation, Arc::clone(&rules));
         let mut unlocked = Vec::new();
-        for holder in &in_the_way {
+        for holder in &invisible_conflicts {
             let row = ItemRow::parse(&holder.bytes)?;
-            let id_key = home.id_key(row.id()?);
+            let id_key = logical_partition.id_key(row.id()?);
             rows.delete(holder.rid, &row, &id_key)?;
             unlocked.extend((!self.also_locked.contains(&id_key)).then_some(id_key));
         }
@@ -369,7 +372,7 @@ impl<'a> WriteRequest<'a> {
         }
         let rid = match live.map(|(rid, _)| rid).or(self.new_rid) {
             Some(rid) => rid,
-            None => home.place.new_rid(container)?,
+            None => logical_partition.place.new_rid(container)?,
         };
         let plan = self.plan(&rules.indexes, rows, live, rid)?;
         if plan.planned.created {
@@ -383,55 +386,57 @@ impl<'a> WriteRequest<'a> {
         &mut self,
         shared: &Shared,
         snapshot: &dyn Snapshot,
-        moment: &VisibilityPoint,
+        visibility_point: &VisibilityPoint,
         if_match_mode: IfMatch,
     ) -> Result<ExistingItems, EngineError> {
-        let home = &self.home;
-        let container = home.container;
-        let there = home.find(snapshot, &self.id_key)?;
+        let logical_partition = &self.logical_partition;
+        let container = logical_partition.container;
+        let there = logical_partition.find(snapshot, &self.id_key)?;
         let found = there.as_ref().map(StoredRow::parse).transpose()?;
-        let live = found.filter(|(_, row)| !container.is_gone(row, moment));
-        let live = home.check_existence(self.verb, &self.id, live)?;
+        let live = found.filter(|(_, row)| !container.is_invisible(row, visibility_point));
+        let live = logical_partition.check_existence(self.verb, &self.id, live)?;
         if let Some((_, row)) = &live {
             let is_enough = |etag: &&str| if_match_mode == IfMatch::Client && row.is_since_client(etag);
             let if_match = self.if_match.as_deref().filter(|etag| !is_enough(etag));
             check_precondition((if_match, self.if_none_match.as_deref()), &row.stamp.etag())?;
         }
         if let (Some((rid, row)), Some(patch)) = (&live, &self.patch) {
-            let body = patched(shared, home, patch, (row.node()?, *rid, row.stamp), self.want_body)?;
-            self.tuples = home.tuples(body.item.root());
+            let body =
+                patched(shared, logical_partition, patch, (row.node()?, *rid, row.stamp), self.want_body)?;
+            self.tuples = logical_partition.tuples(body.item.root());
             self.body = Some(body);
         }
         let taken = match &self.renamed {
-            Some((_, id_key)) => home.find(snapshot, id_key)?,
+            Some((_, id_key)) => logical_partition.find(snapshot, id_key)?,
             None => None,
         };
         let found = taken.as_ref().map(StoredRow::parse).transpose()?;
         if let (Some((id, _)), Some((_, row))) = (&self.renamed, &found)
-            && !container.is_gone(row, moment)
+            && !container.is_invisible(row, visibility_point)
         {
-            home.check_existence(WriteVerb::Create, id, found)?;
+            logical_partition.check_existence(WriteVerb::Create, id, found)?;
         }
         let is_live = live.is_some();
         Ok(ExistingItems { there, is_live, taken })
     }
 
     /// Items that nobody sees any more and that hold a unique tuple of the new version.
-    pub fn in_the_way(
+    pub fn invisible_conflicts(
         &self,
         snapshot: &dyn Snapshot,
-        moment: &VisibilityPoint,
+        visibility_point: &VisibilityPoint,
         looked: &ExistingItems,
     ) -> Result<Vec<StoredRow>, EngineError> {
         let own = [&looked.there, &looked.taken].map(|stored| stored.as_ref().map(|stored| stored.rid));
-        self.home.check_unique(snapshot, &self.tuples, moment, &|rid| own.contains(&Some(rid)))
+        self.logical_partition
+            .check_unique(snapshot, &self.tuples, visibility_point, &|rid| own.contains(&Some(rid)))
     }
 
     /// The child id of an item that is created, however often it is prepared.
     pub fn new_rid(&mut self) -> Result<u64, EngineError> {
         let rid = match self.new_rid {
             Some(rid) => rid,
-            None => self.home.place.new_rid(self.home.container)?,
+            None => self.logical_partition.place.new_rid(self.logical_partition.container)?,
         };
         self.new_rid = Some(rid);
         Ok(rid)
@@ -443,7 +448,7 @@ impl<'a> WriteRequest<'a> {
     }
 
     pub fn key(&self) -> &PartitionKey {
-        &self.home.place.key
+        &self.logical_partition.place.key
     }
 
     /// Keys of the id rows that the item has and gets.
@@ -502,7 +507,7 @@ impl<'a> WriteRequest<'a> {
     ) -> Result<(), EngineError> {
         let before = before.map(|row| Ok::<_, EngineError>((row.node()?, u64::from(row.json_bytes))));
         let after = after.map(|body| (body.item.root(), u64::from(body.json_bytes)));
-        note_write(rid, &self.id, &self.home.place.key, before.transpose()?, after);
+        record_write(rid, &self.id, &self.logical_partition.place.key, before.transpose()?, after);
         Ok(())
     }
 
@@ -531,7 +536,7 @@ impl<'a> WriteRequest<'a> {
         let WriteSummary { rid, created, .. } = planned;
         let stamp = Stamp {
             incarnation: shared.incarnation,
-            partition: self.home.place.partition.layout.id,
+            partition: self.logical_partition.place.partition.layout.id,
             lsn: written.lsn,
             ordinal,
             ts: written.ts,
@@ -539,7 +544,7 @@ impl<'a> WriteRequest<'a> {
         };
         let etag = if self.verb == WriteVerb::Delete { String::new() } else { stamp.etag() };
         if !json.is_empty() {
-            SelfLinks::new(self.home.container).complete(&mut json, rid, &stamp, &etag);
+            SelfLinks::new(self.logical_partition.container).complete(&mut json, rid, &stamp, &etag);
         }
         ItemWritten { created, body: Bytes::from(json), etag, item_lsn: written.lsn }
     }
@@ -548,12 +553,12 @@ impl<'a> WriteRequest<'a> {
 /// What a patch makes of an item.
 pub(crate) fn patched(
     shared: &Shared,
-    home: &LogicalPartition<'_>,
+    logical_partition: &LogicalPartition<'_>,
     patch: &Patch,
     (item, rid, stamp): (Node<'_>, u64, Stamp),
     want_body: bool,
 ) -> Result<Body, EngineError> {
-    let container = home.container;
+    let container = logical_partition.container;
     let links = SelfLinks::new(container);
     let system = StampedItem { links: &links, child: rid, stamp };
     let allowance = allowance::of_page(shared, &Cancel::default());

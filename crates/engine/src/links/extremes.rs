@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_told_apart_and_ordered() {
+    fn long_values_are_distinguished_and_ordered() {
         let long = |end: &str| format!("m{}{end}", "x".repeat(2_000));
         let (a, b, c) = (long("a"), long("b"), long("c"));
         let mut store = Store(MemoryStorage::new(), 0);

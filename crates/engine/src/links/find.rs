@@ -27,11 +27,11 @@ pub(crate) struct TargetRoute<'a> {
 
 /// The item that a reference names.
 pub(crate) struct FoundTarget<'a> {
-    pub home: LogicalPartition<'a>,
+    pub logical_partition: LogicalPartition<'a>,
     pub id_key: Vec<u8>,
     pub stored: StoredRow,
     /// Nobody sees it any more: for clients it is no target.
-    pub is_gone: bool,
+    pub is_invisible: bool,
 }
 
 impl<'a> TargetRoute<'a> {
@@ -44,38 +44,38 @@ impl<'a> TargetRoute<'a> {
     pub fn place_of(&self, target: &TargetKey) -> Option<(LogicalPartition<'a>, Vec<u8>)> {
         let partition_key = target.partition_key.clone().filter(|_| !self.link.link.has_key_index())?;
         // A key that no item can have: too long, or a value of a kind that keys are not.
-        let home = LogicalPartition::of(self.container, partition_key).ok()?;
-        let id_key = home.id_key(&target.value);
-        Some((home, id_key))
+        let logical_partition = LogicalPartition::of(self.container, partition_key).ok()?;
+        let id_key = logical_partition.id_key(&target.value);
+        Some((logical_partition, id_key))
     }
 }
 
-/// The item that a reference names, visible or not. `moment` was asked before the snapshot.
+/// The item that a reference names, visible or not. `visibility_point` was asked before the snapshot.
 pub(crate) fn find_target<'a>(
     snapshot: &dyn Snapshot,
     route: TargetRoute<'a>,
     target: &TargetKey,
-    moment: &VisibilityPoint,
+    visibility_point: &VisibilityPoint,
 ) -> Result<Option<FoundTarget<'a>>, EngineError> {
     if route.link.link.has_key_index() {
-        return find_by_key(snapshot, route, target, moment);
+        return find_by_key(snapshot, route, target, visibility_point);
     }
-    let Some((home, id_key)) = route.place_of(target) else { return Ok(None) };
-    let Some(stored) = home.find(snapshot, &id_key)? else { return Ok(None) };
+    let Some((logical_partition, id_key)) = route.place_of(target) else { return Ok(None) };
+    let Some(stored) = logical_partition.find(snapshot, &id_key)? else { return Ok(None) };
     let (_, row) = stored.parse()?;
     // Hashes of partition keys collide.
-    if !home.has(&row)? {
+    if !logical_partition.has(&row)? {
         return Ok(None);
     }
-    let is_gone = route.container.is_gone(&row, moment);
-    Ok(Some(FoundTarget { home, id_key, stored, is_gone }))
+    let is_invisible = route.container.is_invisible(&row, visibility_point);
+    Ok(Some(FoundTarget { logical_partition, id_key, stored, is_invisible }))
 }
 
 fn find_by_key<'a>(
     snapshot: &dyn Snapshot,
     route: TargetRoute<'a>,
     target: &TargetKey,
-    moment: &VisibilityPoint,
+    visibility_point: &VisibilityPoint,
 ) -> Result<Option<FoundTarget<'a>>, EngineError> {
     let key = route.rows().link_key(&TargetHash::of(target).0);
     let Some(rid) = snapshot.get(LOOKUPS, &key)? else { return Ok(None) };
@@ -88,10 +88,10 @@ fn find_by_key<'a>(
     if route.link.target_key(row.node()?, &partition_key).as_ref() != Some(target) {
         return Ok(None);
     }
-    let home = LogicalPartition::of(route.container, partition_key)?;
-    let id_key = home.id_key(row.id()?);
-    let is_gone = route.container.is_gone(&row, moment);
-    Ok(Some(FoundTarget { home, id_key, stored, is_gone }))
+    let logical_partition = LogicalPartition::of(route.container, partition_key)?;
+    let id_key = logical_partition.id_key(row.id()?);
+    let is_invisible = route.container.is_invisible(&row, visibility_point);
+    Ok(Some(FoundTarget { logical_partition, id_key, stored, is_invisible }))
 }
 
 /// Which of some targets clients see, where the link says their place. They are read together, in the order of their rows.
@@ -99,11 +99,11 @@ pub(crate) fn visible_targets(
     snapshot: &dyn Snapshot,
     route: TargetRoute<'_>,
     targets: &BTreeMap<TargetHash, &TargetKey>,
-    moment: &VisibilityPoint,
+    visibility_point: &VisibilityPoint,
 ) -> Result<HashSet<TargetHash>, EngineError> {
     let place = |(hash, target): (&TargetHash, &&TargetKey)| {
-        let (home, id_key) = route.place_of(target)?;
-        Some((id_key, *hash, home))
+        let (logical_partition, id_key) = route.place_of(target)?;
+        Some((id_key, *hash, logical_partition))
     };
     let mut places: Vec<(Vec<u8>, TargetHash, LogicalPartition<'_>)> =
         targets.iter().filter_map(place).collect();
@@ -111,20 +111,20 @@ pub(crate) fn visible_targets(
     let id_keys: Vec<&[u8]> = places.iter().map(|(id_key, ..)| id_key.as_slice()).collect();
     let rids = snapshot.multi_get(LOOKUPS, &id_keys)?;
     let mut found = Vec::with_capacity(places.len());
-    for ((_, hash, home), rid) in places.iter().zip(rids) {
+    for ((_, hash, logical_partition), rid) in places.iter().zip(rids) {
         let Some(rid) = rid else { continue };
         let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
-        found.push((keys::item(route.container.number, rid), *hash, home));
+        found.push((keys::item(route.container.number, rid), *hash, logical_partition));
     }
     found.sort_unstable_by(|(left, ..), (right, ..)| left.cmp(right));
     let item_keys: Vec<&[u8]> = found.iter().map(|(key, ..)| key.as_slice()).collect();
     let rows = snapshot.multi_get(keys::ITEMS, &item_keys)?;
     let mut visible = HashSet::with_capacity(found.len());
-    for ((_, hash, home), row) in found.iter().zip(rows) {
+    for ((_, hash, logical_partition), row) in found.iter().zip(rows) {
         let row = row.ok_or_else(|| corrupt("id row without an item"))?;
         let row = ItemRow::parse(&row)?;
         // Hashes of partition keys collide.
-        if home.has(&row)? && !route.container.is_gone(&row, moment) {
+        if logical_partition.has(&row)? && !route.container.is_invisible(&row, visibility_point) {
             visible.insert(*hash);
         }
     }
@@ -145,7 +145,7 @@ pub(crate) fn scan_for_key(
     snapshot: &dyn Snapshot,
     route: TargetRoute<'_>,
     target: &TargetKey,
-    moment: &VisibilityPoint,
+    visibility_point: &VisibilityPoint,
     items_max: usize,
 ) -> Result<ScannedKey, EngineError> {
     let (container, mut range, mut left) =
@@ -155,7 +155,7 @@ pub(crate) fn scan_for_key(
         for (_, bytes) in page.rows.iter().take(left) {
             let row = ItemRow::parse(bytes)?;
             let key = route.link.target_key(row.node()?, &row.partition_key()?);
-            if key.as_ref() == Some(target) && !container.is_gone(&row, moment) {
+            if key.as_ref() == Some(target) && !container.is_invisible(&row, visibility_point) {
                 return Ok(ScannedKey::Found(row.json_bytes as usize));
             }
         }

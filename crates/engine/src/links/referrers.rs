@@ -32,7 +32,7 @@ pub(crate) struct Referrer {
     /// Where it stands: the next page begins behind it.
     pub place: Vec<u8>,
     pub stored: StoredRow,
-    pub is_gone: bool,
+    pub is_invisible: bool,
 }
 
 #[derive(Default)]
@@ -47,20 +47,20 @@ impl Referrers<'_> {
         LinkKeys { container: self.container.number, index: IndexId::of_link(self.declaration).0 }
     }
 
-    /// The next referrers behind a place, at most `count_max`. `moment` was asked before the snapshot.
+    /// The next referrers behind a place, at most `count_max`. `visibility_point` was asked before the snapshot.
     pub fn page(
         &self,
         snapshot: &dyn Snapshot,
         after: Option<&[u8]>,
         count_max: usize,
-        moment: &VisibilityPoint,
+        visibility_point: &VisibilityPoint,
     ) -> Result<ReferrerPage, EngineError> {
         let (mut page, mut after) = (ReferrerPage::default(), after.map(<[u8]>::to_vec));
         while page.referrers.len() < count_max {
             let rows_max = PAGE_ROWS.min(count_max - page.referrers.len());
             let (places, more) = self.places(snapshot, after.as_deref(), rows_max)?;
             after = places.last().cloned();
-            self.load(snapshot, places, moment, &mut page.referrers)?;
+            self.load(snapshot, places, visibility_point, &mut page.referrers)?;
             if !more {
                 return Ok(page);
             }
@@ -74,12 +74,13 @@ impl Referrers<'_> {
         &self,
         snapshot: &dyn Snapshot,
         count_max: usize,
-        moment: &VisibilityPoint,
+        visibility_point: &VisibilityPoint,
     ) -> Result<usize, EngineError> {
         let (mut count, mut after) = (0, None);
         loop {
-            let page = self.page(snapshot, after.as_deref(), PAGE_ROWS.min(count_max.max(1)), moment)?;
-            count += page.referrers.iter().filter(|referrer| !referrer.is_gone).count();
+            let page =
+                self.page(snapshot, after.as_deref(), PAGE_ROWS.min(count_max.max(1)), visibility_point)?;
+            count += page.referrers.iter().filter(|referrer| !referrer.is_invisible).count();
             match page.next {
                 Some(next) if count < count_max => after = Some(next),
                 _ => return Ok(count.min(count_max)),
@@ -111,7 +112,7 @@ impl Referrers<'_> {
         &self,
         snapshot: &dyn Snapshot,
         places: Vec<Vec<u8>>,
-        moment: &VisibilityPoint,
+        visibility_point: &VisibilityPoint,
         referrers: &mut Vec<Referrer>,
     ) -> Result<(), EngineError> {
         let rids: Option<Vec<u64>> = places.iter().map(|place| rid_of_place(place)).collect();
@@ -123,10 +124,12 @@ impl Referrers<'_> {
             let bytes = bytes.ok_or_else(|| corrupt("row of a link's index without an item"))?;
             let stored = StoredRow { rid, bytes };
             let (_, row) = stored.parse()?;
-            let (is_referrer, is_gone) =
-                (refers_to(self.link, row.node()?, self.target), self.container.is_gone(&row, moment));
+            let (is_referrer, is_invisible) = (
+                refers_to(self.link, row.node()?, self.target),
+                self.container.is_invisible(&row, visibility_point),
+            );
             if is_referrer {
-                referrers.push(Referrer { place, stored, is_gone });
+                referrers.push(Referrer { place, stored, is_invisible });
             }
         }
         Ok(())

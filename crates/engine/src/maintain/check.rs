@@ -32,7 +32,7 @@ impl Unit<'_> {
     fn check_enforced(&mut self) -> Result<(), EngineError> {
         let mut read = 0.0;
         for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_new_or_client()) {
-            self.blame(at);
+            self.set_refused_slot(at);
             for (link, references) in &slot.references_after {
                 if self.base.link(*link).link.integrity != Integrity::Enforced {
                     continue;
@@ -59,8 +59,8 @@ impl Unit<'_> {
             return missing();
         }
         let (route, site) = (self.base.route(link), self.base.target_site(link));
-        let (snapshot, moment) = (&*self.base.snapshot, &self.base.sites[site].moment);
-        match scan_for_key(snapshot, route, &reference.target, moment, SCANNED_MAX)? {
+        let (snapshot, visibility_point) = (&*self.base.snapshot, &self.base.sites[site].visibility_point);
+        match scan_for_key(snapshot, route, &reference.target, visibility_point, SCANNED_MAX)? {
             ScannedKey::Found(bytes) => Ok(charge::read(bytes)),
             ScannedKey::Missing => missing(),
             ScannedKey::Unknown => Err(EngineError::Contended),
@@ -89,7 +89,7 @@ impl Unit<'_> {
     /// Targets that go have no referrers left, where that is asked for.
     fn check_restricted(&self) -> Result<(), EngineError> {
         for own in &self.restricted {
-            self.holder(own.link, own.hash).into_iter().for_each(|at| self.blame(at));
+            self.holder(own.link, own.hash).into_iter().for_each(|at| self.set_refused_slot(at));
             let count = self.count_referrers(own)?;
             if count > 0 {
                 let link = &self.base.link(own.link).link;
@@ -103,15 +103,14 @@ impl Unit<'_> {
 
     pub(super) fn count_referrers(&self, own: &LinkedKey) -> Result<usize, EngineError> {
         let site = self.base.referrer_site(own.link);
-        let moment = &self.base.sites[site].moment;
+        let visibility_point = &self.base.sites[site].visibility_point;
         let referrers = self.base.referrers(own.link, &own.key);
         let (mut count, mut after) = (self.own_referrers(own).len(), None);
         while count < REFERRERS_COUNTED_MAX {
-            let page = referrers.page(&*self.base.snapshot, after.as_deref(), 256, moment)?;
-            let others = page
-                .referrers
-                .iter()
-                .filter(|referrer| !referrer.is_gone && self.slot_of(site, referrer.stored.rid).is_none());
+            let page = referrers.page(&*self.base.snapshot, after.as_deref(), 256, visibility_point)?;
+            let others = page.referrers.iter().filter(|referrer| {
+                !referrer.is_invisible && self.slot_of(site, referrer.stored.rid).is_none()
+            });
             count += others.count();
             match page.next {
                 Some(next) => after = Some(next),
@@ -124,19 +123,19 @@ impl Unit<'_> {
     /// A key that a link finds items by has one item.
     fn check_link_keys(&self) -> Result<(), EngineError> {
         for (_, at) in &self.provided_twice {
-            self.blame(*at);
+            self.set_refused_slot(*at);
             let slot = &self.slots[*at];
             let keyed = slot.keys_after.iter().filter(|own| self.base.link(own.link).link.has_key_index());
             let mut taken = keyed.filter(|own| self.is_provided_twice(own));
             if let Some(own) = taken.next() {
-                return Err(self.key_taken(own).into());
+                return Err(self.key_in_use(own).into());
             }
         }
         for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_new_or_client()) {
-            self.blame(at);
+            self.set_refused_slot(at);
             for own in slot.keys_after.iter().filter(|own| !slot.keys_before.contains(own)) {
                 if self.base.link(own.link).link.has_key_index() && self.is_taken(slot, own)? {
-                    return Err(self.key_taken(own).into());
+                    return Err(self.key_in_use(own).into());
                 }
             }
         }
@@ -150,14 +149,14 @@ impl Unit<'_> {
     pub(super) fn is_taken(&self, slot: &Slot<'_>, own: &LinkedKey) -> Result<bool, EngineError> {
         let Some(found) = self.stored_target(own.link, &own.key)? else { return Ok(false) };
         let rid = found.stored.rid;
-        if found.is_gone || rid == slot.rid {
+        if found.is_invisible || rid == slot.rid {
             return Ok(false);
         }
         let holder = self.slot_of(slot.site, rid).map(|at| &self.slots[at]);
         Ok(holder.is_none_or(|holder| holder.keys_after.contains(own)))
     }
 
-    fn key_taken(&self, own: &LinkedKey) -> ItemError {
+    fn key_in_use(&self, own: &LinkedKey) -> ItemError {
         let link = &self.base.link(own.link).link;
         ItemError::LinkKeyTaken {
             value: own.key.value.clone(),
@@ -170,7 +169,7 @@ impl Unit<'_> {
     /// Nothing comes back while references to what it was are still being removed.
     fn check_pending_deletions(&self) -> Result<(), EngineError> {
         for (at, slot) in self.slots.iter().enumerate() {
-            self.blame(at);
+            self.set_refused_slot(at);
             let came = slot.keys_after.iter().filter(|own| self.holder(own.link, own.hash).is_none());
             for own in came {
                 let on_delete = self.base.link(own.link).link.on_delete;

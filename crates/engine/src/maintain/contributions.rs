@@ -48,7 +48,7 @@ impl TargetDifference {
         }
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_empty_change(&self) -> bool {
         self.rollups.is_empty() && self.mirrors.is_empty()
     }
 }
@@ -70,10 +70,10 @@ impl Contributions {
     /// Forgets what came to nothing.
     fn finish(&mut self) {
         for target in &mut self.targets {
-            target.rollups.retain(|_, change| !change.is_nothing());
+            target.rollups.retain(|_, change| !change.is_empty_change());
             target.mirrors.retain(|_, change| !change.is_empty());
         }
-        self.targets.retain(|target| !target.is_nothing());
+        self.targets.retain(|target| !target.is_empty_change());
         let names = self.targets.iter().enumerate();
         self.by_name = names.map(|(at, target)| ((target.link, target.hash), at)).collect();
     }
@@ -131,7 +131,7 @@ fn roll_up(
 }
 
 /// What an item stands for in a mirror, at its place there.
-struct Mirrored {
+struct MirrorEntry {
     place: Vec<u8>,
     value: Option<Value>,
     targets: Vec<TargetKey>,
@@ -153,7 +153,7 @@ fn mirror_of(
     let old = old.map(|node| mirrored(base, slot, number, node, &slot.references_before));
     let new = new.map(|node| mirrored(base, slot, number, node, &slot.references_after));
     for target in old.iter().flat_map(|old| &old.targets) {
-        let is_same = |old: &Mirrored, new: &Mirrored| {
+        let is_same = |old: &MirrorEntry, new: &MirrorEntry| {
             new.targets.contains(target) && (&old.place, &old.value) == (&new.place, &new.value)
         };
         if let Some(own) = &old
@@ -165,7 +165,7 @@ fn mirror_of(
         }
     }
     for target in new.iter().flat_map(|new| &new.targets) {
-        let is_same = |new: &Mirrored, old: &Mirrored| {
+        let is_same = |new: &MirrorEntry, old: &MirrorEntry| {
             old.targets.contains(target) && (&old.place, &old.value) == (&new.place, &new.value)
         };
         if let Some(own) = &new
@@ -185,7 +185,7 @@ fn mirrored(
     number: usize,
     node: Node<'_>,
     references: &[(usize, Vec<Reference>)],
-) -> Mirrored {
+) -> MirrorEntry {
     let rules = &base.model.rules;
     let mirror = &rules.mirrors[number];
     let references = references.iter().filter(|(link, _)| *link == mirror.link).flat_map(|(_, own)| own);
@@ -197,5 +197,5 @@ fn mirrored(
     }
     let id = node.get("id").and_then(Node::as_str).unwrap_or_default();
     let value = Some(rules.mirrored(mirror, node)).filter(|value| !value.is_undefined());
-    Mirrored { place: referrer_place(id, &slot.home.place.key, slot.rid), value, targets }
+    MirrorEntry { place: referrer_place(id, &slot.logical_partition.place.key, slot.rid), value, targets }
 }

@@ -8,7 +8,7 @@ use quire_value::Item;
 
 use super::fan_out::FanOut;
 use super::slot::LinkedKey;
-use super::{After, Unit};
+use super::{NewItemVersion, Unit};
 use crate::api::EngineError;
 use crate::items::body::Body;
 use crate::links::{Referrer, TargetHash};
@@ -69,7 +69,7 @@ impl Unit<'_> {
         match (holder, provider) {
             (Some(holder), None) => {
                 let was_live = self.slots[holder].live().is_some();
-                self.target_gone(own, was_live, progress)
+                self.apply_target_removal(own, was_live, progress)
             }
             (holder, Some(provider)) if self.fields_differ(&own, holder, provider)? => {
                 self.apply(own, Effect::Refresh, false, progress)
@@ -78,7 +78,7 @@ impl Unit<'_> {
         }
     }
 
-    fn target_gone(
+    fn apply_target_removal(
         &mut self,
         own: LinkedKey,
         was_live: bool,
@@ -93,19 +93,19 @@ impl Unit<'_> {
             }
             OnDelete::Cascade if is_active => self.apply(own, Effect::Delete, true, progress),
             OnDelete::Remove if is_active => self.apply(own, Effect::RemoveReferences, true, progress),
-            _ if self.copies_go(own.link) => self.apply(own, Effect::Refresh, false, progress),
+            _ if self.removes_copied_fields(own.link) => self.apply(own, Effect::Refresh, false, progress),
             _ => Ok(()),
         }
     }
 
     /// Whether a copy of a link takes its fields away when the target goes.
-    fn copies_go(&self, link: usize) -> bool {
+    fn removes_copied_fields(&self, link: usize) -> bool {
         let rules = &self.base.model.rules;
-        self.kept_copies(link).any(|copy| rules.copies[copy].copy.on_missing == OnMissing::Remove)
+        self.maintained_copies(link).any(|copy| rules.copies[copy].copy.on_missing == OnMissing::Remove)
     }
 
     /// Copies of a link whose values are kept right.
-    fn kept_copies(&self, link: usize) -> impl Iterator<Item = usize> {
+    fn maintained_copies(&self, link: usize) -> impl Iterator<Item = usize> {
         let model = &self.base.model;
         let copies = model.rules.copies.iter().zip(&model.declarations.copies).enumerate();
         copies
@@ -126,7 +126,7 @@ impl Unit<'_> {
             Some(before) => Some(before.node()?),
             None => None,
         };
-        Ok(self.kept_copies(own.link).any(|copy| {
+        Ok(self.maintained_copies(own.link).any(|copy| {
             let fields = |node| rules.fields_of(&rules.copies[copy], node);
             before.map(fields) != after.map(fields)
         }))
@@ -141,7 +141,7 @@ impl Unit<'_> {
         progress: &mut Progress,
     ) -> Result<(), EngineError> {
         for at in self.own_referrers(&own) {
-            self.affect(at, &own.key, own.link, effect, progress)?;
+            self.apply_effect(at, &own.key, own.link, effect, progress)?;
         }
         let site = self.base.referrer_site(own.link);
         let Some(others) = self.other_referrers(&own)? else {
@@ -161,7 +161,7 @@ impl Unit<'_> {
         for referrer in others {
             let at = self.add_stored(site, referrer.stored.rid, referrer.stored.bytes, true)?;
             progress.queue.push_back(at);
-            self.affect(at, &own.key, own.link, effect, progress)?;
+            self.apply_effect(at, &own.key, own.link, effect, progress)?;
         }
         Ok(())
     }
@@ -177,13 +177,14 @@ impl Unit<'_> {
     /// All other referrers that clients see; `None` when there are more than the unit may rewrite.
     fn other_referrers(&self, own: &LinkedKey) -> Result<Option<Vec<Referrer>>, EngineError> {
         let site = self.base.referrer_site(own.link);
-        let (snapshot, moment) = (&*self.base.snapshot, &self.base.sites[site].moment);
+        let (snapshot, visibility_point) = (&*self.base.snapshot, &self.base.sites[site].visibility_point);
         let referrers = self.base.referrers(own.link, &own.key);
         let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let page = referrers.page(snapshot, after.as_deref(), PAGE, moment)?;
-            let is_other =
-                |referrer: &Referrer| !referrer.is_gone && self.slot_of(site, referrer.stored.rid).is_none();
+            let page = referrers.page(snapshot, after.as_deref(), PAGE, visibility_point)?;
+            let is_other = |referrer: &Referrer| {
+                !referrer.is_invisible && self.slot_of(site, referrer.stored.rid).is_none()
+            };
             found.extend(page.referrers.into_iter().filter(is_other));
             if found.len() > self.fan_out_left || bytes_of(&found) > self.fan_out_bytes_left {
                 return Ok(None);
@@ -201,7 +202,7 @@ impl Unit<'_> {
         before.map_or(Ok(0), |before| Ok(before.row()?.stamp.lsn))
     }
 
-    fn affect(
+    fn apply_effect(
         &mut self,
         at: usize,
         target: &TargetKey,
@@ -216,7 +217,7 @@ impl Unit<'_> {
         };
         self.slots[at].is_changed = true;
         let name = &self.base.link_declaration(link).name;
-        self.slots[at].note_owner(name);
+        self.slots[at].add_maintained_by(name);
         self.set_after(at, after)?;
         progress.queue.push_back(at);
         Ok(())
@@ -257,7 +258,7 @@ impl Unit<'_> {
         at: usize,
         target: &TargetKey,
         link: usize,
-    ) -> Result<Option<After>, EngineError> {
+    ) -> Result<Option<NewItemVersion>, EngineError> {
         let slot = &mut self.slots[at];
         let references = slot.references_after.iter().filter(|(own, _)| *own == link);
         let references: Vec<_> =
@@ -267,7 +268,7 @@ impl Unit<'_> {
         self.base.model.rules.links[link].remove_references(&mut value, &references);
         let wants_json = !after.body.json.is_empty();
         let body = Body::of_item(Item::from_value(&value), wants_json)?;
-        Ok(Some(After { body, ..after }))
+        Ok(Some(NewItemVersion { body, ..after }))
     }
 }
 

@@ -146,7 +146,7 @@ impl Unit<'_> {
                         since_lsn: own.since_lsn,
                     };
                     #[cfg(test)]
-                    let ops = if self.is_job_late() { &mut Vec::new() } else { &mut ops };
+                    let ops = if self.is_job_row_separate() { &mut Vec::new() } else { &mut ops };
                     ops.push(job.op());
                     jobs.push(job);
                     row
@@ -158,8 +158,8 @@ impl Unit<'_> {
     }
 
     #[cfg(test)]
-    fn is_job_late(&self) -> bool {
-        self.base.shared.broken.is(crate::runtime::broken::Broken::JobRowInSecondCommit)
+    fn is_job_row_separate(&self) -> bool {
+        self.base.shared.injected_bug.is(crate::runtime::injected_bug::InjectedBug::JobRowInSecondCommit)
     }
 
     /// The row of a job that has not ended: its last commit may have been in doubt when the unit's snapshot was taken.

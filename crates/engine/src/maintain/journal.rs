@@ -23,7 +23,7 @@ pub(crate) struct PlaceChange {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PutBack {
+pub(crate) enum RestoreOutcome {
     Done,
     /// It is as it was before.
     Already,
@@ -42,7 +42,7 @@ impl Unit<'_> {
         let mut ops = Vec::new();
         for slot in self.slots.iter().filter(|slot| slot.is_written()) {
             let (Some(before), Some(after)) = (&slot.before, &slot.after) else { continue };
-            let key = keys::journal(slot.home.container.number, journal, slot.rid);
+            let key = keys::journal(slot.logical_partition.container.number, journal, slot.rid);
             if snapshot.get(CATALOG, &key)?.is_some() {
                 continue;
             }
@@ -84,17 +84,17 @@ fn compare(before: Option<&Value>, after: Option<&Value>, at: &mut Vec<Value>, f
 
 impl PlaceChange {
     /// Puts the place back as it was, if it is as the change left it.
-    pub fn put_back(&self, item: &mut Value) -> PutBack {
-        let Some((last, above)) = self.at.split_last() else { return PutBack::Conflict };
+    pub fn restore(&self, item: &mut Value) -> RestoreOutcome {
+        let Some((last, above)) = self.at.split_last() else { return RestoreOutcome::Conflict };
         let Some(parent) = above.iter().try_fold(item, |value, step| member(value, step)) else {
-            return PutBack::Conflict;
+            return RestoreOutcome::Conflict;
         };
         let found = member(parent, last).cloned();
         if found == self.before {
-            return PutBack::Already;
+            return RestoreOutcome::Already;
         }
         if found != self.after {
-            return PutBack::Conflict;
+            return RestoreOutcome::Conflict;
         }
         match (parent, &self.before, last) {
             (Value::Object(object), Some(before), Value::String(name)) => {
@@ -103,11 +103,11 @@ impl PlaceChange {
             (Value::Object(object), None, Value::String(name)) => drop(object.remove(name)),
             (parent, Some(before), last) => match member(parent, last) {
                 Some(place) => *place = before.clone(),
-                None => return PutBack::Conflict,
+                None => return RestoreOutcome::Conflict,
             },
-            _ => return PutBack::Conflict,
+            _ => return RestoreOutcome::Conflict,
         }
-        PutBack::Done
+        RestoreOutcome::Done
     }
 
     /// As clients write it.
@@ -182,8 +182,8 @@ mod tests {
             assert_eq!(read(&key, &value).expect("a journal"), changes);
             let mut item = json(after);
             for change in &changes {
-                assert_eq!(change.put_back(&mut item), PutBack::Done, "{after}");
-                assert_eq!(change.put_back(&mut item), PutBack::Already, "{after}");
+                assert_eq!(change.restore(&mut item), RestoreOutcome::Done, "{after}");
+                assert_eq!(change.restore(&mut item), RestoreOutcome::Already, "{after}");
             }
             assert_eq!(item, json(before));
         }
@@ -194,7 +194,7 @@ mod tests {
         let changes = differences(&json(r#"{"l":[{"n":"x"}]}"#), &json(r#"{"l":[{"n":"y"}]}"#));
         for since in [r#"{"l":[{"n":"z"}]}"#, r#"{"l":[{}]}"#, r#"{"l":[]}"#, "{}", r#"{"l":7}"#] {
             let mut item = json(since);
-            assert_eq!(changes[0].put_back(&mut item), PutBack::Conflict, "{since}");
+            assert_eq!(changes[0].restore(&mut item), RestoreOutcome::Conflict, "{since}");
             assert_eq!(item, json(since));
         }
     }

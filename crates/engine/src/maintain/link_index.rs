@@ -14,8 +14,8 @@ use std::time::Duration;
 use quire_model::TargetKey;
 use quire_storage::{Op, Scan};
 
-use super::rows::{UnitCommit, counted_until_ops, counting_declarations};
-use super::visit::{DeclarationVisit, OtherRows, TRIES, VisitFigures, Visited, read_rows};
+use super::rows::{UnitCommit, counted_below_rid_ops, counting_declarations};
+use super::visit::{DeclarationVisit, OtherRows, TRIES, VisitFigures, VisitOutcome, read_rows};
 use super::{ModelSnapshot, siblings};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
@@ -94,23 +94,23 @@ fn only_links_count(model: &ContainerModel) -> bool {
 }
 
 /// Blocks until the items are locked, and the commit is durable.
-pub(crate) fn index_links(shared: &Shared, order: &LinkIndexOrder<'_>) -> Result<Visited, EngineError> {
+pub(crate) fn index_links(shared: &Shared, order: &LinkIndexOrder<'_>) -> Result<VisitOutcome, EngineError> {
     let mut further_locks = LockSet::default();
     for tried in 0..TRIES {
         if tried > 3 {
             sleep(Duration::from_millis(1 << (tried - 3).min(6)));
         }
         order.container.check_open()?;
-        let Some(model) = order.container.partitions.model() else { return Ok(Visited::NoModel) };
+        let Some(model) = order.container.partitions.model() else { return Ok(VisitOutcome::NoModel) };
         if !only_links_count(&model) {
-            return Ok(Visited::NoModel); // it is another one now
+            return Ok(VisitOutcome::NoModel); // it is another one now
         }
         let links = counting_declarations(&model).map(|(link, _)| link).collect();
         let indexing = LinkIndexing { shared, order, model: &model, links };
         match indexing.attempt(&mut further_locks) {
             Ok(Some(visited)) => return Ok(visited),
             Ok(None) => {}
-            Err(EngineError::RefusedByModel(error)) => return Ok(Visited::Refused(error)),
+            Err(EngineError::RefusedByModel(error)) => return Ok(VisitOutcome::Refused(error)),
             Err(error) => return Err(error),
         }
     }
@@ -119,14 +119,14 @@ pub(crate) fn index_links(shared: &Shared, order: &LinkIndexOrder<'_>) -> Result
 
 impl<'a> LinkIndexing<'a> {
     /// `None`: it has to be done again.
-    fn attempt(&self, further_locks: &mut LockSet) -> Result<Option<Visited>, EngineError> {
+    fn attempt(&self, further_locks: &mut LockSet) -> Result<Option<VisitOutcome>, EngineError> {
         let order = self.order;
         let mut items = Vec::with_capacity(order.rids.len());
         for (rid, row) in order.rids.iter().zip(order.rows) {
-            items.push(self.see(*rid, row.clone())?);
+            items.push(self.scan_item(*rid, row.clone())?);
         }
         if order.rids.len() > 1 && items.iter().map(|item| item.references.len()).sum::<usize>() > ROWS_MAX {
-            return Ok(Some(Visited::TooLarge));
+            return Ok(Some(VisitOutcome::TooLarge));
         }
         let mut locks = locks_of(&items);
         locks.extend(further_locks);
@@ -139,7 +139,7 @@ impl<'a> LinkIndexing<'a> {
             return Ok(None);
         }
         let stored = read_rows(&base, order.container, order.rids, true)?;
-        let items = self.see_again(items, stored)?;
+        let items = self.rescan_changed(items, stored)?;
         let needed = locks_of(&items);
         // Somebody gave an item another id before it was locked.
         if !locks.covers(&needed) {
@@ -149,14 +149,14 @@ impl<'a> LinkIndexing<'a> {
         self.commit(&base, &items)
     }
 
-    fn see(&self, rid: u64, bytes: Vec<u8>) -> Result<ScannedItem<'a>, EngineError> {
+    fn scan_item(&self, rid: u64, bytes: Vec<u8>) -> Result<ScannedItem<'a>, EngineError> {
         let container = self.order.container;
         let row = ItemRow::parse(&bytes)?;
-        let home = RoutedKey::of(container, row.partition_key()?)?;
+        let routed_key = RoutedKey::of(container, row.partition_key()?)?;
         let (id, table) = (row.id()?, &self.shared.locks);
-        let logical_partition = table.key(container.number, LockKind::LogicalPartition(&home.epk.0));
-        let item = table.key(container.number, LockKind::Item(&home.id_key(container, id)));
-        let (order, partition) = (referrer_order(id, &home.key), home.partition);
+        let logical_partition = table.key(container.number, LockKind::LogicalPartition(&routed_key.epk.0));
+        let item = table.key(container.number, LockKind::Item(&routed_key.id_key(container, id)));
+        let (order, partition) = (referrer_order(id, &routed_key.key), routed_key.partition);
         let mut references = Vec::new();
         for link in &self.links {
             let found = self.model.database.rules.links[*link].references(row.node()?)?;
@@ -169,7 +169,7 @@ impl<'a> LinkIndexing<'a> {
     }
 
     /// The items as they are stored now. Those that are as they were are not looked at again.
-    fn see_again(
+    fn rescan_changed(
         &self,
         items: Vec<ScannedItem<'a>>,
         stored: Vec<Option<Vec<u8>>>,
@@ -178,7 +178,7 @@ impl<'a> LinkIndexing<'a> {
         for (item, row) in items.into_iter().zip(stored) {
             match row {
                 Some(row) if row == item.bytes => seen.push(item),
-                Some(row) => seen.push(self.see(item.rid, row)?),
+                Some(row) => seen.push(self.scan_item(item.rid, row)?),
                 None => {}
             }
         }
@@ -189,21 +189,21 @@ impl<'a> LinkIndexing<'a> {
         &self,
         base: &ModelSnapshot<'_>,
         items: &[ScannedItem<'a>],
-    ) -> Result<Option<Visited>, EngineError> {
+    ) -> Result<Option<VisitOutcome>, EngineError> {
         let figures = self.figures(base, items)?;
         let mut also = (self.order.also)(&*base.snapshot, &figures)?;
         let Some(until) = self.order.rids.last().map(|last| last + 1) else {
-            return Ok(Some(Visited::Done { is_committed: false, figures }));
+            return Ok(Some(VisitOutcome::Done { is_committed: false, figures }));
         };
-        also.extend(counted_until_ops(base, self.order.job, until));
+        also.extend(counted_below_rid_ops(base, self.order.job, until));
         let mut writes = self.rows(base, items)?;
         let Some((_, first)) = writes.first_mut() else {
-            return Ok(Some(Visited::Done { is_committed: false, figures }));
+            return Ok(Some(VisitOutcome::Done { is_committed: false, figures }));
         };
         first.ops.extend(also);
         let commit = UnitCommit::of_index_rows(writes);
         match commit.submit(self.shared, self.order.container.partitions.commit_queue()) {
-            Ok(_) => Ok(Some(Visited::Done { is_committed: true, figures })),
+            Ok(_) => Ok(Some(VisitOutcome::Done { is_committed: true, figures })),
             Err(WriteRefused::Stale) => Ok(None),
             Err(WriteRefused::Failed(error)) => Err(error),
         }
@@ -253,7 +253,7 @@ impl<'a> LinkIndexing<'a> {
     /// Which of the items count already for a link: writers were there first.
     fn counted(&self, base: &ModelSnapshot<'_>, link: usize) -> Result<CountedItems, EngineError> {
         let rows = base.referrer_rows(link, base.link_declaration(link));
-        let mut counted = CountedItems { until: base.counted_until(rows)?, marked: HashSet::new() };
+        let mut counted = CountedItems { until: base.counted_below_rid(rows)?, marked: HashSet::new() };
         let (Some(first), Some(last)) = (self.order.rids.first(), self.order.rids.last()) else {
             return Ok(counted);
         };
@@ -279,10 +279,10 @@ impl<'a> LinkIndexing<'a> {
         base: &ModelSnapshot<'_>,
         items: &[ScannedItem<'a>],
     ) -> Result<VisitFigures, EngineError> {
-        let (container, moment) = (self.order.container, &base.sites[0].moment);
+        let (container, visibility_point) = (self.order.container, &base.sites[0].visibility_point);
         let mut live = Vec::with_capacity(items.len());
         for item in items {
-            live.push(!container.is_gone(&ItemRow::trusted(&item.bytes)?, moment));
+            live.push(!container.is_invisible(&ItemRow::trusted(&item.bytes)?, visibility_point));
         }
         let mut figures = VisitFigures::default();
         for link in self.links.iter().filter(|link| !base.link(**link).link.has_key_index()) {
@@ -291,8 +291,8 @@ impl<'a> LinkIndexing<'a> {
                 seen.flat_map(|(item, _)| &item.references).filter(|own| own.link == *link).collect();
             let targets: BTreeMap<TargetHash, &TargetKey> =
                 references.iter().map(|own| (own.hash, &own.target)).collect();
-            let moment = &base.sites[base.target_site(*link)].moment;
-            let there = visible_targets(&*base.snapshot, base.route(*link), &targets, moment)?;
+            let visibility_point = &base.sites[base.target_site(*link)].visibility_point;
+            let there = visible_targets(&*base.snapshot, base.route(*link), &targets, visibility_point)?;
             let dangling = references.iter().filter(|own| !there.contains(&own.hash)).count();
             let visit = DeclarationVisit {
                 items: live.iter().filter(|is_live| **is_live).count() as u64,
@@ -325,5 +325,7 @@ impl CountedItems {
 
 fn locks_of(items: &[ScannedItem<'_>]) -> LockSet {
     let locks = items.iter().map(|item| item.locks);
-    LockSet::of_many(locks.flat_map(|(home, item)| [(home, LockMode::Shared), (item, LockMode::Exclusive)]))
+    LockSet::of_many(
+        locks.flat_map(|(routed_key, item)| [(routed_key, LockMode::Shared), (item, LockMode::Exclusive)]),
+    )
 }

@@ -7,7 +7,7 @@ use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
 use crate::links::{TargetHash, TargetRoute};
 #[cfg(test)]
-use crate::runtime::broken::Broken;
+use crate::runtime::injected_bug::InjectedBug;
 use crate::runtime::locks::{LockKind, LockMode, LockSet, LockTable};
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
@@ -16,8 +16,8 @@ impl Unit<'_> {
     pub fn locks(&self) -> Result<LockSet, EngineError> {
         let mut set = LockSet::default();
         for slot in &self.slots {
-            let (table, container) = (&self.base.shared.locks, slot.home.container.number);
-            slot.home.add_lock(table, &mut set, LockMode::Shared);
+            let (table, container) = (&self.base.shared.locks, slot.logical_partition.container.number);
+            slot.logical_partition.add_lock(table, &mut set, LockMode::Shared);
             let before = slot.before.iter().map(|before| &before.id_key);
             for id_key in before.chain(slot.after.iter().map(|after| &after.id_key)) {
                 table.add(&mut set, container, LockKind::Item(id_key), LockMode::Exclusive);
@@ -35,8 +35,8 @@ impl Unit<'_> {
                 }
             }
         }
-        for (home, id_key) in &self.windows.watched {
-            lock_item(&self.base.shared.locks, &mut set, home, id_key);
+        for (logical_partition, id_key) in &self.windows.watched {
+            lock_item(&self.base.shared.locks, &mut set, logical_partition, id_key);
         }
         Ok(set)
     }
@@ -48,7 +48,7 @@ impl Unit<'_> {
             return Ok(());
         }
         #[cfg(test)]
-        if self.base.shared.broken.is(Broken::TargetNotLocked) {
+        if self.base.shared.injected_bug.is(InjectedBug::TargetNotLocked) {
             return Ok(());
         }
         let table = &self.base.shared.locks;
@@ -56,7 +56,7 @@ impl Unit<'_> {
         if self.base.link(link).link.has_key_index()
             && let Some(found) = self.stored_target(link, target)?
         {
-            lock_item(table, set, &found.home, &found.id_key);
+            lock_item(table, set, &found.logical_partition, &found.id_key);
         }
         Ok(())
     }
@@ -76,14 +76,14 @@ pub(super) fn lock_named_target(
     if route.link.link.has_key_index() {
         let what = LockKind::LinkTarget(route.declaration, &TargetHash::of(target).0);
         table.add(set, route.container.number, what, LockMode::Shared);
-    } else if let Some((home, id_key)) = route.place_of(target) {
-        lock_item(table, set, &home, &id_key);
+    } else if let Some((logical_partition, id_key)) = route.place_of(target) {
+        lock_item(table, set, &logical_partition, &id_key);
     }
 }
 
-fn lock_item(table: &LockTable, set: &mut LockSet, home: &LogicalPartition<'_>, id_key: &[u8]) {
-    home.add_lock(table, set, LockMode::Shared);
-    table.add(set, home.container.number, LockKind::Item(id_key), LockMode::Shared);
+fn lock_item(table: &LockTable, set: &mut LockSet, logical_partition: &LogicalPartition<'_>, id_key: &[u8]) {
+    logical_partition.add_lock(table, set, LockMode::Shared);
+    table.add(set, logical_partition.container.number, LockKind::Item(id_key), LockMode::Shared);
 }
 
 /// Whether anything depends on the targets of a link.

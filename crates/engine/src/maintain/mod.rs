@@ -3,7 +3,7 @@
 //! Every path by which such items change ends in a [`Unit`]: a list of items as they are stored and as they are to be. It is
 //! expanded to its consequences (`expand`): elements that go to pages (`windows`), items that go by `cascade`, references that go by `remove`, copies of what changed.
 //! Then come the differences that its referrers make to totals and mirrors (`contributions`), the owned values of all its items
-//! (`settle`), what can refuse it (`check`), and the rows of one commit (`rows`).
+//! (`owned_values`), what can refuse it (`check`), and the rows of one commit (`rows`).
 //!
 //! Targets that the unit does not write itself get their totals and new versions from whoever leads the next commit of the
 //! database (`targets`): one version for all writes of that commit.
@@ -13,7 +13,7 @@
 //!
 //! Invariants: all consequences of a write are in its commit, or in it is the row of the job that makes them; totals of a target
 //! change only under its lock, exclusively by a unit or shared through the leader; a declaration that is being built counts
-//! every item once: an item counts if its rid is below `keys::DeclarationKeys::counted_until`, which the build moves in the commits that
+//! every item once: an item counts if its rid is below `keys::DeclarationKeys::counted_below_rid`, which the build moves in the commits that
 //! count, or if it has a mark, which writers make.
 
 mod check; // what can refuse a unit
@@ -25,11 +25,11 @@ pub(crate) mod journal; // what items had before a build wrote them
 pub(crate) mod link_index; // rows of links' indexes for items that are there
 mod locks; // what a unit has to hold
 mod model_snapshot; // the containers, write rules and rows that a unit is made of
+mod owned_values; // owned values of the items of a unit
 mod page_writes; // pages that somebody else than their window changes
 mod pages; // pages of windows
 pub(crate) mod remove; // items that nobody sees any more
 mod rows; // from a unit to the rows of its commit
-mod settle; // owned values of the items of a unit
 mod slot; // one item of a unit
 mod targets; // targets that several writes of a commit change
 #[cfg(test)]
@@ -40,8 +40,8 @@ mod windows; // arrays of which only the newest elements stay
 pub(crate) mod write; // single writes
 
 pub(crate) use check::check_key_delete;
-pub(crate) use convert::LeftPlace;
+pub(crate) use convert::UnconvertedPath;
 pub(crate) use convert::extract::{holders, key_of_part, part_of};
 pub(crate) use model_snapshot::{ModelSnapshot, siblings};
-pub(crate) use slot::{After, Before};
+pub(crate) use slot::{NewItemVersion, StoredItemVersion};
 pub(crate) use unit::Unit;

@@ -20,21 +20,21 @@ use crate::store::keys::{self, DeclarationKeys, LOOKUPS};
 pub(crate) struct ModelSnapshot<'a> {
     pub shared: &'a Shared,
     pub model: Arc<DatabaseModel>,
-    pub sites: Vec<Site<'a>>,
+    pub sites: Vec<ModelContainer<'a>>,
     pub snapshot: Box<dyn Snapshot>,
     /// By link: the sites of its referrers and of its targets.
     ends: Vec<(usize, usize)>,
     /// By window: the sites of its items and of its pages.
     window_ends: Vec<(usize, usize)>,
     /// Below which rid all items count, by declaration that is being built.
-    counted_until: RefCell<HashMap<DeclarationKeys, u64>>,
+    counted_below_rid: RefCell<HashMap<DeclarationKeys, u64>>,
 }
 
 /// A container, and what a write in it depends on.
-pub(crate) struct Site<'a> {
+pub(crate) struct ModelContainer<'a> {
     pub container: &'a Container,
     pub rules: Arc<WriteRules>,
-    pub moment: VisibilityPoint,
+    pub visibility_point: VisibilityPoint,
     /// By partition, in the order of the container's.
     generations: Vec<u64>,
 }
@@ -64,8 +64,8 @@ impl<'a> ModelSnapshot<'a> {
         if let Some(first) = containers.first() {
             first.partitions.commit_queue().settle()?;
         }
-        let sites = containers.into_iter().map(|container| Site::of(shared, container));
-        let sites: Vec<Site<'a>> = sites.collect::<Result<_, EngineError>>()?;
+        let sites = containers.into_iter().map(|container| ModelContainer::of(shared, container));
+        let sites: Vec<ModelContainer<'a>> = sites.collect::<Result<_, EngineError>>()?;
         let snapshot = shared.storage.snapshot()?;
         sites.iter().try_for_each(|site| site.container.check_open())?;
         let Some(model) =
@@ -73,7 +73,7 @@ impl<'a> ModelSnapshot<'a> {
         else {
             return Ok(None);
         };
-        let is_of_model = |site: &Site<'_>| match &site.rules.model {
+        let is_of_model = |site: &ModelContainer<'_>| match &site.rules.model {
             Some(own) => Arc::ptr_eq(&own.database, &model),
             None => !model.names(site.container.number),
         };
@@ -81,8 +81,8 @@ impl<'a> ModelSnapshot<'a> {
         let Some((ends, window_ends)) = both.filter(|_| sites.iter().all(is_of_model)) else {
             return Ok(None);
         };
-        let counted_until = RefCell::default();
-        Ok(Some(ModelSnapshot { shared, model, sites, snapshot, ends, window_ends, counted_until }))
+        let counted_below_rid = RefCell::default();
+        Ok(Some(ModelSnapshot { shared, model, sites, snapshot, ends, window_ends, counted_below_rid }))
     }
 
     pub fn link(&self, link: usize) -> &LinkRules {
@@ -140,36 +140,41 @@ impl<'a> ModelSnapshot<'a> {
     }
 
     /// Whether an item counts already for a declaration that is being built of the referrers of a link. To be asked under the
-    /// item's lock: a build moves `counted_until` in the commit that counts the items below it.
+    /// item's lock: a build moves `counted_below_rid` in the commit that counts the items below it.
     pub fn is_counted(&self, link: usize, declaration: &Declaration, rid: u64) -> Result<bool, EngineError> {
         let rows = self.referrer_rows(link, declaration);
-        if rid < self.counted_until(rows)? {
+        if rid < self.counted_below_rid(rows)? {
             return Ok(true);
         }
         Ok(self.snapshot.get(LOOKUPS, &rows.counted_mark(rid))?.is_some())
     }
 
     /// The rid below which all items count.
-    pub fn counted_until(&self, rows: DeclarationKeys) -> Result<u64, EngineError> {
-        if let Some(until) = self.counted_until.borrow().get(&rows) {
+    pub fn counted_below_rid(&self, rows: DeclarationKeys) -> Result<u64, EngineError> {
+        if let Some(until) = self.counted_below_rid.borrow().get(&rows) {
             return Ok(*until);
         }
-        let until = match self.snapshot.get(LOOKUPS, &rows.counted_until())? {
+        let until = match self.snapshot.get(LOOKUPS, &rows.counted_below_rid())? {
             Some(row) => keys::number(&row).ok_or_else(|| corrupt("row of what a build has counted"))?,
             None => 0,
         };
-        self.counted_until.borrow_mut().insert(rows, until);
+        self.counted_below_rid.borrow_mut().insert(rows, until);
         Ok(until)
     }
 }
 
-impl<'a> Site<'a> {
-    fn of(shared: &Shared, container: &'a Container) -> Result<Site<'a>, EngineError> {
+impl<'a> ModelContainer<'a> {
+    fn of(shared: &Shared, container: &'a Container) -> Result<ModelContainer<'a>, EngineError> {
         let partitions = container.partitions.all();
         partitions.iter().try_for_each(|partition| partition.sequencer.ensure_settled())?;
         let generations = partitions.iter().map(|partition| partition.sequencer.generation()).collect();
         let rules = container.partitions.write_rules();
-        Ok(Site { container, rules, moment: container.visibility_point(shared), generations })
+        Ok(ModelContainer {
+            container,
+            rules,
+            visibility_point: container.visibility_point(shared),
+            generations,
+        })
     }
 
     /// `None`: no model names the container.
@@ -192,18 +197,18 @@ pub(super) fn target_rows(model: &DatabaseModel, link: usize, declaration: &Decl
     DeclarationKeys { container, declaration: declaration.number }
 }
 
-fn site_of(model: &DatabaseModel, sites: &[Site<'_>], name: &str) -> Option<usize> {
+fn site_of(model: &DatabaseModel, sites: &[ModelContainer<'_>], name: &str) -> Option<usize> {
     let number = *model.containers.get(name)?;
     sites.iter().position(|site| site.container.number == number)
 }
 
-fn window_ends(model: &DatabaseModel, sites: &[Site<'_>]) -> Option<Vec<(usize, usize)>> {
+fn window_ends(model: &DatabaseModel, sites: &[ModelContainer<'_>]) -> Option<Vec<(usize, usize)>> {
     let site = |name: &str| site_of(model, sites, name);
     let ends = |own: &WindowRules| Some((site(&own.window.container)?, site(&own.window.pages.container)?));
     model.rules.windows.iter().map(ends).collect()
 }
 
-fn ends(model: &DatabaseModel, sites: &[Site<'_>]) -> Option<Vec<(usize, usize)>> {
+fn ends(model: &DatabaseModel, sites: &[ModelContainer<'_>]) -> Option<Vec<(usize, usize)>> {
     let site = |name: &str| site_of(model, sites, name);
     let ends = |rules: &LinkRules| Some((site(&rules.link.from.container)?, site(&rules.link.to.container)?));
     model.rules.links.iter().map(ends).collect()

@@ -2,7 +2,7 @@
 //! pages without an item. The item of such a page is part of the unit: it says how many elements there are.
 
 use quire_model::window::StoredPages;
-use quire_model::{ItemError, OwnedValue, Right};
+use quire_model::{ExpectedPathValue, ItemError, OwnedValue};
 use quire_value::{Item, Node, Value};
 
 use super::Unit;
@@ -20,25 +20,25 @@ pub(super) struct ClientPage {
 }
 
 /// By their ids: a window, the id of the item, the number of the page.
-type Named = (usize, String, u32);
+type PageName = (usize, String, u32);
 
 /// Where an item is, and what is there; whether clients see it.
 struct Parent<'a> {
-    home: LogicalPartition<'a>,
+    logical_partition: LogicalPartition<'a>,
     id_key: Vec<u8>,
     found: Option<(StoredRow, bool)>,
 }
 
 impl<'a> Unit<'a> {
     /// What follows from what became of a page, if it is one.
-    pub(super) fn look_at_page(&mut self, at: usize, touched: &mut Vec<usize>) -> Result<(), EngineError> {
+    pub(super) fn expand_page(&mut self, at: usize, touched: &mut Vec<usize>) -> Result<(), EngineError> {
         let windows = self.windows_with_pages(self.slots[at].site);
         if windows.is_empty() {
             return Ok(());
         }
         let slot = &self.slots[at];
         let (before, after) = (self.named_before(&windows, slot)?, self.named_after(&windows, slot));
-        let is_gone = slot.after.is_none();
+        let is_invisible = slot.after.is_none();
         let is_visited = self.windows.rebuild != Rebuild::No && at < self.windows.visited;
         match (before, after) {
             (None, None) => Ok(()),
@@ -46,13 +46,14 @@ impl<'a> Unit<'a> {
                 true => self.check_client_page(at, before, after, touched),
                 false => Ok(()),
             },
-            (Some(page), _) if is_visited && !is_gone => match self.is_first_pass(at, WindowPass::ClientPage)
-            {
-                true => self.check_parent(at, page, touched),
-                false => Ok(()),
-            },
+            (Some(page), _) if is_visited && !is_invisible => {
+                match self.is_first_pass(at, WindowPass::ClientPage) {
+                    true => self.check_parent(at, page, touched),
+                    false => Ok(()),
+                }
+            }
             // By a link.
-            (Some(page), _) if is_gone && !self.is_page_slot(at) => {
+            (Some(page), _) if is_invisible && !self.is_page_slot(at) => {
                 self.follow_page(at, page, touched).map(drop)
             }
             _ => Ok(()),
@@ -66,16 +67,16 @@ impl<'a> Unit<'a> {
         model.pages_of.iter().copied().filter(keeps).collect()
     }
 
-    fn named_before(&self, windows: &[usize], slot: &Slot<'_>) -> Result<Option<Named>, EngineError> {
+    fn named_before(&self, windows: &[usize], slot: &Slot<'_>) -> Result<Option<PageName>, EngineError> {
         let Some(before) = &slot.before else { return Ok(None) };
         Ok(self.named(windows, before.row()?.id()?))
     }
 
-    fn named_after(&self, windows: &[usize], slot: &Slot<'_>) -> Option<Named> {
+    fn named_after(&self, windows: &[usize], slot: &Slot<'_>) -> Option<PageName> {
         slot.after.as_ref().and_then(|after| self.named(windows, &after.body.id))
     }
 
-    fn named(&self, windows: &[usize], id: &str) -> Option<Named> {
+    fn named(&self, windows: &[usize], id: &str) -> Option<PageName> {
         windows.iter().find_map(|window| {
             let (item_id, number) = self.base.window(*window).parse_page_id(id)?;
             Some((*window, item_id.to_owned(), number))
@@ -86,13 +87,13 @@ impl<'a> Unit<'a> {
     fn check_client_page(
         &mut self,
         at: usize,
-        before: Option<Named>,
-        after: Option<Named>,
+        before: Option<PageName>,
+        after: Option<PageName>,
         touched: &mut Vec<usize>,
     ) -> Result<(), EngineError> {
-        self.blame(at);
+        self.set_refused_slot(at);
         let slot = &self.slots[at];
-        let refused = |(window, ..): &Named| {
+        let refused = |(window, ..): &PageName| {
             let window = self.base.window_declaration(*window).name.clone();
             Err(ItemError::WindowPage { window }.into())
         };
@@ -122,7 +123,7 @@ impl<'a> Unit<'a> {
         for path in [&pages.path, &pages.parent, &pages.number] {
             if let Some(found) = path.find(&whole, &[]) {
                 let (owner, positions) = (rules.window.name.clone(), Vec::new());
-                let (right, on_write) = (Right::Value(found.clone()), rules.on_write);
+                let (right, on_write) = (ExpectedPathValue::Value(found.clone()), rules.on_write);
                 OwnedValue { owner, path: path.clone(), positions, right, on_write }.put(&mut value);
             }
         }
@@ -133,13 +134,13 @@ impl<'a> Unit<'a> {
     fn follow_page(
         &mut self,
         at: usize,
-        (window, item_id, number): Named,
+        (window, item_id, number): PageName,
         touched: &mut Vec<usize>,
     ) -> Result<Option<PageSet>, EngineError> {
         let slot = &self.slots[at];
         let Some(page) = page_of(slot)? else { return Ok(None) };
         let set = self.page_set(window, &self.base.window(window).parent_item(&page, &item_id), &item_id)?;
-        if set.key != slot.home.place.key {
+        if set.key != slot.logical_partition.place.key {
             return Ok(None);
         }
         self.windows.pages.entry(set.prefix.clone()).or_default().add(number, at);
@@ -162,7 +163,7 @@ impl<'a> Unit<'a> {
     fn check_parent(
         &mut self,
         at: usize,
-        (window, item_id, _): Named,
+        (window, item_id, _): PageName,
         touched: &mut Vec<usize>,
     ) -> Result<(), EngineError> {
         if self.windows.rebuild == Rebuild::Building && self.base.window_declaration(window).state.is_active()
@@ -172,11 +173,12 @@ impl<'a> Unit<'a> {
         let slot = &self.slots[at];
         let Some(page) = page_of(slot)? else { return Ok(()) };
         let item = self.base.window(window).parent_item(&page, &item_id);
-        let is_at_home = self.page_set(window, &item, &item_id)?.key == slot.home.place.key;
+        let is_in_own_partition =
+            self.page_set(window, &item, &item_id)?.key == slot.logical_partition.place.key;
         let parent = self.parent_of(window, &page, &item_id)?;
         let has_parent = parent.as_ref().is_some_and(|parent| parent.found.is_some());
-        self.windows.watched.extend(parent.map(|parent| (parent.home, parent.id_key)));
-        if !(is_at_home && has_parent) {
+        self.windows.watched.extend(parent.map(|parent| (parent.logical_partition, parent.id_key)));
+        if !(is_in_own_partition && has_parent) {
             self.set_page(window, at, None)?;
             touched.push(at);
         }
@@ -193,17 +195,18 @@ impl<'a> Unit<'a> {
         let site = &self.base.sites[self.base.windowed_site(window)];
         let item = Item::from_value(&self.base.window(window).parent_item(page, item_id));
         let key = site.container.definition.partition_key.extract(item.root());
-        let Some(home) = key.ok().and_then(|key| LogicalPartition::of(site.container, key).ok()) else {
+        let Some(logical_partition) = key.ok().and_then(|key| LogicalPartition::of(site.container, key).ok())
+        else {
             return Ok(None);
         };
-        let id_key = home.id_key(item_id);
+        let id_key = logical_partition.id_key(item_id);
         let mut found = None;
-        if let Some(stored) = home.find(&*self.base.snapshot, &id_key)? {
+        if let Some(stored) = logical_partition.find(&*self.base.snapshot, &id_key)? {
             let (_, row) = stored.parse()?;
-            let is_live = !site.container.is_gone(&row, &site.moment);
-            found = home.has(&row)?.then_some((stored, is_live));
+            let is_live = !site.container.is_invisible(&row, &site.visibility_point);
+            found = logical_partition.has(&row)?.then_some((stored, is_live));
         }
-        Ok(Some(Parent { home, id_key, found }))
+        Ok(Some(Parent { logical_partition, id_key, found }))
     }
 
     /// Pages that a client has emptied go, except the last.

@@ -14,7 +14,7 @@ use quire_value::{Item, Kind, Node, Value};
 
 use super::check::{BYTES_MAX, ITEMS_MAX};
 use super::slot::Slot;
-use super::{After, ModelSnapshot, Unit};
+use super::{ModelSnapshot, NewItemVersion, Unit};
 use crate::api::{EngineError, IndexingDirective, corrupt};
 use crate::items::body::Body;
 use crate::items::logical_partition::{LogicalPartition, StoredRow};
@@ -125,7 +125,7 @@ impl PageWalk<'_> {
         if !row.has_partition_key(&self.set.key, &self.set.encoded_key)? {
             return Ok(None);
         }
-        let is_live = !site.container.is_gone(&row, &site.moment);
+        let is_live = !site.container.is_invisible(&row, &site.visibility_point);
         Ok(Some(StoredPage { number, stored: StoredRow { rid, bytes }, is_live }))
     }
 }
@@ -166,15 +166,15 @@ impl<'a> Unit<'a> {
         let container = self.base.sites[self.base.page_site(window)].container;
         let page = rules.page_item(item, id, &Page { number: 0, elements: Vec::new() });
         let key = container.definition.partition_key.extract(Item::from_value(&page).root())?;
-        let home = LogicalPartition::of(container, key)?;
+        let logical_partition = LogicalPartition::of(container, key)?;
         let first = rules.page_id(id, 0);
         let beginning = &first[..first.rfind(':').map_or(0, |end| end + 1)];
-        let prefix = home.id_key(beginning);
-        let LogicalPartition { place, encoded_key, .. } = home;
+        let prefix = logical_partition.id_key(beginning);
+        let LogicalPartition { place, encoded_key, .. } = logical_partition;
         Ok(PageSet { window, item_id: id.to_owned(), key: place.key, encoded_key, prefix })
     }
 
-    pub(super) fn page_home(&self, set: &PageSet) -> Result<LogicalPartition<'a>, EngineError> {
+    pub(super) fn page_logical_partition(&self, set: &PageSet) -> Result<LogicalPartition<'a>, EngineError> {
         let container = self.base.sites[self.base.page_site(set.window)].container;
         LogicalPartition::of(container, set.key.clone())
     }
@@ -221,15 +221,15 @@ impl<'a> Unit<'a> {
 
     /// What is stored under the id of a page, and whether clients see it.
     fn stored_page(&self, set: &PageSet, number: u32) -> Result<Option<(StoredRow, bool)>, EngineError> {
-        let home = self.page_home(set)?;
-        let id_key = home.id_key(&self.base.window(set.window).page_id(&set.item_id, number));
-        let Some(stored) = home.find(&*self.base.snapshot, &id_key)? else { return Ok(None) };
+        let logical_partition = self.page_logical_partition(set)?;
+        let id_key = logical_partition.id_key(&self.base.window(set.window).page_id(&set.item_id, number));
+        let Some(stored) = logical_partition.find(&*self.base.snapshot, &id_key)? else { return Ok(None) };
         let (_, row) = stored.parse()?;
-        if !home.has(&row)? {
+        if !logical_partition.has(&row)? {
             return Err(EngineError::HashCollision);
         }
-        let moment = &self.base.sites[self.base.page_site(set.window)].moment;
-        let is_live = !home.container.is_gone(&row, moment);
+        let visibility_point = &self.base.sites[self.base.page_site(set.window)].visibility_point;
+        let is_live = !logical_partition.container.is_invisible(&row, visibility_point);
         Ok(Some((stored, is_live)))
     }
 
@@ -263,9 +263,9 @@ impl<'a> Unit<'a> {
         let at = match self.page_slot(set, page.number)? {
             Some(at) if is_there(&self.slots[at]) => at,
             _ => {
-                let home = self.page_home(set)?;
-                let rid = home.place.new_rid(home.container)?;
-                let at = self.add(home, (rid, false), None, None)?;
+                let logical_partition = self.page_logical_partition(set)?;
+                let rid = logical_partition.place.new_rid(logical_partition.container)?;
+                let at = self.add(logical_partition, (rid, false), None, None)?;
                 self.windows.pages.entry(set.prefix.clone()).or_default().add(page.number, at);
                 at
             }
@@ -305,16 +305,16 @@ impl<'a> Unit<'a> {
         &mut self,
         window: usize,
         at: usize,
-        after: Option<After>,
+        after: Option<NewItemVersion>,
     ) -> Result<(), EngineError> {
         let name = &self.base.window_declaration(window).name;
         self.slots[at].is_changed = true;
-        self.slots[at].note_owner(name);
+        self.slots[at].add_maintained_by(name);
         self.set_after(at, after)
     }
 
     /// The new version of a page.
-    fn page_after(&self, window: usize, at: usize, value: &Value) -> Result<After, EngineError> {
+    fn page_after(&self, window: usize, at: usize, value: &Value) -> Result<NewItemVersion, EngineError> {
         let slot = &self.slots[at];
         let rules = &self.base.window(window).window;
         let wants_json = slot.after.as_ref().is_some_and(|after| !after.body.json.is_empty());
@@ -332,8 +332,14 @@ impl<'a> Unit<'a> {
             (None, Some(before)) => (before.row()?.indexing.directive, None),
             (None, None) => (IndexingDirective::Default, None),
         };
-        let tuples = slot.home.tuples(body.item.root());
-        Ok(After { id_key: slot.home.id_key(&body.id), body, tuples, directive, own_etag })
+        let tuples = slot.logical_partition.tuples(body.item.root());
+        Ok(NewItemVersion {
+            id_key: slot.logical_partition.id_key(&body.id),
+            body,
+            tuples,
+            directive,
+            own_etag,
+        })
     }
 
     /// Whether a unit can take away, or move, as many pages as an item has.

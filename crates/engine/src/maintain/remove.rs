@@ -2,7 +2,7 @@
 
 use quire_model::ItemError;
 
-use super::{Before, ModelSnapshot, Unit, siblings};
+use super::{ModelSnapshot, StoredItemVersion, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::logical_partition::LogicalPartition;
@@ -20,7 +20,7 @@ const ITEMS_AT_ONCE: usize = 64;
 const PAGES_AT_ONCE: usize = 500;
 
 /// What became of some items together.
-enum Removed {
+enum RemoveOutcome {
     Done(usize),
     /// Somebody holds one of them, or what depends on them.
     Held,
@@ -28,59 +28,59 @@ enum Removed {
     Failed(EngineError),
 }
 
-impl Removed {
+impl RemoveOutcome {
     fn is_progress(&self) -> bool {
-        matches!(self, Removed::Done(1..) | Removed::Held)
+        matches!(self, RemoveOutcome::Done(1..) | RemoveOutcome::Held)
     }
 }
 
 /// Removes those of the items that are still gone once they are locked. It waits for no lock.
-pub(crate) fn remove_gone(
+pub(crate) fn remove_invisible_items(
     shared: &Shared,
     container: &Container,
     rids: &[u64],
 ) -> Result<Removal, EngineError> {
     let mut removal = Removal::default();
     for rids in rids.chunks(ITEMS_AT_ONCE) {
-        if let Removed::Done(count) = remove(shared, container, rids)? {
+        if let RemoveOutcome::Done(count) = remove(shared, container, rids)? {
             removal.removed += count;
             continue;
         }
         for rid in rids {
             match remove(shared, container, &[*rid])? {
-                Removed::Done(count) => removal.removed += count,
-                Removed::Held => removal.later.push(*rid),
+                RemoveOutcome::Done(count) => removal.removed += count,
+                RemoveOutcome::Held => removal.later.push(*rid),
                 // Pages that do not go with it go before it.
-                Removed::Failed(EngineError::RefusedByModel(ItemError::TooMuchAtOnce { .. }))
+                RemoveOutcome::Failed(EngineError::RefusedByModel(ItemError::TooMuchAtOnce { .. }))
                     if remove_with(shared, container, &first_pages, &[*rid])?.is_progress() =>
                 {
                     removal.later.push(*rid);
                 }
-                Removed::Failed(error) => removal.unreadable.push((*rid, error)),
+                RemoveOutcome::Failed(error) => removal.unreadable.push((*rid, error)),
             }
         }
     }
     Ok(removal)
 }
 
-fn remove(shared: &Shared, container: &Container, rids: &[u64]) -> Result<Removed, EngineError> {
+fn remove(shared: &Shared, container: &Container, rids: &[u64]) -> Result<RemoveOutcome, EngineError> {
     remove_with(shared, container, &expanded, rids)
 }
 
 /// What is removed because of some items.
-type Expanded = dyn for<'a> Fn(&'a ModelSnapshot<'a>, &[u64]) -> Result<Unit<'a>, EngineError>;
+type ExpandRemoval = dyn for<'a> Fn(&'a ModelSnapshot<'a>, &[u64]) -> Result<Unit<'a>, EngineError>;
 
 fn remove_with(
     shared: &Shared,
     container: &Container,
-    expanded: &Expanded,
+    expanded: &ExpandRemoval,
     rids: &[u64],
-) -> Result<Removed, EngineError> {
-    let Some(model) = container.partitions.model() else { return Ok(Removed::Held) };
+) -> Result<RemoveOutcome, EngineError> {
+    let Some(model) = container.partitions.model() else { return Ok(RemoveOutcome::Held) };
     let others = siblings(container, &model.database)?;
     let base = match ModelSnapshot::take(shared, &[container], &others) {
         Ok(Some(base)) => base,
-        Ok(None) => return Ok(Removed::Held),
+        Ok(None) => return Ok(RemoveOutcome::Held),
         Err(error) => return failed(error),
     };
     let locks = match expanded(&base, rids).and_then(|unit| unit.locks()) {
@@ -88,10 +88,10 @@ fn remove_with(
         Err(error) => return failed(error),
     };
     drop(base);
-    let Some(_held) = shared.locks.try_take(&locks) else { return Ok(Removed::Held) };
+    let Some(_held) = shared.locks.try_take(&locks) else { return Ok(RemoveOutcome::Held) };
     let base = match ModelSnapshot::take(shared, &[container], &others) {
         Ok(Some(base)) => base,
-        Ok(None) => return Ok(Removed::Held),
+        Ok(None) => return Ok(RemoveOutcome::Held),
         Err(error) => return failed(error),
     };
     match expanded(&base, rids).and_then(|unit| commit(shared, container, unit, &locks)) {
@@ -101,11 +101,11 @@ fn remove_with(
 }
 
 /// A failure of the storage concerns all items.
-fn failed(error: EngineError) -> Result<Removed, EngineError> {
+fn failed(error: EngineError) -> Result<RemoveOutcome, EngineError> {
     match error {
         error @ EngineError::Storage(_) => Err(error),
-        EngineError::PartitionMoved => Ok(Removed::Held),
-        error => Ok(Removed::Failed(error)),
+        EngineError::PartitionMoved => Ok(RemoveOutcome::Held),
+        error => Ok(RemoveOutcome::Failed(error)),
     }
 }
 
@@ -114,23 +114,23 @@ fn commit(
     container: &Container,
     mut unit: Unit<'_>,
     locks: &LockSet,
-) -> Result<Removed, EngineError> {
+) -> Result<RemoveOutcome, EngineError> {
     if !locks.covers(&unit.locks()?) {
-        return Ok(Removed::Held);
+        return Ok(RemoveOutcome::Held);
     }
     let count = unit.slots.iter().filter(|slot| slot.is_client).count();
     let count = if count == 0 { unit.slots.len() } else { count };
     if count == 0 {
-        return Ok(Removed::Done(0));
+        return Ok(RemoveOutcome::Done(0));
     }
     unit.contribute()?;
-    unit.settle()?;
+    unit.put_owned_values()?;
     unit.check()?;
     match unit.into_commit()?.submit(shared, container.partitions.commit_queue()) {
-        Ok(_) => Ok(Removed::Done(count)),
+        Ok(_) => Ok(RemoveOutcome::Done(count)),
         Err(WriteRefused::Failed(error @ EngineError::Storage(_))) => Err(error),
         Err(WriteRefused::Failed(error @ EngineError::RefusedByModel(_))) => Err(error),
-        Err(WriteRefused::Stale | WriteRefused::Failed(_)) => Ok(Removed::Held),
+        Err(WriteRefused::Stale | WriteRefused::Failed(_)) => Ok(RemoveOutcome::Held),
     }
 }
 
@@ -143,13 +143,13 @@ fn expanded<'a>(base: &'a ModelSnapshot<'a>, rids: &[u64]) -> Result<Unit<'a>, E
         let key = keys::item(site.container.number, *rid);
         let Some(bytes) = base.snapshot.get(keys::ITEMS, &key)? else { continue };
         let row = ItemRow::parse(&bytes)?;
-        if !site.container.is_gone(&row, &site.moment) {
+        if !site.container.is_invisible(&row, &site.visibility_point) {
             continue;
         }
-        let home = LogicalPartition::of(site.container, row.partition_key()?)?;
-        let id_key = home.id_key(row.id()?);
-        let before = Before { id_key, bytes: bytes.clone(), is_live: false };
-        unit.add_client(home, *rid, Some(before), None)?;
+        let logical_partition = LogicalPartition::of(site.container, row.partition_key()?)?;
+        let id_key = logical_partition.id_key(row.id()?);
+        let before = StoredItemVersion { id_key, bytes: bytes.clone(), is_live: false };
+        unit.add_client(logical_partition, *rid, Some(before), None)?;
     }
     unit.expand()?;
     Ok(unit)
@@ -163,9 +163,9 @@ fn first_pages<'a>(base: &'a ModelSnapshot<'a>, rids: &[u64]) -> Result<Unit<'a>
         let key = keys::item(site.container.number, *rid);
         let Some(bytes) = base.snapshot.get(keys::ITEMS, &key)? else { continue };
         let row = ItemRow::parse(&bytes)?;
-        if site.container.is_gone(&row, &site.moment) {
-            let home = LogicalPartition::of(site.container, row.partition_key()?)?;
-            unit.remove_first_pages(home, &row, PAGES_AT_ONCE)?;
+        if site.container.is_invisible(&row, &site.visibility_point) {
+            let logical_partition = LogicalPartition::of(site.container, row.partition_key()?)?;
+            unit.remove_first_pages(logical_partition, &row, PAGES_AT_ONCE)?;
         }
     }
     unit.expand()?;

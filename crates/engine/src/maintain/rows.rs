@@ -87,7 +87,7 @@ impl UnitCommit {
         match sent {
             Ok(written) => {
                 #[cfg(test)]
-                let jobs = late_jobs(shared, jobs);
+                let jobs = write_job_rows(shared, jobs);
                 jobs.into_iter().for_each(|job| shared.jobs.add(job));
                 Ok(UnitDone { written, placed, charge })
             }
@@ -106,7 +106,7 @@ impl Unit<'_> {
     pub fn into_commit(self) -> Result<UnitCommit, EngineError> {
         // A client's item that became a part of another one is not written itself.
         let first = self.slots.first().map(|slot| {
-            let partition = slot.home.place.partition;
+            let partition = slot.logical_partition.place.partition;
             (Arc::clone(&partition.sequencer), self.base.sites[slot.site].generation(partition))
         });
         let mut commit = self.commit_with(false, Vec::new())?;
@@ -145,7 +145,7 @@ impl Unit<'_> {
             charge += CHARGE_PER_LINK_ROW * self.add_link_rows(slot, &mut prepared.ops)? as f64;
             self.add_link_keys(slot, &mut prepared.ops)?;
             self.add_marks(slot, &mut prepared.ops);
-            let sequencer = &slot.home.place.partition.sequencer;
+            let sequencer = &slot.logical_partition.place.partition.sequencer;
             let at = writes.iter().position(|(other, _)| Arc::ptr_eq(other, sequencer));
             let at = at.unwrap_or(writes.len());
             if at == writes.len() {
@@ -157,10 +157,11 @@ impl Unit<'_> {
             }
         }
         for (slot, placed) in self.slots.iter().zip(&placed) {
-            let name = (slot.home.container.number, slot.home.place.partition.layout.id);
-            let asked = self.asked_ts.iter().filter(|(own, _)| *own == name).map(|(_, ts)| *ts).max();
+            let name =
+                (slot.logical_partition.container.number, slot.logical_partition.place.partition.layout.id);
+            let requested = self.requested_ts.iter().filter(|(own, _)| *own == name).map(|(_, ts)| *ts).max();
             if let Some((at, _)) = placed {
-                writes[*at].1.requested_ts = asked;
+                writes[*at].1.requested_ts = requested;
             }
         }
         let (mut ops, jobs) = self.other_ops()?;
@@ -168,7 +169,7 @@ impl Unit<'_> {
         let differences = self.differences()?;
         let has_rows = differences.is_some() || self.has_journal();
         if let (true, Some(slot)) = (writes.is_empty() && has_rows, self.slots.first()) {
-            let partition = slot.home.place.partition;
+            let partition = slot.logical_partition.place.partition;
             let generation = self.base.sites[slot.site].generation(partition);
             writes.push((
                 Arc::clone(&partition.sequencer),
@@ -209,7 +210,7 @@ impl Unit<'_> {
             self.add_link_keys(slot, &mut ops)?;
         }
         self.add_marks(slot, &mut ops);
-        let partition = slot.home.place.partition;
+        let partition = slot.logical_partition.place.partition;
         let generation = self.base.sites[slot.site].generation(partition);
         let prepared = PreparedWrite::index_maintenance(generation, ops);
         match writes.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &partition.sequencer)) {
@@ -228,8 +229,9 @@ impl Unit<'_> {
     /// The rows of one item, and how many of its values are indexed, or were where it goes.
     fn prepare(&self, slot: &Slot<'_>, ids: &HashSet<&[u8]>) -> Result<(PreparedWrite, usize), EngineError> {
         let site = &self.base.sites[slot.site];
-        let generation = site.generation(slot.home.place.partition);
-        let mut rows = RowBuilder::new(self.base.shared, &slot.home, generation, Arc::clone(&site.rules));
+        let generation = site.generation(slot.logical_partition.place.partition);
+        let mut rows =
+            RowBuilder::new(self.base.shared, &slot.logical_partition, generation, Arc::clone(&site.rules));
         let before = match &slot.before {
             Some(before) => Some((before, before.row()?)),
             None => None,
@@ -293,7 +295,8 @@ impl Unit<'_> {
             count += added.len() + removed.len();
             let index = IndexId::of_link(declaration.number).0;
             ops.push(
-                LinkKeys { container: slot.home.container.number, index }.rows(slot.rid, &added, &removed),
+                LinkKeys { container: slot.logical_partition.container.number, index }
+                    .rows(slot.rid, &added, &removed),
             );
         }
         Ok(count)
@@ -315,7 +318,7 @@ impl Unit<'_> {
             let is_new = !slot.keys_before.contains(own);
             let is_built = self.base.link_declaration(own.link).state.is_active();
             if self.base.link(own.link).link.has_key_index()
-                && (is_new || !is_built && self.can_take(slot, own)?)
+                && (is_new || !is_built && self.is_key_free(slot, own)?)
             {
                 let key = self.base.route(own.link).rows().link_key(&own.hash.0);
                 ops.push(Op::Put { space: LOOKUPS, key, value: keys::number_value(slot.rid) });
@@ -326,7 +329,7 @@ impl Unit<'_> {
 
     /// Whether no other item has a key that is being built. Where two items have it, the one that was first keeps it, and the build
     /// finds the other.
-    fn can_take(&self, slot: &Slot<'_>, own: &LinkedKey) -> Result<bool, EngineError> {
+    fn is_key_free(&self, slot: &Slot<'_>, own: &LinkedKey) -> Result<bool, EngineError> {
         #[cfg(feature = "schedules")]
         if is_put_back(Race::KeyTakenFromOther) {
             return Ok(true);
@@ -358,27 +361,27 @@ impl Unit<'_> {
     }
 
     /// All items below a rid count from now on for what a job builds.
-    pub(super) fn counted_until_ops(&self, job: JobId, until: u64) -> Vec<Op> {
-        counted_until_ops(self.base, job, until)
+    pub(super) fn counted_below_rid_ops(&self, job: JobId, until: u64) -> Vec<Op> {
+        counted_below_rid_ops(self.base, job, until)
     }
 
     /// Totals and mirrors of targets that the unit holds alone, and what is left to jobs.
     fn other_ops(&self) -> Result<(Vec<Op>, Vec<PreparedJob>), EngineError> {
         let (mut ops, jobs) = self.fan_out_ops()?;
-        for target in self.contributions.targets.iter().filter(|target| self.is_own(target)) {
+        for target in self.contributions.targets.iter().filter(|target| self.is_locked_by_unit(target)) {
             ops.extend(difference_ops(&self.base.model, &*self.base.snapshot, target)?);
         }
         Ok((ops, jobs))
     }
 
     /// Whether the unit holds a target alone.
-    fn is_own(&self, target: &TargetDifference) -> bool {
+    fn is_locked_by_unit(&self, target: &TargetDifference) -> bool {
         self.provider(target.link, target.hash).is_some() || self.holder(target.link, target.hash).is_some()
     }
 
     /// What is left to whoever leads the commit.
     fn differences(&self) -> Result<Option<TargetDifferences>, EngineError> {
-        let others = self.contributions.targets.iter().filter(|target| !self.is_own(target));
+        let others = self.contributions.targets.iter().filter(|target| !self.is_locked_by_unit(target));
         let mut differences: Option<TargetDifferences> = None;
         for target in others {
             let own = differences.get_or_insert_with(|| TargetDifferences::new(&self.base.model));
@@ -410,11 +413,11 @@ pub(super) fn counting_declarations(model: &ContainerModel) -> impl Iterator<Ite
 }
 
 /// All items of the first site below a rid count from now on for what a job builds.
-pub(super) fn counted_until_ops(base: &ModelSnapshot<'_>, job: JobId, until: u64) -> Vec<Op> {
+pub(super) fn counted_below_rid_ops(base: &ModelSnapshot<'_>, job: JobId, until: u64) -> Vec<Op> {
     let Some(model) = base.sites[0].model() else { return Vec::new() };
     let own = counting_declarations(model).filter(|(_, own)| own.state.job() == Some(job));
     let put = |(link, declaration): (usize, &Declaration)| {
-        let key = base.referrer_rows(link, declaration).counted_until();
+        let key = base.referrer_rows(link, declaration).counted_below_rid();
         Op::Put { space: LOOKUPS, key, value: keys::number_value(until) }
     };
     own.map(put).collect()
@@ -422,8 +425,8 @@ pub(super) fn counted_until_ops(base: &ModelSnapshot<'_>, job: JobId, until: u64
 
 /// Jobs whose rows are not in the commit get them now.
 #[cfg(test)]
-fn late_jobs(shared: &Shared, jobs: Vec<PreparedJob>) -> Vec<PreparedJob> {
-    if !shared.broken.is(crate::runtime::broken::Broken::JobRowInSecondCommit) {
+fn write_job_rows(shared: &Shared, jobs: Vec<PreparedJob>) -> Vec<PreparedJob> {
+    if !shared.injected_bug.is(crate::runtime::injected_bug::InjectedBug::JobRowInSecondCommit) {
         return jobs;
     }
     // Where that fails, nobody is told.
@@ -438,7 +441,7 @@ fn rows_of(
     references: &[(usize, Vec<quire_model::Reference>)],
 ) -> Vec<Vec<u8>> {
     let Some((_, references)) = references.iter().find(|(own, _)| *own == link) else { return Vec::new() };
-    link_rows(references, &referrer_order(id, &slot.home.place.key))
+    link_rows(references, &referrer_order(id, &slot.logical_partition.place.key))
 }
 
 /// The rows of a target's totals, extremes and mirrors when a difference is made.

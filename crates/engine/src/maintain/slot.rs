@@ -15,10 +15,10 @@ use crate::store::keys;
 
 pub(crate) struct Slot<'a> {
     pub site: usize,
-    pub home: LogicalPartition<'a>,
+    pub logical_partition: LogicalPartition<'a>,
     pub rid: u64,
-    pub before: Option<Before>,
-    pub after: Option<After>,
+    pub before: Option<StoredItemVersion>,
+    pub after: Option<NewItemVersion>,
     /// A client asked for it; others are consequences.
     pub is_client: bool,
     /// The new version differs from what is stored, beside owned values.
@@ -42,7 +42,7 @@ pub(crate) struct LinkedKey {
 }
 
 /// What is stored.
-pub(crate) struct Before {
+pub(crate) struct StoredItemVersion {
     pub id_key: Vec<u8>,
     pub bytes: Vec<u8>,
     /// Clients see it.
@@ -50,7 +50,7 @@ pub(crate) struct Before {
 }
 
 /// What is to be stored.
-pub(crate) struct After {
+pub(crate) struct NewItemVersion {
     pub id_key: Vec<u8>,
     pub body: Body,
     pub tuples: Vec<Tuple>,
@@ -58,7 +58,7 @@ pub(crate) struct After {
     pub own_etag: Option<u128>,
 }
 
-impl Before {
+impl StoredItemVersion {
     pub fn row(&self) -> Result<ItemRow<'_>, EngineError> {
         ItemRow::trusted(&self.bytes)
     }
@@ -82,15 +82,15 @@ impl<'a> Slot<'a> {
     pub fn new(
         base: &ModelSnapshot<'_>,
         site: usize,
-        home: LogicalPartition<'a>,
+        logical_partition: LogicalPartition<'a>,
         (rid, is_client): (u64, bool),
-        before: Option<Before>,
-        after: Option<After>,
+        before: Option<StoredItemVersion>,
+        after: Option<NewItemVersion>,
     ) -> Result<Slot<'a>, EngineError> {
         let is_changed = is_client || after.is_none();
         let mut slot = Slot {
             site,
-            home,
+            logical_partition,
             rid,
             before,
             after: None,
@@ -104,19 +104,23 @@ impl<'a> Slot<'a> {
         };
         if let Some(before) = &slot.before {
             let node = before.node()?;
-            slot.keys_before = keys_of(base, site, &slot.home, node);
+            slot.keys_before = keys_of(base, site, &slot.logical_partition, node);
             slot.references_before = references_of(base, site, node)?;
-            slot.forget_lost_keys(base)?;
+            slot.remove_lost_keys(base)?;
         }
         slot.set_after(base, after)?;
         Ok(slot)
     }
 
-    pub fn set_after(&mut self, base: &ModelSnapshot<'_>, after: Option<After>) -> Result<(), EngineError> {
+    pub fn set_after(
+        &mut self,
+        base: &ModelSnapshot<'_>,
+        after: Option<NewItemVersion>,
+    ) -> Result<(), EngineError> {
         (self.keys_after, self.references_after) = Default::default();
         if let Some(after) = &after {
             let node = after.body.item.root();
-            self.keys_after = keys_of(base, self.site, &self.home, node);
+            self.keys_after = keys_of(base, self.site, &self.logical_partition, node);
             self.references_after = references_of(base, self.site, node)?;
         }
         self.after = after;
@@ -135,11 +139,11 @@ impl<'a> Slot<'a> {
     }
 
     /// The stored version, where clients see it.
-    pub fn live(&self) -> Option<&Before> {
+    pub fn live(&self) -> Option<&StoredItemVersion> {
         self.before.as_ref().filter(|before| before.is_live)
     }
 
-    pub fn note_owner(&mut self, name: &str) {
+    pub fn add_maintained_by(&mut self, name: &str) {
         if !self.maintained_by.iter().any(|own| own == name) {
             self.maintained_by.push(name.to_owned());
         }
@@ -163,7 +167,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Another item may have taken the key of one that nobody sees any more.
-    fn forget_lost_keys(&mut self, base: &ModelSnapshot<'_>) -> Result<(), EngineError> {
+    fn remove_lost_keys(&mut self, base: &ModelSnapshot<'_>) -> Result<(), EngineError> {
         let Some(before) = &self.before else { return Ok(()) };
         if before.is_live {
             return Ok(());
@@ -188,13 +192,15 @@ impl<'a> Slot<'a> {
 fn keys_of(
     base: &ModelSnapshot<'_>,
     site: usize,
-    home: &LogicalPartition<'_>,
+    logical_partition: &LogicalPartition<'_>,
     node: Node<'_>,
 ) -> Vec<LinkedKey> {
     let Some(model) = base.sites[site].model() else { return Vec::new() };
     let links = model.links_to.iter().filter(|link| base.link_declaration(**link).state.keeps_rows());
     links
-        .filter_map(|link| Some(LinkedKey::new(*link, base.link(*link).target_key(node, &home.place.key)?)))
+        .filter_map(|link| {
+            Some(LinkedKey::new(*link, base.link(*link).target_key(node, &logical_partition.place.key)?))
+        })
         .collect()
 }
 

@@ -4,14 +4,14 @@ use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use quire_model::{IfMatch, ItemError, OwnedValue, Placed, SizeLimit};
+use quire_model::{IfMatch, ItemError, OwnedValue, PutOutcome, SizeLimit};
 use quire_resource::ItemTtl;
 use quire_storage::Snapshot;
 use quire_value::{Item, Value};
 
 use super::contributions::TargetDifference;
+use super::owned_values::{body_of, mirror_value, rolled_up};
 use super::rows::difference_ops;
-use super::settle::{body_of, mirror_value, rolled_up};
 use crate::api::{EngineError, charge, corrupt};
 use crate::catalog::Container;
 use crate::items::body::Body;
@@ -23,7 +23,7 @@ use crate::model::DatabaseModel;
 use crate::partition::sequencer::{BuiltTargets, Differences, Sequencer, WriteRefused};
 use crate::runtime::Shared;
 #[cfg(test)]
-use crate::runtime::broken::Broken;
+use crate::runtime::injected_bug::InjectedBug;
 use crate::store::item_row::ItemRow;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
@@ -80,8 +80,8 @@ impl TargetDifferences {
             let found = container.sibling(container.number).ok_or_else(|| container.not_found())?;
             self.containers.push(found);
         }
-        if let Some(found) = found.filter(|found| !found.is_gone) {
-            let sequencer = &found.home.place.partition.sequencer;
+        if let Some(found) = found.filter(|found| !found.is_invisible) {
+            let sequencer = &found.logical_partition.place.partition.sequencer;
             if !self.partitions.iter().any(|other| Arc::ptr_eq(other, sequencer)) {
                 self.partitions.push(Arc::clone(sequencer));
             }
@@ -150,22 +150,22 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn build(&self) -> Result<BuiltTargets, EngineError> {
         let merged = self.merged();
-        let moments = self.moments()?;
+        let visibility_points = self.visibility_points()?;
         let snapshot = self.shared.storage.snapshot()?;
         let mut built = BuiltTargets::default();
         let mut changing: BTreeMap<(u32, u64), ChangedTarget<'_, '_>> = BTreeMap::new();
         for own in merged.values() {
             built.ops.extend(difference_ops(self.model, &*snapshot, &own.difference)?);
-            let (container, moment) = self.container_of(own.difference.link, &moments)?;
+            let (container, visibility_point) = self.container_of(own.difference.link, &visibility_points)?;
             let route = self.route(own.difference.link, container);
-            let found = find_target(&*snapshot, route, &own.difference.key, moment)?;
-            let Some(found) = found.filter(|found| !found.is_gone) else { continue };
+            let found = find_target(&*snapshot, route, &own.difference.key, visibility_point)?;
+            let Some(found) = found.filter(|found| !found.is_invisible) else { continue };
             let name = (container.number, found.stored.rid);
             let entry = changing.entry(name);
             entry.or_insert_with(|| ChangedTarget { found, container, merged: Vec::new() }).merged.push(own);
         }
         for target in changing.values() {
-            if !self.is_led(&target.found) {
+            if !self.is_in_commit(&target.found) {
                 let works = target.merged.iter().flat_map(|own| &own.works);
                 built.refused = works.map(|work| (*work, WriteRefused::Stale)).collect();
                 return Ok(built);
@@ -191,7 +191,7 @@ impl<'a> Builder<'a> {
                             merged.difference.merge(target);
                         }
                         #[cfg(test)]
-                        if self.shared.broken.is(Broken::DifferenceTwice) {
+                        if self.shared.injected_bug.is(InjectedBug::DifferenceTwice) {
                             merged.difference.merge(target);
                         }
                         merged.works.push(*work);
@@ -207,26 +207,26 @@ impl<'a> Builder<'a> {
     }
 
     /// Of all containers of targets. Before the snapshot.
-    fn moments(&self) -> Result<HashMap<u32, (&'a Arc<Container>, VisibilityPoint)>, EngineError> {
-        let mut moments = HashMap::new();
+    fn visibility_points(&self) -> Result<HashMap<u32, (&'a Arc<Container>, VisibilityPoint)>, EngineError> {
+        let mut visibility_points = HashMap::new();
         for (_, own) in self.works {
             for container in &own.containers {
-                let moment = || (container, container.visibility_point(self.shared));
-                moments.entry(container.number).or_insert_with(moment);
+                let visibility_point = || (container, container.visibility_point(self.shared));
+                visibility_points.entry(container.number).or_insert_with(visibility_point);
             }
         }
-        Ok(moments)
+        Ok(visibility_points)
     }
 
     fn container_of<'m>(
         &self,
         link: usize,
-        moments: &'m HashMap<u32, (&'a Arc<Container>, VisibilityPoint)>,
+        visibility_points: &'m HashMap<u32, (&'a Arc<Container>, VisibilityPoint)>,
     ) -> Result<(&'a Container, &'m VisibilityPoint), EngineError> {
         let name = &self.model.rules.links[link].link.to.container;
         let number = self.model.containers.get(name).copied().unwrap_or_default();
-        let (container, moment) = moments.get(&number).ok_or(EngineError::Overloaded)?;
-        Ok((container, moment))
+        let (container, visibility_point) = visibility_points.get(&number).ok_or(EngineError::Overloaded)?;
+        Ok((container, visibility_point))
     }
 
     fn route<'c>(&'c self, link: usize, container: &'c Container) -> TargetRoute<'c> {
@@ -235,8 +235,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Whether the partition of an item is one that the works have named.
-    fn is_led(&self, found: &FoundTarget<'_>) -> bool {
-        let sequencer = &found.home.place.partition.sequencer;
+    fn is_in_commit(&self, found: &FoundTarget<'_>) -> bool {
+        let sequencer = &found.logical_partition.place.partition.sequencer;
         let mut partitions = self.works.iter().flat_map(|(_, own)| &own.partitions);
         partitions.any(|other| Arc::ptr_eq(other, sequencer))
     }
@@ -258,7 +258,7 @@ impl<'a> Builder<'a> {
                 Err(overflow) => return Ok(Err(overflow)),
             };
             for own in owned {
-                if own.put(&mut value) == Placed::Changed {
+                if own.put(&mut value) == PutOutcome::Changed {
                     changed_by.push(own.owner);
                 }
             }
@@ -306,7 +306,7 @@ impl<'a> Builder<'a> {
             match mirror_value(self.model, snapshot, *number, hash, Some(difference))? {
                 Some(value) => owned.push(value),
                 // Nobody is refused for what was too long before.
-                None if takes_away(difference, *number) => {}
+                None if only_removes(difference, *number) => {}
                 // A build that is about to fail refuses nobody. But what it has found to fit may not grow behind it.
                 None if !declarations.mirrors[*number].state.is_active()
                     && mirror_value(self.model, snapshot, *number, hash, None)?.is_none() => {}
@@ -368,13 +368,13 @@ impl<'a> Builder<'a> {
         (body, maintained): (&Body, MaintainedVersion),
         built: &mut BuiltTargets,
     ) -> Result<f64, EngineError> {
-        let home: &LogicalPartition<'_> = &found.home;
-        let sequencer = &home.place.partition.sequencer;
+        let logical_partition: &LogicalPartition<'_> = &found.logical_partition;
+        let sequencer = &logical_partition.place.partition.sequencer;
         let (generation, rules) = (sequencer.generation(), container.partitions.write_rules());
-        let tuples = home.tuples(body.item.root());
+        let tuples = logical_partition.tuples(body.item.root());
         let indexed = IndexedVersion::new(&rules.indexes, row.indexing.directive, body.item.root(), rid);
         let cost = charge::replace(body.json_bytes as usize, indexed.values);
-        let mut rows = RowBuilder::new(self.shared, home, generation, rules);
+        let mut rows = RowBuilder::new(self.shared, logical_partition, generation, rules);
         let version = NewVersion {
             id_key: &found.id_key,
             body,
@@ -390,7 +390,7 @@ impl<'a> Builder<'a> {
 }
 
 /// Whether a difference only makes a mirror shorter.
-fn takes_away(target: &TargetDifference, mirror: usize) -> bool {
+fn only_removes(target: &TargetDifference, mirror: usize) -> bool {
     target.mirrors.get(&mirror).is_none_or(|change| change.values().all(Option::is_none))
 }
 

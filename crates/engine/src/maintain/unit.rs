@@ -7,9 +7,9 @@ use std::rc::Rc;
 use quire_model::TargetKey;
 use quire_value::{Item, Node};
 
-use super::convert::Converting;
+use super::convert::UnitConversions;
 use super::fan_out::FanOut;
-use super::slot::{After, Before, LinkedKey, Slot};
+use super::slot::{LinkedKey, NewItemVersion, Slot, StoredItemVersion};
 use super::windows::Windows;
 use super::{ModelSnapshot, contributions::Contributions};
 use crate::api::{EngineError, corrupt};
@@ -45,7 +45,7 @@ pub(crate) struct Unit<'a> {
     pub(super) restricted: Vec<LinkedKey>,
     pub(super) contributions: Contributions,
     pub(super) windows: Windows<'a>,
-    pub(super) converting: Converting,
+    pub(super) conversions: UnitConversions,
     /// The job whose visit this is, where it counts all items of a container in their order.
     pub(super) counting_job: Option<JobId>,
     /// Targets that were looked up, as far as they are not large.
@@ -54,9 +54,9 @@ pub(crate) struct Unit<'a> {
     /// Of items that no client asked for: whose owned values were put right, and by which declaration.
     pub(super) corrected: Vec<(usize, String)>,
     /// `_ts` that was shown before the commit, by container and partition.
-    pub asked_ts: Vec<((u32, u32), i64)>,
+    pub requested_ts: Vec<((u32, u32), i64)>,
     /// The item of a client that was looked at last: whose refusal a refusal is.
-    blamed: Cell<Option<usize>>,
+    refused_slot: Cell<Option<usize>>,
     /// Request units for what it read and wrote beside its own items.
     pub(super) charge: f64,
 }
@@ -90,13 +90,13 @@ impl<'a> Unit<'a> {
             restricted,
             contributions,
             windows: Windows::default(),
-            converting: Converting::default(),
+            conversions: UnitConversions::default(),
             counting_job: None,
             found: RefCell::default(),
             found_bytes: Cell::new(0),
             corrected: Vec::new(),
-            asked_ts: Vec::new(),
-            blamed: Cell::new(None),
+            requested_ts: Vec::new(),
+            refused_slot: Cell::new(None),
             charge: 0.0,
         }
     }
@@ -104,12 +104,12 @@ impl<'a> Unit<'a> {
     /// Adds an item that a client changes.
     pub fn add_client(
         &mut self,
-        home: LogicalPartition<'a>,
+        logical_partition: LogicalPartition<'a>,
         rid: u64,
-        before: Option<Before>,
-        after: Option<After>,
+        before: Option<StoredItemVersion>,
+        after: Option<NewItemVersion>,
     ) -> Result<usize, EngineError> {
-        self.add(home, (rid, true), before, after)
+        self.add(logical_partition, (rid, true), before, after)
     }
 
     /// Adds an item that is stored and changes as a consequence. Its new version is the stored one until something changes it.
@@ -122,30 +122,30 @@ impl<'a> Unit<'a> {
     ) -> Result<usize, EngineError> {
         let container = self.base.sites[site].container;
         let row = ItemRow::trusted(&bytes)?;
-        let home = LogicalPartition::of(container, row.partition_key()?)?;
+        let logical_partition = LogicalPartition::of(container, row.partition_key()?)?;
         let id = row.id()?.to_owned();
-        let id_key = home.id_key(&id);
+        let id_key = logical_partition.id_key(&id);
         let item = Item::from_bytes(row.item().to_vec()).map_err(|error| corrupt(error.to_string()))?;
-        let tuples = home.tuples(item.root());
+        let tuples = logical_partition.tuples(item.root());
         let ttl = ItemTtl::of_item(item.root()).unwrap_or(row.ttl);
         let (json_bytes, directive) = (row.json_bytes, row.indexing.directive);
         let body = Body { item, id, ttl, json_bytes, json: Vec::new() };
-        let after = After { id_key: id_key.clone(), body, tuples, directive, own_etag: None };
-        let before = Before { id_key, bytes, is_live };
-        self.add(home, (rid, false), Some(before), Some(after))
+        let after = NewItemVersion { id_key: id_key.clone(), body, tuples, directive, own_etag: None };
+        let before = StoredItemVersion { id_key, bytes, is_live };
+        self.add(logical_partition, (rid, false), Some(before), Some(after))
     }
 
     pub(super) fn add(
         &mut self,
-        home: LogicalPartition<'a>,
+        logical_partition: LogicalPartition<'a>,
         (rid, is_client): (u64, bool),
-        before: Option<Before>,
-        after: Option<After>,
+        before: Option<StoredItemVersion>,
+        after: Option<NewItemVersion>,
     ) -> Result<usize, EngineError> {
-        let number = home.container.number;
+        let number = logical_partition.container.number;
         let site = self.base.sites.iter().position(|site| site.container.number == number);
         let site = site.ok_or(EngineError::Overloaded)?;
-        let slot = Slot::new(self.base, site, home, (rid, is_client), before, after)?;
+        let slot = Slot::new(self.base, site, logical_partition, (rid, is_client), before, after)?;
         let at = self.slots.len();
         self.by_rid.insert((site, rid), at);
         self.held.extend(slot.keys_before.iter().map(|own| (own.name(), at)));
@@ -155,7 +155,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Gives an item another new version, or none.
-    pub(super) fn set_after(&mut self, at: usize, after: Option<After>) -> Result<(), EngineError> {
+    pub(super) fn set_after(&mut self, at: usize, after: Option<NewItemVersion>) -> Result<(), EngineError> {
         for own in &self.slots[at].keys_after {
             if self.provided.get(&own.name()) == Some(&at) {
                 self.provided.remove(&own.name());
@@ -176,20 +176,20 @@ impl<'a> Unit<'a> {
         }
     }
 
-    pub(super) fn blame(&self, at: usize) {
+    pub(super) fn set_refused_slot(&self, at: usize) {
         if self.slots[at].is_client {
-            self.blamed.set(Some(at));
+            self.refused_slot.set(Some(at));
         }
     }
 
     /// The item because of which the unit was refused, as far as that is known: its container and child id.
-    pub fn blamed(&self) -> Option<(u32, u64)> {
-        let slot = &self.slots[self.blamed.get()?];
-        Some((slot.home.container.number, slot.rid))
+    pub fn refused_item(&self) -> Option<(u32, u64)> {
+        let slot = &self.slots[self.refused_slot.get()?];
+        Some((slot.logical_partition.container.number, slot.rid))
     }
 
     /// Nobody sees these items any more: links find others by their keys, or none.
-    pub(super) fn forget_keys(&mut self, gone: &[usize]) {
+    pub(super) fn remove_keys(&mut self, gone: &[usize]) {
         for at in gone {
             let slot = &mut self.slots[*at];
             (slot.keys_before, slot.keys_after) = Default::default();
@@ -224,7 +224,7 @@ impl<'a> Unit<'a> {
         if self.holder(link, hash).is_some() {
             return Ok(None);
         }
-        let found = self.stored_target(link, key)?.filter(|found| !found.is_gone);
+        let found = self.stored_target(link, key)?.filter(|found| !found.is_invisible);
         Ok(found.map(Target::Stored))
     }
 
@@ -239,8 +239,8 @@ impl<'a> Unit<'a> {
             return Ok(found.clone());
         }
         let base: &'a ModelSnapshot<'a> = self.base;
-        let moment = &base.sites[base.target_site(link)].moment;
-        let found = find_target(&*base.snapshot, base.route(link), key, moment)?.map(Rc::new);
+        let visibility_point = &base.sites[base.target_site(link)].visibility_point;
+        let found = find_target(&*base.snapshot, base.route(link), key, visibility_point)?.map(Rc::new);
         let bytes =
             self.found_bytes.get() + FOUND_BYTES + found.as_ref().map_or(0, |found| found.stored.bytes.len());
         // An item may refer to a thousand large ones.

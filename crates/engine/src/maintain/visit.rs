@@ -11,7 +11,7 @@ use quire_storage::{Op, Scan, Snapshot};
 use super::locks::lock_named_target;
 use super::slot::Slot;
 use super::windows::Rebuild;
-use super::{LeftPlace, ModelSnapshot, Unit, siblings};
+use super::{ModelSnapshot, UnconvertedPath, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::jobs::JobId;
@@ -61,7 +61,7 @@ pub(crate) enum VisitWork<'a> {
 }
 
 /// What became of the items.
-pub(crate) enum Visited {
+pub(crate) enum VisitOutcome {
     /// The commit is durable, unless there was nothing to write: then `also` is not written either.
     Done { is_committed: bool, figures: VisitFigures },
     /// One of them cannot be written.
@@ -82,7 +82,7 @@ pub(crate) struct VisitFigures {
     pub written: u64,
     /// Of a refactoring: items that it changed, what it left, and what its journals grow by.
     pub converted: u64,
-    pub left: Vec<LeftPlace>,
+    pub left: Vec<UnconvertedPath>,
     pub journal_bytes: u64,
 }
 
@@ -97,26 +97,28 @@ pub(crate) struct DeclarationVisit {
 
 enum Attempt {
     Again(LockSet),
-    Ended(Visited),
+    Ended(VisitOutcome),
 }
 
 /// Blocks until the items are locked, and the commit is durable.
-pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<Visited, EngineError> {
+pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<VisitOutcome, EngineError> {
     let mut locks = LockSet::default();
     for tried in 0..TRIES {
         if tried > 3 {
             sleep(Duration::from_millis(1 << (tried - 3).min(6)));
         }
         order.container.check_open()?;
-        let Some(model) = order.container.partitions.model() else { return Ok(Visited::NoModel) };
+        let Some(model) = order.container.partitions.model() else { return Ok(VisitOutcome::NoModel) };
         let others = siblings(order.container, &model.database)?;
         let _held = shared.locks.take(&locks)?;
         let Some(base) = ModelSnapshot::take(shared, &[order.container], &others)? else { continue };
         match attempt(shared, order, &base, &locks) {
             Ok(Attempt::Again(more)) => locks.extend(&more),
             Ok(Attempt::Ended(visited)) => return Ok(visited),
-            Err(EngineError::RefusedByModel(error)) => return Ok(Visited::Refused(error)),
-            Err(EngineError::ItemTooLarge { .. }) if order.rids.len() > 1 => return Ok(Visited::TooLarge),
+            Err(EngineError::RefusedByModel(error)) => return Ok(VisitOutcome::Refused(error)),
+            Err(EngineError::ItemTooLarge { .. }) if order.rids.len() > 1 => {
+                return Ok(VisitOutcome::TooLarge);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -142,7 +144,7 @@ fn attempt(
         VisitWork::FanOut { link, target } => unit.apply_to_slots(link, target)?,
         VisitWork::RemoveDangling { links } => unit.remove_dangling(links)?,
         VisitWork::Count { job } => unit.counting_job = Some(job),
-        VisitWork::Convert { refactoring } => unit.converting.visit = Some((refactoring, unit.slots.len())),
+        VisitWork::Convert { refactoring } => unit.conversions.visit = Some((refactoring, unit.slots.len())),
         VisitWork::Write => unit.windows.rebuild = Rebuild::Building,
         VisitWork::Repair => unit.windows.rebuild = Rebuild::All,
     }
@@ -162,11 +164,11 @@ fn attempt(
     let is_counting = matches!(order.work, VisitWork::Count { .. });
     // Others leave it to the build to find them.
     if is_counting && let Some((link, rid, value)) = unit.duplicate_key()? {
-        return Ok(Attempt::Ended(Visited::DuplicateKey { link, rid, value }));
+        return Ok(Attempt::Ended(VisitOutcome::DuplicateKey { link, rid, value }));
     }
     unit.contribute()?;
     if !is_counting {
-        unit.settle()?;
+        unit.put_owned_values()?;
     }
     if matches!(order.work, VisitWork::Convert { .. }) {
         unit.check()?;
@@ -174,17 +176,17 @@ fn attempt(
     let figures = unit.figures(is_counting)?;
     let mut also = (order.also)(&*base.snapshot, &figures)?;
     if let (VisitWork::Count { job }, Some(last)) = (order.work, order.rids.last()) {
-        also.extend(unit.counted_until_ops(job, last + 1));
+        also.extend(unit.counted_below_rid_ops(job, last + 1));
     }
     if let Some(journal) = order.journal {
         also.extend(unit.journal_ops(&*base.snapshot, journal)?);
     }
     let commit = unit.into_visit(is_counting, also)?;
     let Some(commit) = commit else {
-        return Ok(Attempt::Ended(Visited::Done { is_committed: false, figures }));
+        return Ok(Attempt::Ended(VisitOutcome::Done { is_committed: false, figures }));
     };
     match commit.submit(shared, order.container.partitions.commit_queue()) {
-        Ok(_) => Ok(Attempt::Ended(Visited::Done { is_committed: true, figures })),
+        Ok(_) => Ok(Attempt::Ended(VisitOutcome::Done { is_committed: true, figures })),
         Err(WriteRefused::Stale) => Ok(Attempt::Again(LockSet::default())),
         Err(WriteRefused::Failed(error)) => Err(error),
     }
@@ -235,7 +237,7 @@ fn add_slots<'a>(
     let mut gone = Vec::new();
     for (rid, bytes) in order.rids.iter().zip(rows) {
         let Some(bytes) = bytes else { continue };
-        let is_live = !site.container.is_gone(&ItemRow::parse(&bytes)?, &site.moment);
+        let is_live = !site.container.is_invisible(&ItemRow::parse(&bytes)?, &site.visibility_point);
         // What nobody sees counts until the sweep removes it; its values do not matter any more.
         if is_live || matches!(order.work, VisitWork::Count { .. }) {
             let at = unit.add_stored(0, *rid, bytes, is_live)?;
@@ -243,7 +245,7 @@ fn add_slots<'a>(
         }
     }
     if !gone.is_empty() {
-        unit.forget_keys(&gone);
+        unit.remove_keys(&gone);
     }
     Ok(())
 }
@@ -256,7 +258,7 @@ impl Unit<'_> {
                 let other = self.provider(own.link, own.hash).map(|at| self.slots[at].rid);
                 let is_twice = other.is_some_and(|rid| rid != slot.rid);
                 let found = self.stored_target(own.link, &own.key)?;
-                let is_taken = found.is_some_and(|found| !found.is_gone && found.stored.rid != slot.rid);
+                let is_taken = found.is_some_and(|found| !found.is_invisible && found.stored.rid != slot.rid);
                 if is_twice || is_taken {
                     let link = self.base.link(own.link).link.name.clone();
                     return Ok(Some((link, slot.rid, own.key.value.clone())));
@@ -282,11 +284,11 @@ impl Unit<'_> {
             }
             // What a link finds by an index is known when that is made.
             let is_counted = |link: usize| {
-                let is_found_by_place = !self.base.link(link).link.has_key_index();
-                is_found_by_place && self.base.link_declaration(link).state.is_counting()
+                let is_found_by_partition_key = !self.base.link(link).link.has_key_index();
+                is_found_by_partition_key && self.base.link_declaration(link).state.is_counting()
             };
-            let is_asked = |link: &&usize| !is_counting || is_counted(**link);
-            for link in own.links_from.iter().filter(is_asked) {
+            let is_requested = |link: &&usize| !is_counting || is_counted(**link);
+            for link in own.links_from.iter().filter(is_requested) {
                 let (references, dangling) = self.references_of(slot, *link, &mut targets)?;
                 let copies = own.owned_copies.iter().filter(|copy| model.rules.copies[**copy].link == *link);
                 let names = copies.map(|copy| &model.declarations.copies[*copy].name);
@@ -312,8 +314,8 @@ impl Unit<'_> {
                 figures.by_declaration.entry(owner.clone()).or_default().changed += 1;
             }
         }
-        figures.converted = self.converting.converted;
-        figures.left = self.converting.left.clone();
+        figures.converted = self.conversions.converted;
+        figures.left = self.conversions.left.clone();
         figures.journal_bytes = self.journal_bytes();
         figures.written = self.slots.iter().filter(|slot| slot.is_written()).count() as u64;
         Ok(figures)
@@ -345,9 +347,9 @@ impl Unit<'_> {
     fn apply_to_slots(&mut self, link: u32, target: &TargetKey) -> Result<(), EngineError> {
         let links = &self.base.model.declarations.links;
         let Some(link) = links.iter().position(|own| own.number == link) else { return Ok(()) };
-        let is_gone = self.target(link, target)?.is_none();
+        let is_invisible = self.target(link, target)?.is_none();
         for at in 0..self.slots.len() {
-            if is_gone && self.slots[at].refers_to(link, target) {
+            if is_invisible && self.slots[at].refers_to(link, target) {
                 self.apply_deletion(at, target, link)?;
             }
         }

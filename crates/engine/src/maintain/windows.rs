@@ -71,7 +71,7 @@ impl<'a> Unit<'a> {
             let done = self.windows.passes.len();
             let mut at = 0;
             while at < self.slots.len() {
-                self.look_at_page(at, &mut touched)?;
+                self.expand_page(at, &mut touched)?;
                 at += 1;
             }
             (0..self.slots.len()).try_for_each(|at| self.remove_pages_of(at, &mut touched))?;
@@ -113,7 +113,7 @@ impl<'a> Unit<'a> {
         if !self.is_first_pass(at, WindowPass::Gone) {
             return Ok(());
         }
-        self.blame(at);
+        self.set_refused_slot(at);
         for window in windows {
             let set = self.page_set(window, &item, &id)?;
             self.remove_pages(&set, is_seen, touched)?;
@@ -141,7 +141,7 @@ impl<'a> Unit<'a> {
     /// Takes away some pages of an item that is not part of the unit, and that nobody sees.
     pub(super) fn remove_first_pages(
         &mut self,
-        home: LogicalPartition<'a>,
+        logical_partition: LogicalPartition<'a>,
         row: &ItemRow<'_>,
         count: usize,
     ) -> Result<(), EngineError> {
@@ -152,8 +152,8 @@ impl<'a> Unit<'a> {
                 self.remove_page(&set, number, false)?;
             }
         }
-        let id_key = home.id_key(id);
-        self.windows.watched.push((home, id_key));
+        let id_key = logical_partition.id_key(id);
+        self.windows.watched.push((logical_partition, id_key));
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl<'a> Unit<'a> {
         if windows.is_empty() || !self.is_first_pass(at, WindowPass::Written) {
             return Ok(());
         }
-        self.blame(at);
+        self.set_refused_slot(at);
         for window in windows {
             let is_active = self.base.window_declaration(window).state.is_active();
             if is_written {
@@ -213,7 +213,7 @@ impl<'a> Unit<'a> {
         let write = match is_active {
             true => rules.write(&id, stored.as_ref(), &item, &pages)?,
             // Nobody is refused before it is active.
-            false => correcting(rules).write(&id, stored.as_ref(), &item, &pages)?,
+            false => without_refusals(rules).write(&id, stored.as_ref(), &item, &pages)?,
         };
         self.put_window(at, &set, &item, write, touched)
     }
@@ -397,6 +397,6 @@ impl<'a> Unit<'a> {
 }
 
 /// The same window, which refuses nobody.
-fn correcting(rules: &WindowRules) -> WindowRules {
+fn without_refusals(rules: &WindowRules) -> WindowRules {
     WindowRules { on_write: OnWrite::Correct, ..rules.clone() }
 }

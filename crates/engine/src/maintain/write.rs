@@ -8,7 +8,7 @@ use quire_value::Item;
 
 use super::locks::{lock_named_target, needs_target};
 use super::slot::Slot;
-use super::{After, Before, ModelSnapshot, Unit, siblings};
+use super::{ModelSnapshot, NewItemVersion, StoredItemVersion, Unit, siblings};
 use crate::api::{Answer, EngineError, ItemWritten, WriteItem, charge};
 use crate::catalog::Container;
 use crate::items;
@@ -21,7 +21,7 @@ use crate::partition::Partition;
 use crate::partition::sequencer::{CommittedWrite, WriteRefused};
 use crate::runtime::Shared;
 #[cfg(test)]
-use crate::runtime::broken::Broken;
+use crate::runtime::injected_bug::InjectedBug;
 use crate::runtime::locks::LockSet;
 use crate::sync::sleep;
 
@@ -136,7 +136,7 @@ fn guess(
 ) {
     let Some(body) = request.body() else { return };
     #[cfg(test)]
-    if shared.broken.is(Broken::TargetNotLocked) {
+    if shared.injected_bug.is(InjectedBug::TargetNotLocked) {
         return;
     }
     let database = &model.database;
@@ -177,14 +177,15 @@ impl Attempt<'_> {
         locks: &mut LockSet,
     ) -> Result<AttemptOutcome, EngineError> {
         let base = self.base;
-        let (snapshot, moment) = (&*base.snapshot, &base.sites[0].moment);
-        let looked = request.find_existing(self.shared, snapshot, moment, base.model.model().if_match)?;
-        let in_the_way = request.in_the_way(snapshot, moment, &looked);
+        let (snapshot, visibility_point) = (&*base.snapshot, &base.sites[0].visibility_point);
+        let looked =
+            request.find_existing(self.shared, snapshot, visibility_point, base.model.model().if_match)?;
+        let invisible_conflicts = request.invisible_conflicts(snapshot, visibility_point, &looked);
         let fan_out_max = base.model.model().fan_out_max as usize;
         let mut unit = Unit::new(base, if self.leaves_to_jobs { 0 } else { fan_out_max });
         let own = self.add_own(&mut unit, request, &looked)?;
-        for holder in in_the_way.iter().flatten() {
-            self.add_gone(&mut unit, request, holder)?;
+        for holder in invisible_conflicts.iter().flatten() {
+            self.remove_invisible(&mut unit, request, holder)?;
         }
         unit.expand()?;
         let mut needed = unit.locks()?;
@@ -194,9 +195,9 @@ impl Attempt<'_> {
             return Ok(AttemptOutcome::NeedsLocks);
         }
         unit.contribute()?;
-        unit.settle()?;
+        unit.put_owned_values()?;
         unit.check()?;
-        in_the_way?;
+        invisible_conflicts?;
         let slot = &unit.slots[own];
         let json = match (&slot.after, request.body()) {
             (Some(after), _) => after.body.json.clone(),
@@ -242,47 +243,50 @@ impl Attempt<'_> {
     {
         let after = request.body().map(|body| self.after(request, body)).transpose()?;
         let id_key = request.id_keys().0.to_vec();
-        let stored = |stored: &StoredRow, is_live| Before {
+        let stored = |stored: &StoredRow, is_live| StoredItemVersion {
             id_key: id_key.clone(),
             bytes: stored.bytes.clone(),
             is_live,
         };
         let own = match &looked.there {
-            Some(there) if looked.is_live => {
-                unit.add_client(self.home(unit, request)?, there.rid, Some(stored(there, true)), after)?
-            }
+            Some(there) if looked.is_live => unit.add_client(
+                self.logical_partition_of(unit, request)?,
+                there.rid,
+                Some(stored(there, true)),
+                after,
+            )?,
             there => {
                 let rid = request.new_rid()?;
-                let own = unit.add_client(self.home(unit, request)?, rid, None, after)?;
+                let own = unit.add_client(self.logical_partition_of(unit, request)?, rid, None, after)?;
                 if let Some(there) = there {
                     let gone = Some(stored(there, false));
-                    unit.add_client(self.home(unit, request)?, there.rid, gone, None)?;
+                    unit.add_client(self.logical_partition_of(unit, request)?, there.rid, gone, None)?;
                 }
                 own
             }
         };
         if let Some(taken) = &looked.taken {
-            self.add_gone(unit, request, taken)?;
+            self.remove_invisible(unit, request, taken)?;
         }
         Ok(own)
     }
 
     /// Removes an item that nobody sees any more.
-    fn add_gone(
+    fn remove_invisible(
         &self,
         unit: &mut Unit<'_>,
         request: &WriteRequest<'_>,
         stored: &StoredRow,
     ) -> Result<(), EngineError> {
-        let home = self.home(unit, request)?;
+        let logical_partition = self.logical_partition_of(unit, request)?;
         let (_, row) = stored.parse()?;
-        let id_key = home.id_key(row.id()?);
-        let before = Before { id_key, bytes: stored.bytes.clone(), is_live: false };
-        unit.add_client(home, stored.rid, Some(before), None)?;
+        let id_key = logical_partition.id_key(row.id()?);
+        let before = StoredItemVersion { id_key, bytes: stored.bytes.clone(), is_live: false };
+        unit.add_client(logical_partition, stored.rid, Some(before), None)?;
         Ok(())
     }
 
-    fn home<'u>(
+    fn logical_partition_of<'u>(
         &self,
         unit: &Unit<'u>,
         request: &WriteRequest<'_>,
@@ -290,8 +294,8 @@ impl Attempt<'_> {
         LogicalPartition::of(unit.base.sites[0].container, request.key().clone())
     }
 
-    fn after(&self, request: &WriteRequest<'_>, body: &Body) -> Result<After, EngineError> {
-        Ok(After {
+    fn after(&self, request: &WriteRequest<'_>, body: &Body) -> Result<NewItemVersion, EngineError> {
+        Ok(NewItemVersion {
             id_key: request.id_keys().1.to_vec(),
             body: without_follow(self.base, 0, body)?,
             tuples: request.tuples().to_vec(),

@@ -39,7 +39,7 @@ pub(crate) struct ModelRows {
 
 impl KeyHolder {
     /// It was or may be gone before its rows are: the build of a link that finds it so leaves its key alone.
-    fn is_passing(&self) -> bool {
+    fn is_temporary(&self) -> bool {
         self.expires_at < i64::MAX
     }
 }
@@ -208,7 +208,7 @@ impl ModelRows {
                 Aggregate::Totals(totals) if totals == RollupTotals::default() => return Ok(()),
                 Aggregate::Totals(totals) => (totals.to_bytes(), true),
                 Aggregate::Value { count, rest } => ([&count.to_le_bytes()[..], &rest].concat(), true),
-                Aggregate::Holder(holder) => (keys::number_value(holder.rid), !holder.is_passing()),
+                Aggregate::Holder(holder) => (keys::number_value(holder.rid), !holder.is_temporary()),
             };
             each(DerivedRow { space: LOOKUPS, key, value }, is_certain)
         })

@@ -28,7 +28,7 @@ impl ItemIds {
         if self.is_off { None } else { self.ids.get(&self.hasher.hash_one(id_key)) }
     }
 
-    pub fn keep(&self, id_key: &[u8], rid: u64) {
+    pub fn insert(&self, id_key: &[u8], rid: u64) {
         if !self.is_off {
             self.ids.insert(self.hasher.hash_one(id_key), rid);
         }
@@ -47,13 +47,13 @@ mod tests {
     fn the_last_one_is_kept_and_no_more_than_fit() {
         let ids = ItemIds::new(100 * ENTRY_BYTES);
         for (id_key, rid) in [("a", 1), ("b", 2), ("a", 3)] {
-            ids.keep(id_key.as_bytes(), rid);
+            ids.insert(id_key.as_bytes(), rid);
         }
         assert_eq!((ids.get(b"a"), ids.get(b"b"), ids.get(b"c")), (Some(3), Some(2), None));
-        (0..10_000u64).for_each(|rid| ids.keep(&rid.to_be_bytes(), rid));
+        (0..10_000u64).for_each(|rid| ids.insert(&rid.to_be_bytes(), rid));
         assert!(ids.bytes() <= 100 * ENTRY_BYTES, "{}", ids.bytes());
         let off = ItemIds::new(0);
-        off.keep(b"a", 1);
+        off.insert(b"a", 1);
         assert_eq!(off.get(b"a"), None);
     }
 }

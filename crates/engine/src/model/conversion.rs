@@ -25,7 +25,7 @@ pub(crate) enum ConversionStage {
     /// The new form is added, the old one stays beside it.
     Adding,
     /// Declarations keep both forms: nothing is converted.
-    Kept,
+    BothMaintained,
     /// The old form goes.
     Removing,
     /// It was never finished, and the journal says what items had.
@@ -165,7 +165,7 @@ pub(crate) enum OnConflict {
 impl ConversionStage {
     const ALL: [(&'static str, ConversionStage); 5] = [
         ("adding", ConversionStage::Adding),
-        ("kept", ConversionStage::Kept),
+        ("kept", ConversionStage::BothMaintained),
         ("removing", ConversionStage::Removing),
         ("undoing", ConversionStage::Undoing),
         ("reverting", ConversionStage::Reverting),

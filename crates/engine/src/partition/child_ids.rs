@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quire_storage::{Commit, CommitError, Guard, Op};
 
 use crate::api::{EngineError, corrupt};
-use crate::partition::sequencer::{WriteRefused, until_taken};
+use crate::partition::sequencer::{WriteRefused, retry_until_accepted};
 use crate::runtime::Shared;
 use crate::store::{keys, random_token};
 use crate::sync::Mutex;
@@ -54,12 +54,12 @@ impl ChildIds {
         self.block.lock().retired = true;
     }
 
-    pub fn revive(&self) {
+    pub fn resume_writes(&self) {
         self.block.lock().retired = false;
     }
 
     fn reserve(&self) -> Result<std::ops::Range<u64>, EngineError> {
-        until_taken(&self.shared.statistics, || self.try_reserve()?.ok_or(WriteRefused::Stale))
+        retry_until_accepted(&self.shared.statistics, || self.try_reserve()?.ok_or(WriteRefused::Stale))
     }
 
     /// `None` when it did not happen, or nobody knows: another block is as good.

@@ -151,7 +151,7 @@ impl PartitionSet {
     }
 
     /// A partition was split, and the later set may not be found yet.
-    pub fn is_being_split(&self) -> bool {
+    pub fn is_splitting(&self) -> bool {
         self.partitions.iter().any(|partition| partition.sequencer.is_moved())
     }
 
@@ -234,7 +234,7 @@ impl PartitionSet {
 
     /// Asks for rows of the items that lack a path; true if that is new.
     pub fn request_missing_rows(&self, path: &Path) -> bool {
-        if !self.indexes().can_keep_missing(path) {
+        if !self.indexes().can_index_missing(path) {
             return false;
         }
         let mut wanted = self.shared_state.requested_missing.lock();
@@ -259,7 +259,7 @@ impl PartitionSet {
     }
 
     /// A commit of the catalog says so, and only one of them at a time. Writes that were prepared under other rules are
-    /// prepared again, except those in a group that is under way: see [`PartitionSet::pass_barrier`].
+    /// prepared again, except those in a group that is under way: see [`PartitionSet::wait_for_barrier`].
     pub fn switch(&self, change: impl FnOnce(&mut WriteRules)) {
         let before = self.shared_state.rules.load_full();
         let mut rules = WriteRules::clone(&before);
@@ -267,26 +267,26 @@ impl PartitionSet {
         let is_same = rules.are_same(&before);
         self.shared_state.rules.store(Arc::new(rules));
         if !is_same {
-            self.partitions.iter().for_each(|partition| partition.sequencer.void_prepared());
+            self.partitions.iter().for_each(|partition| partition.sequencer.invalidate_prepared());
         }
     }
 
     /// After a switch: returns when every write that can still be committed is one under the new rules. Fails where nobody can
     /// tell how an earlier commit ended.
-    pub fn pass_barrier(&self) -> Result<(), EngineError> {
-        self.partitions.iter().try_for_each(|partition| partition.sequencer.pass_barrier())
+    pub fn wait_for_barrier(&self) -> Result<(), EngineError> {
+        self.partitions.iter().try_for_each(|partition| partition.sequencer.wait_for_barrier())
     }
 
     /// Returns when everything that was prepared before has been committed, or will be prepared again.
     pub fn settle_prepared(&self) -> Result<(), EngineError> {
-        self.partitions.iter().for_each(|partition| partition.sequencer.void_prepared());
-        self.pass_barrier()
+        self.partitions.iter().for_each(|partition| partition.sequencer.invalidate_prepared());
+        self.wait_for_barrier()
     }
 
     /// Returns when every commit of an unknown outcome has happened, or never will.
     pub fn settle_doubts(&self) -> Result<(), EngineError> {
         let mut in_doubt = self.partitions.iter().filter(|partition| partition.sequencer.is_committing());
-        in_doubt.try_for_each(|partition| partition.sequencer.pass_barrier())
+        in_doubt.try_for_each(|partition| partition.sequencer.wait_for_barrier())
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
@@ -304,9 +304,9 @@ impl PartitionSet {
     }
 
     /// That commit failed: takes writes again.
-    pub fn revive(&self) {
-        self.shared_state.rids.revive();
-        self.partitions.iter().for_each(|partition| partition.sequencer.revive());
+    pub fn resume_writes(&self) {
+        self.shared_state.rids.resume_writes();
+        self.partitions.iter().for_each(|partition| partition.sequencer.resume_writes());
         self.shared_state.retired.store(false, Ordering::Release);
     }
 
@@ -374,8 +374,8 @@ impl Partition {
     }
 
     /// The same if it needs no disk.
-    pub fn position_known(&self) -> Option<SessionPosition> {
-        self.sequencer.lsn_known().map(|lsn| self.position_at(lsn))
+    pub fn cached_position(&self) -> Option<SessionPosition> {
+        self.sequencer.cached_lsn().map(|lsn| self.position_at(lsn))
     }
 
     /// The position for a read, at least as far as the session token asks. A snapshot taken afterwards shows it. Nothing is
@@ -388,9 +388,9 @@ impl Partition {
     }
 
     /// The LSN that was reached, where the token asks for a later one. Without touching the disk.
-    pub fn behind(&self, session: &SessionToken) -> Option<u64> {
+    pub fn lsn_behind_session(&self, session: &SessionToken) -> Option<u64> {
         let floor = self.floor_of(session)?.ok()?;
-        self.sequencer.lsn_known().filter(|reached| *reached < floor)
+        self.sequencer.cached_lsn().filter(|reached| *reached < floor)
     }
 
     /// Whether the partition is known to be as far as the token asks.

@@ -39,7 +39,7 @@ impl SweepDue {
         SweepDue { own_expiry: unknown(), item_written: unknown(), version_written: unknown() }
     }
 
-    pub fn note(&self, noted: SweepDueUpdate) {
+    pub fn add(&self, noted: SweepDueUpdate) {
         lower(&self.own_expiry, noted.own_expiry);
         lower(&self.item_written, noted.item_written);
         lower(&self.version_written, noted.version_written);
@@ -79,11 +79,11 @@ mod tests {
         assert_eq!(due.take_own_expiry(), i64::MIN);
         assert_eq!(due.take_own_expiry(), i64::MAX);
         for own_expiry in [9, 7, 8] {
-            due.note(SweepDueUpdate { own_expiry, ..SweepDueUpdate::NOTHING });
+            due.add(SweepDueUpdate { own_expiry, ..SweepDueUpdate::NOTHING });
         }
         assert_eq!(due.take_own_expiry(), 7);
         assert_eq!(due.take_own_expiry(), i64::MAX);
-        due.note(SweepDueUpdate::ANYTHING);
+        due.add(SweepDueUpdate::ANYTHING);
         assert_eq!(due.take_version_written(), i64::MIN);
     }
 }

@@ -33,7 +33,7 @@ impl Future for ChangeWatch {
         for (partition, _) in &self.partitions {
             partition.sequencer.watchers().register(self.id, context.waker());
         }
-        let has_changed = |(partition, lsn): &(Arc<Partition>, u64)| partition.sequencer.is_beyond(*lsn);
+        let has_changed = |(partition, lsn): &(Arc<Partition>, u64)| partition.sequencer.has_lsn_after(*lsn);
         if self.partitions.iter().any(has_changed) { Poll::Ready(()) } else { Poll::Pending }
     }
 }

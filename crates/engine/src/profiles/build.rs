@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 
 use quire_model::Model;
 use quire_profile::{
-    ContainerProfile, ContainerScan, DatabaseProfile, Followed, Found, ItemInput, ItemReader, ItemSequence,
-    Relations, Scan as ItemScan, ScanResult, Survey, Workload,
+    ContainerProfile, ContainerScan, DatabaseProfile, FollowedChanges, ItemInput, ItemReader, ItemSequence,
+    LookedUpItem, Relations, Scan as ItemScan, ScanResult, Survey, Workload,
 };
 use quire_resource::{ContainerDefinition, PartitionKey};
 use quire_storage::{KeyRange, Scan, Snapshot};
@@ -49,7 +49,7 @@ pub(crate) struct ProfileBuild {
     survey_place: u32,
     state: BuildState,
     /// Items that were touched since before the snapshot, by container; empty where the profile is not followed.
-    notes: Vec<Arc<TouchedLog>>,
+    touched_logs: Vec<Arc<TouchedLog>>,
     now_ms: u64,
     scan_max: u64,
     done: u64,
@@ -79,7 +79,7 @@ pub(super) struct ProfileSnapshot {
 
 pub(super) struct ProfileSource {
     pub container: Arc<Container>,
-    pub moment: VisibilityPoint,
+    pub visibility_point: VisibilityPoint,
     pub positions: Vec<SessionPosition>,
     /// Items with a larger hash are counted and not scanned.
     pub sampled_to: u64,
@@ -115,20 +115,22 @@ impl ProfileBuild {
         containers: Vec<Arc<Container>>,
         options: &BuildOptions,
     ) -> Result<ProfileBuild, EngineError> {
-        let notes = begin_notes(shared, &containers);
-        // Before the snapshot: see `Container::moment`.
+        let touched_logs = begin_touched_logs(shared, &containers);
+        // Before the snapshot: see `Container::visibility_point`.
         let before: Vec<_> =
             containers.iter().map(|own| (own.partitions.deleted_keys(), own.positions())).collect();
         let snapshot = shared.storage.snapshot()?;
-        let (mut sources, mut notes_of) = (Vec::new(), Vec::new());
-        for ((container, (marks, positions)), notes) in containers.into_iter().zip(before).zip(notes) {
+        let (mut sources, mut touched_logs_of) = (Vec::new(), Vec::new());
+        for ((container, (marks, positions)), touched_logs) in
+            containers.into_iter().zip(before).zip(touched_logs)
+        {
             if container.partitions.is_retired() {
                 continue;
             }
-            let moment = container.visibility_point_in(shared, &*snapshot, marks)?;
+            let visibility_point = container.visibility_point_in(shared, &*snapshot, marks)?;
             let sampled_to = sampled_to(container.usage().0, options.scan_max);
-            sources.push(ProfileSource { container, moment, positions, sampled_to });
-            notes_of.extend(notes);
+            sources.push(ProfileSource { container, visibility_point, positions, sampled_to });
+            touched_logs_of.extend(touched_logs);
         }
         let total = 2 * sources.iter().map(|source| source.container.usage().0).sum::<u64>();
         Ok(ProfileBuild {
@@ -139,7 +141,7 @@ impl ProfileBuild {
             range: None,
             survey_place: 0,
             state: BuildState::default(),
-            notes: notes_of,
+            touched_logs: touched_logs_of,
             now_ms: now_ms(shared),
             scan_max: options.scan_max,
             done: 0,
@@ -190,7 +192,7 @@ impl ProfileBuild {
         for (key, bytes) in &page.rows {
             let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             let row = ItemRow::parse(bytes)?;
-            if !source.container.is_gone(&row, &source.moment) {
+            if !source.container.is_invisible(&row, &source.visibility_point) {
                 self.state.visit(self.stage, self.place, source, rid, &row)?;
             }
         }
@@ -223,7 +225,7 @@ impl ProfileBuild {
                 let partitions = u32::try_from(source.container.partitions().len()).unwrap_or(u32::MAX);
                 if let Some(scan) = self.state.scan.take() {
                     self.state.results.push(scan.finish(0, self.now_ms, partitions));
-                    self.state.keep(scan);
+                    self.state.retain_scan(scan);
                 }
                 self.stage = ProfileStage::Survey;
                 self.place += 1;
@@ -247,7 +249,7 @@ impl ProfileBuild {
                 ProfileStage::Prove
             }
             ProfileStage::Prove => {
-                std::mem::take(&mut state.wanted).answer_rest(relations);
+                std::mem::take(&mut state.wanted).answer_missing(relations);
                 relations.begin_pairs();
                 ProfileStage::Pair
             }
@@ -258,7 +260,7 @@ impl ProfileBuild {
                 ProfileStage::Compare
             }
             ProfileStage::Compare | ProfileStage::Done => {
-                std::mem::take(&mut state.wanted).answer_rest(relations);
+                std::mem::take(&mut state.wanted).answer_missing(relations);
                 relations.end_compare();
                 ProfileStage::Done
             }
@@ -280,14 +282,16 @@ impl ProfileBuild {
         let followed = self.state.results.iter().map(|_| None).collect();
         let scanned = ScanResults { results: self.state.results, followed, relations: &relations };
         let built = self.view.assemble(self.database, scanned, model, self.scan_max);
-        let is_followed = [self.state.scans.len(), self.notes.len()] == [self.view.sources.len(); 2];
+        let is_followed = [self.state.scans.len(), self.touched_logs.len()] == [self.view.sources.len(); 2];
         if !is_followed {
             return Ok((built, None));
         }
         let mut sources = Vec::new();
-        for ((source, scan), notes) in self.view.sources.iter().zip(self.state.scans).zip(self.notes) {
+        for ((source, scan), touched_logs) in
+            self.view.sources.iter().zip(self.state.scans).zip(self.touched_logs)
+        {
             let positions = positions_in(&*self.view.snapshot, &source.container)?;
-            sources.push(RetainedScan::new(source, scan, notes, positions));
+            sources.push(RetainedScan::new(source, scan, touched_logs, positions));
         }
         let retained = RetainedScans { sources, relations, scan_max: self.scan_max, scanned_ms: self.now_ms };
         Ok((built, Some(retained)))
@@ -297,7 +301,7 @@ impl ProfileBuild {
 /// The results of all containers.
 pub(super) struct ScanResults<'a> {
     pub results: Vec<ScanResult>,
-    pub followed: Vec<Option<Followed>>,
+    pub followed: Vec<Option<FollowedChanges>>,
     pub relations: &'a Relations,
 }
 
@@ -342,7 +346,7 @@ impl ProfileSnapshot {
 
 impl BuildState {
     /// For the next refresh, within a bound.
-    fn keep(&mut self, scan: ItemScan) {
+    fn retain_scan(&mut self, scan: ItemScan) {
         self.held_bytes += scan.held_bytes();
         match self.held_bytes <= HELD_MAX {
             true => self.scans.push(scan),
@@ -368,12 +372,12 @@ impl BuildState {
         let bytes = input.bytes;
         match (stage, &mut self.scan, &mut self.relations) {
             (ProfileStage::Scan, Some(scan), _) if is_sampled => scan.add(input),
-            (ProfileStage::Scan, Some(scan), _) => scan.not_scanned(1, bytes),
+            (ProfileStage::Scan, Some(scan), _) => scan.add_unscanned(1, bytes),
             (ProfileStage::Pair, _, Some(relations)) if is_sampled => {
                 relations.add(&source.container.definition.id, input);
             }
             (ProfileStage::Prove | ProfileStage::Compare, _, Some(relations)) => {
-                let found = Found { number: rid, item, partition_key: &partition_key };
+                let found = LookedUpItem { number: rid, item, partition_key: &partition_key };
                 self.wanted.answer(place, found, relations);
             }
             _ => {}
@@ -391,10 +395,11 @@ pub(crate) struct CurrentItems<'a> {
 impl ItemReader for CurrentItems<'_> {
     fn item(&self, container: &str, number: u64) -> Option<Item> {
         let container = self.containers.iter().find(|own| own.definition.id == container)?;
-        let moment = container.visibility_point(self.shared);
+        let visibility_point = container.visibility_point(self.shared);
         let snapshot = container.snapshot(self.shared).ok()?;
         let bytes = snapshot.get(ITEMS, &keys::item(container.number, number)).ok()??;
-        let row = ItemRow::parse(&bytes).ok().filter(|row| !container.is_gone(row, &moment))?;
+        let row =
+            ItemRow::parse(&bytes).ok().filter(|row| !container.is_invisible(row, &visibility_point))?;
         Item::from_bytes(row.item().to_vec()).ok()
     }
 }
@@ -418,19 +423,19 @@ pub(super) fn item_input<'a>(
 }
 
 /// From here on touched items are noted, whatever was prepared before. `None` where that is not certain.
-fn begin_notes(shared: &Shared, containers: &[Arc<Container>]) -> Vec<Option<Arc<TouchedLog>>> {
-    let notes = |own: &Arc<Container>| {
-        let notes = shared.touched.begin(own.number, notes_max(own.usage().0));
-        own.partitions.settle_prepared().ok().map(|()| notes)
+fn begin_touched_logs(shared: &Shared, containers: &[Arc<Container>]) -> Vec<Option<Arc<TouchedLog>>> {
+    let touched_logs = |own: &Arc<Container>| {
+        let touched_logs = shared.touched.begin(own.number, touched_max(own.usage().0));
+        own.partitions.settle_prepared().ok().map(|()| touched_logs)
     };
-    containers.iter().map(notes).collect()
+    containers.iter().map(touched_logs).collect()
 }
 
 /// Beyond a tenth of the items a scan is due.
-fn notes_max(items: u64) -> usize {
-    const NOTES_MIN: u64 = 100;
-    const NOTES_MAX: u64 = 100_000;
-    (items / 10).clamp(NOTES_MIN, NOTES_MAX) as usize
+fn touched_max(items: u64) -> usize {
+    const TOUCHED_MIN: u64 = 100;
+    const TOUCHED_MAX: u64 = 100_000;
+    (items / 10).clamp(TOUCHED_MIN, TOUCHED_MAX) as usize
 }
 
 pub(super) fn now_ms(shared: &Shared) -> u64 {

@@ -8,12 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use quire_model::Model;
-use quire_profile::Followed;
+use quire_profile::FollowedChanges;
 
 use super::build::{
     BuiltProfile, ProfileSnapshot, ProfileSource, ScanResults, item_input, now_ms, sample_hash,
 };
-use super::lookups::answer_known;
+use super::lookups::answer_without_scan;
 use super::retained::{RetainedScans, totals_in};
 use crate::api::EngineError;
 use crate::catalog::Container;
@@ -56,16 +56,16 @@ impl ProfileFollow {
         // Before the notes are taken: what is committed later may not be among them.
         let reached: Vec<HashMap<u32, u64>> =
             containers.iter().map(|own| lsns(own)).collect::<Result<_, _>>()?;
-        let Some(notes) = retained.take_notes() else { return Ok(None) };
+        let Some(touched_rids) = retained.take_touched() else { return Ok(None) };
         if containers.iter().any(|own| own.partitions.settle_prepared().is_err()) {
             return Ok(None);
         }
         let view = view(shared, containers, &retained)?;
-        let hides_keys = view.sources.iter().any(|source| source.moment.hides_keys());
+        let hides_keys = view.sources.iter().any(|source| source.visibility_point.hides_keys());
         if hides_keys || view.sources.iter().any(|source| source.container.partitions.is_moved()) {
             return Ok(None);
         }
-        let touched = retained.begin(&view, notes);
+        let touched = retained.begin(&view, touched_rids);
         let taken = reached.iter().map(|_| HashMap::new()).collect();
         let (database, now_ms) = (database.to_owned(), now_ms(shared));
         Ok(Some(ProfileFollow { database, view, retained, touched, next: 0, reached, taken, now_ms }))
@@ -96,8 +96,9 @@ impl ProfileFollow {
         let retained = &mut self.retained.sources[place];
         let bytes = self.view.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
         let row = bytes.as_deref().map(ItemRow::parse).transpose()?;
-        let Some(row) = row.filter(|row| !source.container.is_gone(row, &source.moment)) else {
-            retained.scan.follow_unseen();
+        let Some(row) = row.filter(|row| !source.container.is_invisible(row, &source.visibility_point))
+        else {
+            retained.scan.count_unscanned_change();
             return Ok(());
         };
         let (item, partition_key) = (row.node()?, row.partition_key()?);
@@ -106,7 +107,7 @@ impl ProfileFollow {
         self.taken[place].insert(rid, row.stamp.lsn);
         match is_sampled {
             true if !is_known => retained.scan.follow(input, is_new),
-            false if !is_known => retained.scan.follow_unseen(),
+            false if !is_known => retained.scan.count_unscanned_change(),
             _ => {}
         }
         if is_sampled {
@@ -120,7 +121,7 @@ impl ProfileFollow {
         let relations = &mut self.retained.relations;
         relations.end_follow();
         let lookups = relations.target_lookups();
-        answer_known(&lookups, &self.view, relations)?;
+        answer_without_scan(&lookups, &self.view, relations)?;
         relations.end_compare();
         for (source, retained) in self.view.sources.iter().zip(&mut self.retained.sources) {
             let (items, bytes) = totals_in(&*self.view.snapshot, &source.container)?;
@@ -141,7 +142,7 @@ impl ProfileFollow {
             let partitions = u32::try_from(source.container.partitions().len()).unwrap_or(u32::MAX);
             results.push(own.scan.finish(0, self.now_ms, partitions));
             let (since_ms, changes) = (retained.scanned_ms, own.scan.followed());
-            followed.push((changes > 0).then_some(Followed { since_ms, changes }));
+            followed.push((changes > 0).then_some(FollowedChanges { since_ms, changes }));
         }
         let scanned = ScanResults { results, followed, relations: &retained.relations };
         let built = view.assemble(self.database, scanned, model, retained.scan_max);
@@ -151,24 +152,22 @@ impl ProfileFollow {
 
 impl RetainedScans {
     /// The items that were touched in each container; `None`: not complete, or too many.
-    fn take_notes(&self) -> Option<Vec<TouchedRids>> {
-        let notes: Vec<TouchedRids> =
-            self.sources.iter().map(|source| source.notes.take()).collect::<Option<_>>()?;
-        let is_due = self
-            .sources
-            .iter()
-            .zip(&notes)
-            .any(|(source, notes)| !notes.is_empty() && source.scan.needs_refresh(notes.len() as u64));
-        (!is_due).then_some(notes)
+    fn take_touched(&self) -> Option<Vec<TouchedRids>> {
+        let touched_rids: Vec<TouchedRids> =
+            self.sources.iter().map(|source| source.touched_log.take()).collect::<Option<_>>()?;
+        let is_due = self.sources.iter().zip(&touched_rids).any(|(source, touched_rids)| {
+            !touched_rids.is_empty() && source.scan.needs_refresh(touched_rids.len() as u64)
+        });
+        (!is_due).then_some(touched_rids)
     }
 
     /// Collects the items to read, in order.
-    fn begin(&mut self, view: &ProfileSnapshot, notes: Vec<TouchedRids>) -> Vec<TouchedItem> {
+    fn begin(&mut self, view: &ProfileSnapshot, touched_rids: Vec<TouchedRids>) -> Vec<TouchedItem> {
         let mut touched = Vec::new();
-        for (place, (source, notes)) in view.sources.iter().zip(notes).enumerate() {
-            let numbers: HashSet<u64> = notes.keys().copied().collect();
+        for (place, (source, touched_rids)) in view.sources.iter().zip(touched_rids).enumerate() {
+            let numbers: HashSet<u64> = touched_rids.keys().copied().collect();
             self.relations.begin_follow(&source.container.definition.id, &numbers);
-            touched.extend(notes.into_iter().map(|(rid, is_new)| TouchedItem { place, rid, is_new }));
+            touched.extend(touched_rids.into_iter().map(|(rid, is_new)| TouchedItem { place, rid, is_new }));
         }
         touched.sort_unstable_by_key(|touched| (touched.place, touched.rid));
         touched
@@ -180,14 +179,14 @@ fn view(
     containers: Vec<Arc<Container>>,
     retained: &RetainedScans,
 ) -> Result<ProfileSnapshot, EngineError> {
-    // Before the snapshot: see `Container::moment`.
+    // Before the snapshot: see `Container::visibility_point`.
     let before: Vec<_> =
         containers.iter().map(|own| (own.partitions.deleted_keys(), own.positions())).collect();
     let snapshot = shared.storage.snapshot()?;
     let mut sources = Vec::new();
     for ((container, (marks, positions)), own) in containers.into_iter().zip(before).zip(&retained.sources) {
-        let moment = container.visibility_point_in(shared, &*snapshot, marks)?;
-        sources.push(ProfileSource { container, moment, positions, sampled_to: own.sampled_to });
+        let visibility_point = container.visibility_point_in(shared, &*snapshot, marks)?;
+        sources.push(ProfileSource { container, visibility_point, positions, sampled_to: own.sampled_to });
     }
     Ok(ProfileSnapshot { sources, snapshot })
 }

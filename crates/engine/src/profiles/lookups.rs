@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quire_profile::{Found, Lookup, Relations, is_found_by_id, names};
+use quire_profile::{LookedUpItem, Lookup, Relations, is_found_by_id, names};
 use quire_resource::{Component, PartitionKey};
 use quire_value::Node;
 
@@ -53,7 +53,7 @@ impl PendingLookups {
     }
 
     /// An item of the walk.
-    pub fn answer(&mut self, place: usize, found: Found<'_>, relations: &mut Relations) {
+    pub fn answer(&mut self, place: usize, found: LookedUpItem<'_>, relations: &mut Relations) {
         for key in self.0.get_mut(&place).into_iter().flatten() {
             let value = found.item.get(&key.name).and_then(Node::as_str);
             for (lookup, number) in value.and_then(|value| key.values.remove(value)).unwrap_or_default() {
@@ -63,7 +63,7 @@ impl PendingLookups {
     }
 
     /// Answers the values that no item has.
-    pub fn answer_rest(self, relations: &mut Relations) {
+    pub fn answer_missing(self, relations: &mut Relations) {
         let keys = self.0.into_values().flatten();
         let mut rest: Vec<(usize, usize)> = keys.flat_map(|key| key.values.into_values().flatten()).collect();
         rest.sort_unstable();
@@ -92,7 +92,7 @@ impl PendingLookups {
 }
 
 /// Answers without a walk: by id, or by the number that an item had when it was last found.
-pub(super) fn answer_known(
+pub(super) fn answer_without_scan(
     lookups: &[Lookup],
     view: &ProfileSnapshot,
     relations: &mut Relations,
@@ -121,12 +121,14 @@ fn answer(
 ) -> Result<(), EngineError> {
     let row =
         row.as_ref().map(|(rid, bytes)| Ok::<_, EngineError>((*rid, ItemRow::parse(bytes)?))).transpose()?;
-    let Some((rid, row)) = row.filter(|(_, row)| !source.container.is_gone(row, &source.moment)) else {
+    let Some((rid, row)) =
+        row.filter(|(_, row)| !source.container.is_invisible(row, &source.visibility_point))
+    else {
         relations.answer(lookup, number, None);
         return Ok(());
     };
     let partition_key = row.partition_key()?;
-    let found = Found { number: rid, item: row.node()?, partition_key: &partition_key };
+    let found = LookedUpItem { number: rid, item: row.node()?, partition_key: &partition_key };
     relations.answer(lookup, number, Some(found));
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use quire_model::Model;
 use quire_profile::{
-    ContainerProfile, DatabaseProfile, ItemExample, ItemReader, ItemSequence, Workload, forget_record,
+    ContainerProfile, DatabaseProfile, ItemExample, ItemReader, ItemSequence, Workload, remove_recorded_part,
 };
 use quire_resource::ContainerDefinition;
 use quire_value::{Item, Node, Object, Value, iso_date};
@@ -90,7 +90,7 @@ impl Profiles {
         only: Option<&[String]>,
         workload: &mut Workload,
     ) -> Result<(Arc<BuiltProfile>, Vec<Value>), EngineError> {
-        let containers = built.keep_existing();
+        let containers = built.remove_deleted_containers();
         let snapshot = self.shared.storage.snapshot()?;
         for (profile, container) in built.profile.containers.iter_mut().zip(&containers) {
             profile.revision = revision(rows::profile_text(&*snapshot, container)?)?;
@@ -122,7 +122,7 @@ impl Profiles {
         containers: &[Arc<Container>],
         workload: &mut Workload,
     ) -> DatabaseProfile {
-        workload.settle();
+        workload.close_open_actions();
         workload.resolve_sequences(&built.sequences, &CurrentItems { shared: &self.shared, containers });
         let mut joined = built.profile.clone();
         for profile in &mut joined.containers {
@@ -167,13 +167,13 @@ impl Profiles {
         })?;
         rows::put_list(&self.shared, &self.catalog, database, &list)?;
         if order.get("containers").is_none() {
-            self.forget_applied(database, &list)?;
+            self.remove_applied(database, &list)?;
         }
         Ok(list)
     }
 
     /// A finding that was applied and no longer occurs is open if it occurs again. A dismissed one stays dismissed.
-    fn forget_applied(&self, database: u32, list: &Value) -> Result<(), EngineError> {
+    fn remove_applied(&self, database: u32, list: &Value) -> Result<(), EngineError> {
         let findings = list.get("findings").and_then(Value::as_array).unwrap_or_default();
         let is_listed =
             |id: &str| findings.iter().any(|own| own.get("id").and_then(Value::as_str) == Some(id));
@@ -184,13 +184,17 @@ impl Profiles {
     }
 
     /// Forgets what was made of recorded requests.
-    pub fn forget_record(&self, database: u32, containers: &[Arc<Container>]) -> Result<(), EngineError> {
+    pub fn remove_recorded_part(
+        &self,
+        database: u32,
+        containers: &[Arc<Container>],
+    ) -> Result<(), EngineError> {
         rows::remove_list(&self.shared, database)?;
         let snapshot = self.shared.storage.snapshot()?;
         for container in containers {
             let Some(text) = rows::profile_text(&*snapshot, container)? else { continue };
             let mut profile = rows::parse(&text)?;
-            forget_record(&mut profile);
+            remove_recorded_part(&mut profile);
             rows::put_profile(&self.shared, container, &profile)?;
         }
         Ok(())
@@ -221,7 +225,7 @@ impl Profiles {
 
 impl BuiltProfile {
     /// Leaves out containers that were deleted since; those that are left, in the order of their profiles.
-    fn keep_existing(&mut self) -> Vec<Arc<Container>> {
+    fn remove_deleted_containers(&mut self) -> Vec<Arc<Container>> {
         let made_of = std::mem::take(&mut self.scanned);
         let profiles = std::mem::take(&mut self.profile.containers);
         let mut existing = Vec::new();

@@ -34,7 +34,7 @@ pub(crate) struct RetainedScan {
     etag: String,
     pub scan: Scan,
     pub sampled_to: u64,
-    pub notes: Arc<TouchedLog>,
+    pub touched_log: Arc<TouchedLog>,
     /// By partition: what was committed up to this LSN is in the scan.
     pub positions: HashMap<u32, u64>,
     /// Touched items that were taken in by the last refresh, and the LSN that they had.
@@ -58,13 +58,13 @@ impl RetainedScan {
     pub(super) fn new(
         source: &ProfileSource,
         scan: Scan,
-        notes: Arc<TouchedLog>,
+        touched_log: Arc<TouchedLog>,
         positions: HashMap<u32, u64>,
     ) -> RetainedScan {
         let container = &source.container;
         let (number, etag) = (container.number, container.resource.etag.clone());
         let (sampled_to, taken) = (source.sampled_to, HashMap::new());
-        RetainedScan { number, etag, scan, sampled_to, notes, positions, taken }
+        RetainedScan { number, etag, scan, sampled_to, touched_log, positions, taken }
     }
 
     /// Partitions may have been split since.

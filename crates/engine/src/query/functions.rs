@@ -348,9 +348,9 @@ mod tests {
         Some(Arc::new(Resource { rid, id: (*id).to_owned(), body, etag: "\"1\"".to_owned(), ts: 0 }))
     }
 
-    fn scripting(block_offenders: bool) -> Scripting {
+    fn scripting(block_slow_scripts: bool) -> Scripting {
         let limits = ScriptLimits { function_time: Duration::from_millis(100), ..ScriptLimits::default() };
-        Scripting::new(&ScriptOptions { limits, block_offenders, ..ScriptOptions::default() })
+        Scripting::new(&ScriptOptions { limits, block_slow_scripts, ..ScriptOptions::default() })
     }
 
     fn rows(scripting: &Scripting, query: &str, items: &str) -> Result<String, EngineError> {
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn offenders_are_blocked_only_when_asked() {
+    fn slow_scripts_are_blocked_only_if_configured() {
         let query = "SELECT VALUE udf.endless()";
         for (block, expected) in [(true, "blocked"), (false, "timed out")] {
             let scripting = scripting(block);

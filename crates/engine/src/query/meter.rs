@@ -42,7 +42,7 @@ pub(crate) struct PageMeter {
     clock_at: Cell<u64>,
     late: Cell<bool>,
     interval: Cell<u64>,
-    looked_at: Cell<Duration>,
+    clock_read_at: Cell<Duration>,
     pub partitions: usize,
     last_partition: Option<u32>,
     pub items: u64,
@@ -62,7 +62,7 @@ impl PageMeter {
             work: allowance.clone().with_item_steps(u64::MAX).meter(),
             clock_at: Cell::new(1),
             interval: Cell::new(1),
-            looked_at: Cell::new(Duration::ZERO),
+            clock_read_at: Cell::new(Duration::ZERO),
             late: Cell::new(false),
             started: Instant::now(),
             partitions: 0,
@@ -92,7 +92,7 @@ impl PageMeter {
         let done = self.items + self.index_rows;
         if done >= self.clock_at.get() {
             let elapsed = self.started.elapsed();
-            let slow = elapsed.saturating_sub(self.looked_at.replace(elapsed)) > SLOW;
+            let slow = elapsed.saturating_sub(self.clock_read_at.replace(elapsed)) > SLOW;
             let interval = if slow { 1 } else { (2 * self.interval.get()).min(CLOCK_INTERVAL_MAX) };
             self.interval.set(interval);
             self.clock_at.set(done + interval);
@@ -105,7 +105,7 @@ impl PageMeter {
     pub fn start(&mut self) {
         self.index_rows_planned = self.index_rows;
         self.started = Instant::now();
-        self.looked_at = Cell::new(Duration::ZERO);
+        self.clock_read_at = Cell::new(Duration::ZERO);
     }
 
     /// Returns the previous budget.
@@ -120,8 +120,8 @@ impl PageMeter {
     }
 
     /// Reserves memory until the page ends.
-    pub fn keep(&self, bytes: usize) -> Result<(), EngineError> {
-        Ok(self.work.keep(bytes)?)
+    pub fn retain_bytes(&self, bytes: usize) -> Result<(), EngineError> {
+        Ok(self.work.retain_bytes(bytes)?)
     }
 
     /// Another meter of the same query, for work on many items.
@@ -152,7 +152,7 @@ impl PageMeter {
     }
 
     /// Subtracts what was read since, which only served to estimate the cost of a page.
-    pub fn forget_since(&mut self, cost: &PageCost) {
+    pub fn discard_since(&mut self, cost: &PageCost) {
         self.items = cost.items;
         self.bytes = cost.bytes;
         self.partitions = cost.partitions;
@@ -172,7 +172,7 @@ impl PageMeter {
         self.bytes += bytes as u64;
     }
 
-    pub fn put_back(&mut self, bytes: usize) {
+    pub fn unread(&mut self, bytes: usize) {
         self.items -= 1;
         self.bytes -= bytes as u64;
     }

@@ -58,7 +58,7 @@ use crate::query::plan::snapshot_indexes::SnapshotIndexes;
 use crate::query::plan::vector_search::VectorSearch;
 use crate::query::read_snapshot::ReadSnapshot;
 use crate::query::reader::ScopeReader;
-use crate::recording::{PageNote, note_query};
+use crate::recording::{PageRecord, record_query};
 use crate::runtime::{Shared, allowance};
 
 pub(crate) fn query_items(
@@ -79,21 +79,21 @@ pub(crate) fn query_items(
         }
         Err(error) => Answer { charge: charge::REFUSED, position: None, result: Err(error) },
     };
-    note_query(|| page_note(shared, container, (text, parameters), request, &answer));
+    record_query(|| page_record(shared, container, (text, parameters), request, &answer));
     answer
 }
 
 /// What the recording of requests takes from a page.
-fn page_note<'a>(
+fn page_record<'a>(
     shared: &Shared,
     container: &Container,
     query: (&str, &Parameters),
     request: &'a PageRequest,
     answer: &'a Answer<Page>,
-) -> PageNote<'a> {
+) -> PageRecord<'a> {
     let key = request.scope.partition_key.as_ref();
     let page = answer.result.as_ref();
-    PageNote {
+    PageRecord {
         shape: shared.recorder.shape(container.recorded_place(), query, key.is_some()),
         key,
         continued: request.continuation.as_deref(),

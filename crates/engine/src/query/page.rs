@@ -206,7 +206,7 @@ pub(crate) fn answer_page<'a>(
     let result = container.check_open().and_then(|()| {
         let PageStart { scopes, resume, binding, is_elsewhere } =
             continuation::start(shared, container, request)?;
-        reach(&scopes, request, &mut position)?;
+        check_session_reached(&scopes, request, &mut position)?;
         let filled = if is_elsewhere { FilledPage::nothing(request)? } else { fill(&scopes, resume)? };
         let next = next_partition(container, &scopes, filled.next.as_ref());
         let served_by = filled.rows.served_by.and_then(|id| descendant(container, id)).or(next);
@@ -287,13 +287,13 @@ pub(crate) fn prepare<'a>(
 ) -> Result<Vec<PartitionScope<'a>>, EngineError> {
     container.check_open()?;
     let scopes = partition_scope::partition_scopes(container, &request.scope)?;
-    reach(&scopes, request, position)?;
+    check_session_reached(&scopes, request, position)?;
     Ok(scopes)
 }
 
 /// Checks that each partition has reached the LSN of the session. The position is that of the partition, if there is
 /// only one.
-fn reach(
+fn check_session_reached(
     scopes: &[PartitionScope<'_>],
     request: &PageRequest,
     position: &mut Option<SessionPosition>,

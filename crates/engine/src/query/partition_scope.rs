@@ -49,12 +49,12 @@ pub(crate) fn partition_scopes<'a>(
     scope: &Scope,
 ) -> Result<Vec<PartitionScope<'a>>, EngineError> {
     let definition = &container.definition.partition_key;
-    let asked = match &scope.partition_key {
+    let key_filter = match &scope.partition_key {
         Some(key) => Some(KeyFilter::new(definition, key)?),
         None => None,
     };
     let mut range = scope.range.clone().unwrap_or_else(EpkRange::full);
-    if let Some(filter) = &asked
+    if let Some(filter) = &key_filter
         && !filter.complete
     {
         let under = EpkRange::of_prefix(&definition.effective(&filter.key));
@@ -62,8 +62,9 @@ pub(crate) fn partition_scopes<'a>(
         range = both;
     }
     let partitions = partitions(container, scope.partition_id.as_deref())?;
-    let part =
-        |partition: &'a Arc<Partition>| PartitionScope::new(definition, partition, &range, asked.as_ref());
+    let part = |partition: &'a Arc<Partition>| {
+        PartitionScope::new(definition, partition, &range, key_filter.as_ref())
+    };
     Ok(partitions.iter().filter_map(part).collect())
 }
 
@@ -218,11 +219,11 @@ impl<'a> PartitionScope<'a> {
         definition: &PartitionKeyDefinition,
         partition: &'a Partition,
         range: &EpkRange,
-        asked: Option<&KeyFilter>,
+        key_filter: Option<&KeyFilter>,
     ) -> Option<PartitionScope<'a>> {
         let range = partition.layout.range.intersect(range)?;
         let mut prefixes = range.rid_prefixes(definition.kind, definition.version);
-        if let Some(KeyFilter { key, complete: true, .. }) = asked {
+        if let Some(KeyFilter { key, complete: true, .. }) = key_filter {
             let epk = definition.effective(key);
             if !range.contains(&epk) {
                 return None;
@@ -230,7 +231,8 @@ impl<'a> PartitionScope<'a> {
             let prefix = epk.rid_prefix(definition.kind, definition.version);
             prefixes = (prefix, prefix);
         }
-        let (siblings, place, keys) = (Vec::new(), partition.layout.id, asked.cloned().into_iter().collect());
+        let (siblings, place, keys) =
+            (Vec::new(), partition.layout.id, key_filter.cloned().into_iter().collect());
         Some(PartitionScope { partition, siblings, position_partition: place, range, prefixes, keys })
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct ReadSnapshot {
     pub snapshot: Arc<dyn Snapshot>,
     pub indexes: Arc<Indexes>,
     pub write_time: WriteTime,
-    pub moment: VisibilityPoint,
+    pub visibility_point: VisibilityPoint,
     /// Child ids of items that a transaction has deleted: readers skip them.
     pub hidden: Arc<HashSet<u64>>,
 }
@@ -43,9 +43,9 @@ impl ReadSnapshot {
         let deleted_keys =
             put_back_or(Race::PageMarksAfterSnapshot, deleted_keys, || container.partitions.deleted_keys());
         container.partitions.check_current(&*snapshot)?;
-        let moment = container.visibility_point_in(shared, &*snapshot, deleted_keys)?;
+        let visibility_point = container.visibility_point_in(shared, &*snapshot, deleted_keys)?;
         let hidden = nothing_hidden();
-        Ok(ReadSnapshot { snapshot: Arc::from(snapshot), indexes, write_time, moment, hidden })
+        Ok(ReadSnapshot { snapshot: Arc::from(snapshot), indexes, write_time, visibility_point, hidden })
     }
 
     pub fn without(&self, rids: impl Iterator<Item = u64>) -> ReadSnapshot {

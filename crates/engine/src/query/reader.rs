@@ -35,7 +35,7 @@ pub(crate) struct ScopeReader<'a> {
     pub snapshot: Arc<dyn Snapshot>,
     pub scopes: &'a [PartitionScope<'a>],
     pub meter: PageMeter,
-    pub moment: VisibilityPoint,
+    pub visibility_point: VisibilityPoint,
     hidden: Arc<HashSet<u64>>,
     row_spans: &'a RowSpans,
     write_time: WriteTime,
@@ -83,10 +83,11 @@ impl<'a> ScopeReader<'a> {
         scopes: &'a [PartitionScope<'a>],
         meter: PageMeter,
     ) -> ScopeReader<'a> {
-        let (snapshot, moment) = (Arc::clone(&read_snapshot.snapshot), read_snapshot.moment.clone());
+        let (snapshot, visibility_point) =
+            (Arc::clone(&read_snapshot.snapshot), read_snapshot.visibility_point.clone());
         let (row_spans, write_time) = (&shared.row_spans, read_snapshot.write_time);
         let hidden = Arc::clone(&read_snapshot.hidden);
-        ScopeReader { container, snapshot, scopes, meter, moment, hidden, row_spans, write_time }
+        ScopeReader { container, snapshot, scopes, meter, visibility_point, hidden, row_spans, write_time }
     }
 
     /// Whether the transaction of this snapshot has deleted items that the storage and its indexes still have.
@@ -261,8 +262,8 @@ impl<'a> ScopeReader<'a> {
         loop {
             let (mut shown, mut outcome, mut complete) = (None, Ok(ScanEnd::Done), false);
             let scan = scan(keys::ITEMS, range.clone(), Direction::Forward, ROWS_MAX, false);
-            let ScopeReader { container, snapshot, meter, moment, hidden, .. } = self;
-            let visibility = Visibility { container, moment, hidden };
+            let ScopeReader { container, snapshot, meter, visibility_point, hidden, .. } = self;
+            let visibility = Visibility { container, visibility_point, hidden };
             let more = snapshot.visit(&scan, &mut |key, bytes| {
                 let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("item key"));
                 outcome = rid.and_then(|rid| {
@@ -301,7 +302,11 @@ impl<'a> ScopeReader<'a> {
         row: (ItemRow<'_>, usize),
         visit: &mut ItemVisitor<'_>,
     ) -> Result<ScanEnd, EngineError> {
-        let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        let visibility = Visibility {
+            container: self.container,
+            visibility_point: &self.visibility_point,
+            hidden: &self.hidden,
+        };
         show_row(visibility, &mut self.meter, scope, rid, row, visit)
     }
 
@@ -341,7 +346,11 @@ impl<'a> ScopeReader<'a> {
             return Ok(ScanEnd::Done);
         }
         let found = FoundItem { position: scope.position(rid), row };
-        let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        let visibility = Visibility {
+            container: self.container,
+            visibility_point: &self.visibility_point,
+            hidden: &self.hidden,
+        };
         show(visibility, &mut self.meter, &found, bytes.len(), visit)
     }
 
@@ -357,7 +366,11 @@ impl<'a> ScopeReader<'a> {
         self.meter.spend(ITEM_STEPS)?;
         self.meter.count(bytes.len());
         let is_in = scope.accepts(&self.container.definition.partition_key, rid, &row)?;
-        let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        let visibility = Visibility {
+            container: self.container,
+            visibility_point: &self.visibility_point,
+            hidden: &self.hidden,
+        };
         if !is_in || visibility.is_hidden(rid, &row) {
             return Ok(());
         }
@@ -372,11 +385,11 @@ impl<'a> ScopeReader<'a> {
         visit: &mut ItemVisitor<'_>,
     ) -> Result<ScanEnd, EngineError> {
         let row = ItemRow::trusted(bytes)?;
-        let ScopeReader { container, scopes, meter, moment, hidden, .. } = self;
+        let ScopeReader { container, scopes, meter, visibility_point, hidden, .. } = self;
         for scope in scopes_of_rid(scopes, rid) {
             if scope.accepts(&container.definition.partition_key, rid, &row)? {
                 let found = FoundItem { position: scope.position(rid), row };
-                let visibility = Visibility { container, moment, hidden };
+                let visibility = Visibility { container, visibility_point, hidden };
                 return show(visibility, meter, &found, bytes.len(), visit);
             }
         }
@@ -387,7 +400,11 @@ impl<'a> ScopeReader<'a> {
     /// Whether an item that was fetched is in a scope but not visible.
     pub fn is_hidden_in_scope(&self, rid: u64, bytes: &[u8]) -> Result<bool, EngineError> {
         let row = ItemRow::trusted(bytes)?;
-        let visibility = Visibility { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        let visibility = Visibility {
+            container: self.container,
+            visibility_point: &self.visibility_point,
+            hidden: &self.hidden,
+        };
         if !visibility.is_hidden(rid, &row) {
             return Ok(false);
         }
@@ -462,13 +479,14 @@ fn scan(
 #[derive(Clone, Copy)]
 struct Visibility<'a> {
     container: &'a Container,
-    moment: &'a VisibilityPoint,
+    visibility_point: &'a VisibilityPoint,
     hidden: &'a HashSet<u64>,
 }
 
 impl Visibility<'_> {
     fn is_hidden(self, rid: u64, row: &ItemRow<'_>) -> bool {
-        self.container.is_gone(row, self.moment) || (!self.hidden.is_empty() && self.hidden.contains(&rid))
+        self.container.is_invisible(row, self.visibility_point)
+            || (!self.hidden.is_empty() && self.hidden.contains(&rid))
     }
 }
 
@@ -509,7 +527,7 @@ fn show(
         VisitNext::More => Ok(ScanEnd::Done),
         VisitNext::Enough => Ok(ScanEnd::Stopped),
         VisitNext::NotThis => {
-            meter.put_back(bytes);
+            meter.unread(bytes);
             Ok(ScanEnd::Stopped)
         }
     }

@@ -24,14 +24,14 @@ pub(super) struct CachedRecord {
 
 impl Recorder {
     /// Stores records that are too many for the memory, and lets them go: they are read again when they are asked for.
-    pub fn let_go(&self, storage: &dyn Storage, exists: &dyn Fn(u32) -> bool) -> Result<(), EngineError> {
+    pub fn evict(&self, storage: &dyn Storage, exists: &dyn Fn(u32) -> bool) -> Result<(), EngineError> {
         for database in self.too_many() {
             let record = self.databases.lock().get(&database).map(|own| Arc::clone(&own.record));
             let Some(record) = record else { continue };
             {
                 let mut record = record.lock();
                 // What is under way is not part of what is stored.
-                record.workload.settle();
+                record.workload.close_open_actions();
                 record.is_changed = true;
             }
             let stored = self.store_one(storage, (database, exists), &record);
@@ -83,7 +83,7 @@ mod tests {
             }
             recorder.drain(&storage).expect("drained");
             assert_eq!(recorder.databases.lock().len(), count as usize);
-            recorder.let_go(&storage, &|_| true).expect("let go");
+            recorder.evict(&storage, &|_| true).expect("let go");
             assert_eq!(recorder.databases.lock().len(), ACTIVE_MAX);
         }
         (0..count).for_each(|database| assert_eq!(reads(&recorder, &storage, database), 2, "{database}"));
@@ -93,7 +93,7 @@ mod tests {
         if let Some(own) = recorder.databases.lock().get_mut(&7) {
             own.used = Instant::now().checked_sub(std::time::Duration::from_secs(5)).unwrap_or(own.used);
         }
-        recorder.let_go(&storage, &|_| true).expect("let go");
+        recorder.evict(&storage, &|_| true).expect("let go");
         assert!(recorder.databases.lock().contains_key(&7));
         drop(held);
     }

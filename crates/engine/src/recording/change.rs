@@ -83,13 +83,13 @@ impl<'a> ChangeWalk<'a> {
             self.path.pop();
         }
         if self.change.paths.len() > known && self.path.contains(&"*") {
-            self.note_element(after);
+            self.record_element(after);
         }
     }
 
     fn compare_arrays(&mut self, before: Node<'a>, after: Node<'a>) {
         if before.len() != after.len() {
-            self.note_length(before.len() as u64, after.len() as u64);
+            self.record_length(before.len() as u64, after.len() as u64);
             self.changed();
             return;
         }
@@ -116,7 +116,7 @@ impl<'a> ChangeWalk<'a> {
         }
     }
 
-    fn note_length(&mut self, before: u64, after: u64) {
+    fn record_length(&mut self, before: u64, after: u64) {
         if self.change.lengths.len() >= PATHS_MAX || self.is_full() {
             return;
         }
@@ -127,7 +127,7 @@ impl<'a> ChangeWalk<'a> {
     }
 
     /// The key of a changed object inside an array: its id, or its first text.
-    fn note_element(&mut self, element: Node<'a>) {
+    fn record_element(&mut self, element: Node<'a>) {
         let text = |node: Node<'a>| node.as_text();
         let key =
             element.get("id").and_then(text).or_else(|| element.members().find_map(|(_, own)| text(own)));

@@ -28,8 +28,8 @@ use self::cached::CachedRecord;
 use self::hash::KeyedHash;
 pub use self::observed::ObservedRequest;
 pub(crate) use self::observed::{
-    ObservedWrite, PageNote, add_write, is_observed, note_query, note_read, note_returned, note_write,
-    take_write,
+    ObservedWrite, PageRecord, add_write, is_observed, record_query, record_read, record_returned,
+    record_write, take_write,
 };
 use self::shapes::Shapes;
 use self::waiting::{Drained, RecordShard, WaitingRecord};
@@ -263,7 +263,7 @@ impl Recorder {
     }
 
     /// Takes in requests that were answered at times that the caller says, all of them.
-    pub fn take_in_answered(
+    pub fn add_answered(
         &self,
         storage: &dyn Storage,
         requests: Vec<(RecordedContainer, u64, AnsweredRequest)>,
@@ -273,11 +273,11 @@ impl Recorder {
         for (place, time_ms, request) in requests {
             self.records_for(&place, time_ms, request, 1, |waiting| waited.records.push(waiting));
         }
-        let taken_in = self.take_in(storage, &mut waited, self.shapes.take_new());
-        if taken_in.is_err() {
+        let added = self.add_records(storage, &mut waited, self.shapes.take_new());
+        if added.is_err() {
             self.shapes.clear();
         }
-        taken_in
+        added
     }
 
     /// The number that all pages of an execution have.
@@ -325,7 +325,7 @@ impl Recorder {
     }
 
     /// Forgets all that was recorded of a database.
-    pub fn forget(&self, storage: &dyn Storage, database: u32) -> Result<(), EngineError> {
+    pub fn remove_recorded(&self, storage: &dyn Storage, database: u32) -> Result<(), EngineError> {
         let record = self.current(storage, database)?;
         let _storing = self.storing.lock();
         let mut record = record.lock();
@@ -343,7 +343,7 @@ impl Recorder {
     ) -> Result<(), EngineError> {
         let record = self.current(storage, database)?;
         let mut record = record.lock();
-        record.workload.forget(container);
+        record.workload.remove_recorded(container);
         record.is_changed = true;
         // A shape that is known is not added again.
         self.shapes.clear();
@@ -389,7 +389,7 @@ impl Recorder {
 }
 
 impl DatabaseRecord {
-    fn take_in(&mut self, record: Record) {
+    fn add_records(&mut self, record: Record) {
         self.workload.record(record);
         self.is_changed = true;
     }

@@ -89,7 +89,7 @@ pub(super) fn observe<T>(hash: &KeyedHash, call: impl FnOnce() -> T) -> (T, Obse
 }
 
 /// Only while a request is observed.
-fn note(what: impl FnOnce(&KeyedHash, &mut ObservedRequest)) {
+fn record(what: impl FnOnce(&KeyedHash, &mut ObservedRequest)) {
     CURRENT.with_borrow_mut(|current| {
         if let Some(Observation { hash, observed }) = current {
             what(hash, observed);
@@ -104,19 +104,19 @@ fn set_item(hash: &KeyedHash, observed: &mut ObservedRequest, rid: u64, id: &str
 }
 
 /// A point read that found its item.
-pub(crate) fn note_read(rid: u64, id: &str, key: &PartitionKey) {
-    note(|hash, observed| set_item(hash, observed, rid, id, key));
+pub(crate) fn record_read(rid: u64, id: &str, key: &PartitionKey) {
+    record(|hash, observed| set_item(hash, observed, rid, id, key));
 }
 
 /// A write, with what was and is stored: nodes and bytes of their JSON.
-pub(crate) fn note_write(
+pub(crate) fn record_write(
     rid: u64,
     id: &str,
     key: &PartitionKey,
     before: Option<(Node<'_>, u64)>,
     after: Option<(Node<'_>, u64)>,
 ) {
-    note(|hash, observed| {
+    record(|hash, observed| {
         set_item(hash, observed, rid, id, key);
         observed.change = Some(change::of(hash, before, after));
     });
@@ -140,7 +140,7 @@ pub(crate) fn take_write(operation: Operation) -> Option<ObservedWrite> {
 
 /// A write that has been done together with others.
 pub(crate) fn add_write(write: ObservedWrite) {
-    note(|_, observed| {
+    record(|_, observed| {
         if observed.writes.len() < WRITES_MAX {
             observed.writes.push(write);
         }
@@ -148,7 +148,7 @@ pub(crate) fn add_write(write: ObservedWrite) {
 }
 
 /// An item that a query returned.
-pub(crate) fn note_returned(rid: u64) {
+pub(crate) fn record_returned(rid: u64) {
     RETURNED.with_borrow_mut(|items| {
         if items.len() < RETURNED_MAX {
             items.push(rid);
@@ -157,7 +157,7 @@ pub(crate) fn note_returned(rid: u64) {
 }
 
 /// A page of a query: its shape, what it was asked within, and what it came to.
-pub(crate) struct PageNote<'a> {
+pub(crate) struct PageRecord<'a> {
     pub shape: Option<u64>,
     pub key: Option<&'a PartitionKey>,
     /// Continuations that it began and ended with.
@@ -169,8 +169,8 @@ pub(crate) struct PageNote<'a> {
 }
 
 /// A page of a query; the shape is asked for only while a request is observed.
-pub(crate) fn note_query<'a>(page: impl FnOnce() -> PageNote<'a>) {
-    note(|hash, observed| {
+pub(crate) fn record_query<'a>(page: impl FnOnce() -> PageRecord<'a>) {
+    record(|hash, observed| {
         let page = page();
         let token = |token: Option<&str>| token.map(|token| hash.of(token));
         observed.partition_key = page.key.map(|key| hash.of(key));

@@ -51,7 +51,7 @@ fn it_is_stored_read_again_and_forgotten() {
     recorder.store(&storage, &|_| true).expect("stores");
     let again = Recorder::new(&[1; 32]);
     assert_eq!((reads(&again, &storage, 1), reads(&again, &storage, 2)), (5_000, 1));
-    again.forget(&storage, 1).expect("forgets");
+    again.remove_recorded(&storage, 1).expect("forgets");
     assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 1), 0);
     assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 2), 1);
 }
@@ -101,7 +101,7 @@ fn what_is_forgotten_is_not_stored_by_a_store_under_way() {
         while storage.injected() == 0 {
             std::thread::yield_now();
         }
-        recorder.forget(&storage, 1).expect("forgets");
+        recorder.remove_recorded(&storage, 1).expect("forgets");
         store.join().expect("a thread").expect("stores");
     });
     assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 1), 0);

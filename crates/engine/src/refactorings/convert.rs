@@ -3,7 +3,7 @@
 use quire_model::Pointer;
 use quire_value::{Kind, Node, Object, Value};
 
-use super::elements::{identity, places_now};
+use super::elements::{current_positions, identity};
 use super::forms::{RetypeOutcome, converted};
 use super::order::Rule;
 
@@ -119,7 +119,7 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
 
 /// Puts all places of an item back that are as their changes left them.
 pub(crate) fn undo_all(rule: &Rule, changes: &[PathChange], item: &mut Value) -> Vec<UndoOutcome> {
-    let places = places_now(rule, changes, item);
+    let places = current_positions(rule, changes, item);
     let undone = |(change, at): (&PathChange, Option<Vec<usize>>)| match at {
         Some(at) => undo(rule, &PathChange { at, ..change.clone() }, item),
         // Nothing is left of its element.
@@ -167,7 +167,7 @@ pub(crate) fn merged(
     later: &[PathChange],
     item: &Value,
 ) -> Vec<PathChange> {
-    let places = places_now(rule, earlier, item);
+    let places = current_positions(rule, earlier, item);
     let is_changed_again = |at: &Vec<usize>| later.iter().any(|own| own.at == *at);
     let kept = earlier.iter().zip(places).filter_map(|(change, at)| {
         let at = at.filter(|at| !is_changed_again(at))?;
@@ -254,7 +254,7 @@ impl PathChange {
 mod tests {
     use quire_value::{Item, Limits, text};
 
-    use super::super::forms::Form;
+    use super::super::forms::TargetType;
     use super::*;
 
     fn json(text: &str) -> Value {
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn retypes() {
-        let rule = Rule::Retype { path: Pointer::parse("/l/*/p").expect("a path"), form: Form::Number };
+        let rule = Rule::Retype { path: Pointer::parse("/l/*/p").expect("a path"), form: TargetType::Number };
         let found = check(
             &rule,
             r#"{"l":[{"p":"12"},{"p":3},{"p":"x"},{}]}"#,
@@ -397,7 +397,7 @@ mod tests {
             r#"{"l":[{"id":"z","b":1},{"id":"y","a":2,"n":1},{"id":"x","b":4}]}"#,
             1,
         );
-        let rule = Rule::Retype { path: Pointer::parse("/l/*").expect("a path"), form: Form::Number };
+        let rule = Rule::Retype { path: Pointer::parse("/l/*").expect("a path"), form: TargetType::Number };
         check_moved(&rule, r#"{"l":["1","2",3]}"#, r#"{"l":[2,3,1,4]}"#, r#"{"l":["2",3,"1",4]}"#, 0);
         // The journal was written, the item was not.
         check_moved(&rule, r#"{"l":["1","2"]}"#, r#"{"l":["1","2"]}"#, r#"{"l":["1","2"]}"#, 0);

@@ -63,18 +63,18 @@ impl DryRun {
         if let Some(last) = &self.next {
             range.start = Bound::Excluded(last.clone());
         }
-        let moment = container.visibility_point(shared);
+        let visibility_point = container.visibility_point(shared);
         let page = container.snapshot(shared)?.scan(&Scan { rows_max: PAGE_ITEMS, ..scan(ITEMS, range) })?;
         for (key, bytes) in &page.rows {
             keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             let row = ItemRow::parse(bytes)?;
-            if container.is_gone(&row, &moment) {
+            if container.is_invisible(&row, &visibility_point) {
                 continue;
             }
             match &order.rule {
-                Rule::Structure(structure) => self.look_at_structure(shared, container, structure, &row)?,
+                Rule::Structure(structure) => self.preview_structure(shared, container, structure, &row)?,
                 Rule::Rename { .. } | Rule::Retype { .. } | Rule::Rekey(_) => {
-                    self.look(container, order, &row)?;
+                    self.preview_item(container, order, &row)?;
                 }
             }
         }
@@ -83,7 +83,7 @@ impl DryRun {
         Ok(has_more)
     }
 
-    fn look(
+    fn preview_item(
         &mut self,
         container: &Container,
         order: &RefactoringOrder,
@@ -110,7 +110,7 @@ impl DryRun {
         Ok(())
     }
 
-    fn look_at_structure(
+    fn preview_structure(
         &mut self,
         shared: &Shared,
         container: &Container,
@@ -119,7 +119,7 @@ impl DryRun {
     ) -> Result<(), EngineError> {
         let before = row.node()?.to_value();
         let find = ItemFinder { shared, container };
-        let found = self.preview.look(structure, &container.definition.id, &before, &find)?;
+        let found = self.preview.preview_item(structure, &container.definition.id, &before, &find)?;
         self.items += 1;
         self.left += found.left.len() as u64;
         for (place, _) in found.left.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
@@ -150,8 +150,8 @@ impl DryRun {
         json.set("items", self.items);
         json.set("wouldConvert", self.converted);
         match order.rule {
-            Rule::Structure(Structure::Embed(_)) => json.set("wouldDelete", self.preview.made()),
-            Rule::Structure(_) => json.set("wouldMake", self.preview.made()),
+            Rule::Structure(Structure::Embed(_)) => json.set("wouldDelete", self.preview.created()),
+            Rule::Structure(_) => json.set("wouldMake", self.preview.created()),
             Rule::Rename { .. } | Rule::Retype { .. } | Rule::Rekey(_) => {}
         }
         json.set("wouldLeave", self.left);

@@ -17,7 +17,11 @@ use super::order::Rule;
 const DIGEST_BYTES: usize = 12;
 
 /// Of each change, where it is in the item now; `None`: its element is gone.
-pub(super) fn places_now(rule: &Rule, changes: &[PathChange], item: &Value) -> Vec<Option<Vec<usize>>> {
+pub(super) fn current_positions(
+    rule: &Rule,
+    changes: &[PathChange],
+    item: &Value,
+) -> Vec<Option<Vec<usize>>> {
     let Some(path) = path_of(rule).filter(|path| path.each_count() > 0) else {
         return changes.iter().map(|change| Some(change.at.clone())).collect();
     };

@@ -4,7 +4,7 @@ use quire_value::{Limits, Value, iso_date, text};
 
 /// What values are to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum TargetType {
     Number,
     String,
     /// `2026-11-15T18:32:04.007Z`
@@ -28,30 +28,29 @@ const MILLISECONDS_FROM: u64 = 100_000_000_000;
 const SECONDS_MAX: i64 = 253_402_300_799;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-impl Form {
-    pub const ALL: [(&'static str, Form); 4] = [
-        ("number", Form::Number),
-        ("string", Form::String),
-        ("iso-date", Form::IsoDate),
-        ("epoch", Form::Epoch),
+impl TargetType {
+    pub const ALL: [(&'static str, TargetType); 4] = [
+        ("number", TargetType::Number),
+        ("string", TargetType::String),
+        ("iso-date", TargetType::IsoDate),
+        ("epoch", TargetType::Epoch),
     ];
 
-    pub fn named(name: &str) -> Option<Form> {
-        Form::ALL.iter().find(|(own, _)| *own == name).map(|(_, form)| *form)
+    pub fn named(name: &str) -> Option<TargetType> {
+        TargetType::ALL.iter().find(|(own, _)| *own == name).map(|(_, form)| *form)
     }
 }
 
-pub(crate) fn converted(value: &Value, form: Form) -> RetypeOutcome {
+pub(crate) fn converted(value: &Value, form: TargetType) -> RetypeOutcome {
     match (form, value) {
-        (Form::Number | Form::Epoch, Value::Number(_)) | (Form::String, Value::String(_)) => {
-            RetypeOutcome::Same
-        }
-        (Form::Number, Value::String(text)) => or_lossy(number(text)),
-        (Form::String, Value::Number(_)) => or_lossy(number_text(value)),
-        (Form::IsoDate, Value::String(text)) if is_sortable_date(text) => RetypeOutcome::Same,
-        (Form::IsoDate, Value::String(text)) => or_lossy(other_date(text).map(Value::from)),
-        (Form::IsoDate, Value::Number(_)) => or_lossy(value.as_i64().and_then(date)),
-        (Form::Epoch, Value::String(text)) => or_lossy(seconds(text).map(Value::from)),
+        (TargetType::Number | TargetType::Epoch, Value::Number(_))
+        | (TargetType::String, Value::String(_)) => RetypeOutcome::Same,
+        (TargetType::Number, Value::String(text)) => or_lossy(number(text)),
+        (TargetType::String, Value::Number(_)) => or_lossy(number_text(value)),
+        (TargetType::IsoDate, Value::String(text)) if is_sortable_date(text) => RetypeOutcome::Same,
+        (TargetType::IsoDate, Value::String(text)) => or_lossy(other_date(text).map(Value::from)),
+        (TargetType::IsoDate, Value::Number(_)) => or_lossy(value.as_i64().and_then(date)),
+        (TargetType::Epoch, Value::String(text)) => or_lossy(seconds(text).map(Value::from)),
         _ => RetypeOutcome::Lossy,
     }
 }
@@ -145,7 +144,7 @@ fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[i64; 3]> {
 mod tests {
     use super::*;
 
-    fn check(form: Form, before: &str, after: Option<&str>) {
+    fn check(form: TargetType, before: &str, after: Option<&str>) {
         let json = |text: &str| text::parse(text.as_bytes(), Limits::default()).expect("JSON");
         let expected = after.map_or(RetypeOutcome::Lossy, |after| RetypeOutcome::To(json(after)));
         assert_eq!(converted(&json(before), form), expected, "{before} as {form:?}");
@@ -153,39 +152,39 @@ mod tests {
 
     #[test]
     fn numbers_and_texts() {
-        check(Form::Number, r#""12""#, Some("12"));
-        check(Form::Number, r#""-0.5""#, Some("-0.5"));
-        check(Form::Number, r#""9007199254740993""#, Some("9007199254740993"));
+        check(TargetType::Number, r#""12""#, Some("12"));
+        check(TargetType::Number, r#""-0.5""#, Some("-0.5"));
+        check(TargetType::Number, r#""9007199254740993""#, Some("9007199254740993"));
         for lossy in
             [r#""012""#, r#""1.50""#, r#""1e3""#, r#"" 1""#, r#""""#, r#""x""#, "true", "null", "[1]"]
         {
-            check(Form::Number, lossy, None);
+            check(TargetType::Number, lossy, None);
         }
-        check(Form::String, "12", Some(r#""12""#));
-        check(Form::String, "0.1", Some(r#""0.1""#));
-        check(Form::String, "null", None);
-        assert_eq!(converted(&Value::from(1), Form::Number), RetypeOutcome::Same);
-        assert_eq!(converted(&Value::from("x"), Form::String), RetypeOutcome::Same);
+        check(TargetType::String, "12", Some(r#""12""#));
+        check(TargetType::String, "0.1", Some(r#""0.1""#));
+        check(TargetType::String, "null", None);
+        assert_eq!(converted(&Value::from(1), TargetType::Number), RetypeOutcome::Same);
+        assert_eq!(converted(&Value::from("x"), TargetType::String), RetypeOutcome::Same);
     }
 
     #[test]
     fn dates() {
-        check(Form::IsoDate, "1794767524", Some(r#""2026-11-15T18:32:04.000Z""#));
-        check(Form::IsoDate, "1794767524007", Some(r#""2026-11-15T18:32:04.007Z""#));
-        check(Form::IsoDate, "1.5", None);
-        check(Form::IsoDate, r#""15.11.2026""#, Some(r#""2026-11-15""#));
-        check(Form::IsoDate, r#""2026/11/15""#, Some(r#""2026-11-15""#));
-        check(Form::IsoDate, r#""11/15/2026""#, None);
-        check(Form::IsoDate, r#""31.02.2026""#, None);
-        check(Form::IsoDate, r#""2026-02-29""#, None);
+        check(TargetType::IsoDate, "1794767524", Some(r#""2026-11-15T18:32:04.000Z""#));
+        check(TargetType::IsoDate, "1794767524007", Some(r#""2026-11-15T18:32:04.007Z""#));
+        check(TargetType::IsoDate, "1.5", None);
+        check(TargetType::IsoDate, r#""15.11.2026""#, Some(r#""2026-11-15""#));
+        check(TargetType::IsoDate, r#""2026/11/15""#, Some(r#""2026-11-15""#));
+        check(TargetType::IsoDate, r#""11/15/2026""#, None);
+        check(TargetType::IsoDate, r#""31.02.2026""#, None);
+        check(TargetType::IsoDate, r#""2026-02-29""#, None);
         for same in ["2024-02-29", "2026-11-15T18:32:04Z", "2026-11-15T18:32:04.007Z"] {
-            assert_eq!(converted(&Value::from(same), Form::IsoDate), RetypeOutcome::Same, "{same}");
+            assert_eq!(converted(&Value::from(same), TargetType::IsoDate), RetypeOutcome::Same, "{same}");
         }
-        check(Form::Epoch, r#""2026-11-15T18:32:04.000Z""#, Some("1794767524"));
-        check(Form::Epoch, r#""1970-01-01T00:00:00Z""#, Some("0"));
-        check(Form::Epoch, r#""2000-03-01T00:00:00Z""#, Some("951868800"));
+        check(TargetType::Epoch, r#""2026-11-15T18:32:04.000Z""#, Some("1794767524"));
+        check(TargetType::Epoch, r#""1970-01-01T00:00:00Z""#, Some("0"));
+        check(TargetType::Epoch, r#""2000-03-01T00:00:00Z""#, Some("951868800"));
         for lossy in ["2026-11-15", "2026-11-15T18:32:04.007Z", "2026-11-15T18:32:04+01:00", "T", "é"] {
-            check(Form::Epoch, &Value::from(lossy).to_json(), None);
+            check(TargetType::Epoch, &Value::from(lossy).to_json(), None);
         }
     }
 }

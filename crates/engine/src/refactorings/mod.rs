@@ -54,7 +54,7 @@ pub(crate) struct Refactorings {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
     /// Held while states change and items are written: a worker converts nothing behind an undo.
-    turn: Mutex<()>,
+    state_lock: Mutex<()>,
     /// Of the worker that follows.
     pub signal: Arc<Signal>,
     /// Containers that are filled from others.
@@ -79,8 +79,8 @@ pub(crate) enum JobProgress {
 
 impl Refactorings {
     pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Refactorings {
-        let (turn, signal, rekeys) = Default::default();
-        Refactorings { shared, catalog, turn, signal, rekeys }
+        let (state_lock, signal, rekeys) = Default::default();
+        Refactorings { shared, catalog, state_lock, signal, rekeys }
     }
 
     pub fn shared(&self) -> &Shared {
@@ -169,7 +169,7 @@ impl Refactorings {
                 return Err(EngineError::JournalTooLarge { bytes });
             }
         }
-        let _turn = self.turn.lock();
+        let _state_lock = self.state_lock.lock();
         self.check_alone(database, order, container)?;
         let all = self.list(database)?;
         let model = self.catalog.database_model(database);
@@ -202,7 +202,7 @@ impl Refactorings {
             }),
         };
         rows::put(&self.shared, &self.catalog, &own)?;
-        self.forget_oldest(&all)?;
+        self.remove_oldest(&all)?;
         if own.plan.is_some() {
             return self.add_job_now(own);
         }
@@ -222,8 +222,8 @@ impl Refactorings {
     fn check_container(&self, order: &RefactoringOrder, container: u32) -> Result<(), EngineError> {
         let state = self.catalog.state();
         let id = &order.container;
-        let gone = || EngineError::ResourceNotFound { kind: "container", id: id.clone() };
-        order.check(state.container(container).ok_or_else(gone)?)
+        let container_not_found = || EngineError::ResourceNotFound { kind: "container", id: id.clone() };
+        order.check(state.container(container).ok_or_else(container_not_found)?)
     }
 
     /// The row of a refactoring is in commits of the database's items, too: it is read and written by itself behind those only.
@@ -234,7 +234,7 @@ impl Refactorings {
 
     /// Contracts it: later writes are not followed any more.
     pub fn finish(&self, database: u32, id: &str) -> Result<Refactoring, EngineError> {
-        let _turn = self.turn.lock();
+        let _state_lock = self.state_lock.lock();
         self.settle(database)?;
         let own = self.find(database, id)?;
         match own.state {
@@ -276,7 +276,7 @@ impl Refactorings {
     }
 
     /// The oldest of those that cannot be undone any more are not listed for ever.
-    fn forget_oldest(&self, all: &[Refactoring]) -> Result<(), EngineError> {
+    fn remove_oldest(&self, all: &[Refactoring]) -> Result<(), EngineError> {
         let now = self.shared.clock.now_ms();
         let has_old = |own: &Refactoring| own.rekey.as_ref().is_some_and(|places| places.old.is_some());
         let is_over = |own: &&Refactoring| {
@@ -321,7 +321,7 @@ impl Refactorings {
 
     /// Does some of the work of a job, whose payload says which state it is for: at most so many items.
     pub fn step(&self, claim: &mut JobClaim<'_>, items_max: usize) -> Result<JobProgress, EngineError> {
-        let _turn = self.turn.lock();
+        let _state_lock = self.state_lock.lock();
         let Some((database, number, wanted)) = parse_payload(&claim.body.payload) else {
             return Ok(JobProgress::Gone);
         };
@@ -365,7 +365,8 @@ impl Refactorings {
             claim: Some(claim),
             items_max,
         };
-        let has_more = if run.own.state == RefactoringState::Undoing { run.back()? } else { run.forward()? };
+        let has_more =
+            if run.own.state == RefactoringState::Undoing { run.undo_some()? } else { run.forward()? };
         if has_more {
             return Ok(JobProgress::More(own.converted));
         }
@@ -416,7 +417,7 @@ impl Refactorings {
     }
 
     /// A job that was about to wait for a decision when it was undone waits for nothing.
-    fn end_blocked(&self, own: &Refactoring) -> Result<(), EngineError> {
+    fn end_blocked_job(&self, own: &Refactoring) -> Result<(), EngineError> {
         let earlier = own.jobs.iter().rev().skip(1).filter_map(|job| job.parse::<JobId>().ok());
         for job in earlier {
             let status = self.shared.jobs.status(job)?;
@@ -451,7 +452,7 @@ impl Refactorings {
 
     fn end_state(&self, own: &mut Refactoring, container: &Container) -> Result<(), EngineError> {
         if own.state == RefactoringState::Undoing {
-            self.end_blocked(own)?;
+            self.end_blocked_job(own)?;
         }
         own.state = match own.state {
             RefactoringState::Expanding if own.order()?.finishes_itself => RefactoringState::Finishing,
@@ -484,7 +485,7 @@ impl Refactorings {
     /// What the worker does for one: a job that is missing, later writes, a journal that is over. Whether there is something
     /// to follow, and whether there is more of it right now.
     pub fn follow(&self, database: u32, number: u32) -> Result<(bool, bool), EngineError> {
-        let _turn = self.turn.lock();
+        let _state_lock = self.state_lock.lock();
         self.settle(database)?;
         let own = rows::get(&*self.shared.storage.snapshot()?, database, number)?;
         let Some(mut own) = own else { return Ok((false, false)) };
@@ -513,7 +514,8 @@ impl Refactorings {
             let (shared, catalog) = (&*self.shared, &*self.catalog);
             let (order, own, claim, items_max) = (&order, &mut own, None, STEP_ITEMS);
             let run = StructureRun { shared, catalog, container, order, structure, own, claim, items_max };
-            let has_more = run.own.state == RefactoringState::Finished && is_over && run.forget()?;
+            let has_more =
+                run.own.state == RefactoringState::Finished && is_over && run.remove_some_journal()?;
             return Ok((false, has_more));
         }
         let mut run = RefactoringRun {
@@ -529,7 +531,7 @@ impl Refactorings {
             // It goes on when no model names the container any more.
             RefactoringState::Expanded if container.partitions.is_modelled() => Ok((true, false)),
             RefactoringState::Expanded => Ok((true, run.forward()?)),
-            RefactoringState::Finished if is_over => Ok((false, run.forget()?)),
+            RefactoringState::Finished if is_over => Ok((false, run.remove_some_journal()?)),
             _ => Ok((false, false)),
         }
     }
@@ -549,7 +551,7 @@ fn is_current(own: &Refactoring, wanted: u8) -> bool {
     is_first || wanted != RefactoringState::Expanding as u8
 }
 
-fn gone(id: &str) -> EngineError {
+fn container_not_found(id: &str) -> EngineError {
     EngineError::ResourceNotFound { kind: "container", id: id.to_owned() }
 }
 

@@ -4,7 +4,7 @@ use quire_model::{Pointer, Segment};
 use quire_resource::ContainerDefinition;
 use quire_value::{Object, Value};
 
-use super::forms::Form;
+use super::forms::TargetType;
 use super::rekey::{self, RekeyRule};
 use super::structure::Structure;
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
@@ -35,7 +35,7 @@ pub(crate) enum Rule {
     },
     Retype {
         path: Pointer,
-        form: Form,
+        form: TargetType,
     },
     /// Items of several containers change together, along declarations.
     Structure(Structure),
@@ -207,9 +207,9 @@ impl OrderReader<'_> {
     }
 
     fn retype(&mut self) -> Option<Rule> {
-        let names: Vec<&str> = Form::ALL.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = TargetType::ALL.iter().map(|(name, _)| *name).collect();
         let path = self.path("path");
-        let Some(form) = self.body.get("as").and_then(Value::as_str).and_then(Form::named) else {
+        let Some(form) = self.body.get("as").and_then(Value::as_str).and_then(TargetType::named) else {
             self.wrong("as", &format!("'as' must be one of {}.", names.join(", ")));
             return None;
         };
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_said() {
+    fn all_errors_are_reported() {
         for (body, places) in [
             ("[]", &[""][..]),
             ("{}", &["/kind"]),

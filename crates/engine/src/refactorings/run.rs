@@ -126,7 +126,7 @@ impl RefactoringRun<'_, '_> {
     }
 
     /// Puts some items of the journal back; whether there are more.
-    pub fn back(&mut self) -> Result<bool, EngineError> {
+    pub fn undo_some(&mut self) -> Result<bool, EngineError> {
         let order = self.own.order()?;
         let snapshot = self.shared.storage.snapshot()?;
         let entries = rows::journal_page(&*snapshot, self.own, self.items_max)?;
@@ -162,7 +162,7 @@ impl RefactoringRun<'_, '_> {
     }
 
     /// Forgets some of the journal; whether there is more.
-    pub fn forget(&mut self) -> Result<bool, EngineError> {
+    pub fn remove_some_journal(&mut self) -> Result<bool, EngineError> {
         let entries = rows::journal_page(&*self.shared.storage.snapshot()?, self.own, self.items_max)?;
         let ops = entries.iter().map(|entry| rows::journal_op(&entry.key, &[])).collect();
         rows::commit_journal(self.shared, self.journal, ops)?;
@@ -174,7 +174,7 @@ impl RefactoringRun<'_, '_> {
             return Ok(None);
         };
         let row = ItemRow::parse(&bytes)?;
-        if self.container.is_gone(&row, &self.container.visibility_point(self.shared)) {
+        if self.container.is_invisible(&row, &self.container.visibility_point(self.shared)) {
             return Ok(None);
         }
         let (etag, indexing, item) = (row.stamp.etag(), row.indexing.directive, row.node()?.to_value());

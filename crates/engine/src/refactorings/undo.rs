@@ -4,13 +4,13 @@ use quire_value::Value;
 
 use super::order::RefactoringOrder;
 use super::rows::{self, Refactoring, RefactoringState};
-use super::{Refactorings, gone, refused};
+use super::{Refactorings, container_not_found, refused};
 use crate::api::EngineError;
 
 impl Refactorings {
     /// Puts back what items had.
     pub fn undo(&self, database: u32, id: &str) -> Result<Refactoring, EngineError> {
-        let _turn = self.turn.lock();
+        let _state_lock = self.state_lock.lock();
         self.settle(database)?;
         let own = self.find(database, id)?;
         if matches!(own.state, RefactoringState::Undoing | RefactoringState::Undone) {
@@ -29,7 +29,7 @@ impl Refactorings {
         let was_finished = own.state == RefactoringState::Finished;
         let state = self.catalog.state();
         let current = self.current_container(&own)?;
-        let container = state.container(current).ok_or_else(|| gone(&order.container))?;
+        let container = state.container(current).ok_or_else(|| container_not_found(&order.container))?;
         if was_finished {
             self.check_alone(database, &order, container)?;
         }
@@ -72,13 +72,13 @@ impl Refactorings {
     ) -> Result<(), EngineError> {
         let name = own.body.get("container").and_then(Value::as_str).unwrap_or_default();
         let names = order.containers(name);
-        let is_in_the_way = |other: &&Refactoring| {
+        let conflicts = |other: &&Refactoring| {
             let is_exchanged =
                 other.rekey.as_ref().is_some_and(|places| places.old.is_some() || places.is_back);
             let container = other.body.get("container").and_then(Value::as_str).unwrap_or_default();
             other.number > own.number && is_exchanged && names.iter().any(|name| name == container)
         };
-        match self.list(own.database)?.iter().find(is_in_the_way) {
+        match self.list(own.database)?.iter().find(conflicts) {
             Some(other) => {
                 let why = format!("a container of it got another partition key since, by {}", other.id());
                 Err(EngineError::RefactoringRefuses { id: own.id(), verb: "undone", why })

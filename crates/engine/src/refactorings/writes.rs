@@ -244,7 +244,7 @@ impl<'a> RefactoringRun<'a, '_> {
                 return Err(self.container.not_found());
             }
             Err(WriteRefused::Failed(error)) => match pending.pop() {
-                Some(own) if pending.is_empty() && !is_passing(&error) => {
+                Some(own) if pending.is_empty() && !is_transient(&error) => {
                     return Ok(StepCommit::Refused(own, error));
                 }
                 _ => return Err(error),
@@ -275,7 +275,7 @@ impl<'a> RefactoringRun<'a, '_> {
         outcome: &mut StepOutcome,
     ) -> Result<(), EngineError> {
         match error {
-            error if is_passing(&error) => return Err(error),
+            error if is_transient(&error) => return Err(error),
             EngineError::PreconditionFailed => outcome.changed_meanwhile += 1,
             // It is gone.
             EngineError::ItemNotFound { .. } => {}
@@ -303,7 +303,7 @@ fn split(waiting: Vec<PendingWrite<'_>>) -> (Vec<PendingWrite<'_>>, Vec<PendingW
 }
 
 /// Nothing was done, and it may go well the next time; or nobody knows.
-fn is_passing(error: &EngineError) -> bool {
+fn is_transient(error: &EngineError) -> bool {
     use EngineError::*;
     matches!(
         error,

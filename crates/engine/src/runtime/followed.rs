@@ -8,15 +8,15 @@ use arc_swap::ArcSwap;
 /// A reader of the version log of a container, behind its writers.
 pub(crate) trait Follower: Send + Sync {
     /// Versions of a partition up to this LSN are not needed; `None`: none is needed.
-    fn needs_beyond(&self, partition: u32) -> Option<u64>;
+    fn needed_after_lsn(&self, partition: u32) -> Option<u64>;
 }
 
 /// Followers by the number of the container that they follow.
-type BySource = HashMap<u32, Vec<Arc<dyn Follower>>>;
+type FollowersBySource = HashMap<u32, Vec<Arc<dyn Follower>>>;
 
 /// By the kind of follower. Part of [`Shared`](super::Shared), because writers read it.
 #[derive(Default)]
-pub(crate) struct FollowedContainers(ArcSwap<Vec<(&'static str, Arc<BySource>)>>);
+pub(crate) struct FollowedContainers(ArcSwap<Vec<(&'static str, Arc<FollowersBySource>)>>);
 
 impl FollowedContainers {
     /// Whether the container has a follower, so that its versions are kept.
@@ -25,7 +25,7 @@ impl FollowedContainers {
     }
 
     /// Replaces the followers of a kind.
-    pub fn set(&self, kind: &'static str, followers: BySource) {
+    pub fn set(&self, kind: &'static str, followers: FollowersBySource) {
         let followers = Arc::new(followers);
         self.0.rcu(|kinds| {
             let others = kinds.iter().filter(|(other, _)| *other != kind).cloned();
@@ -35,10 +35,10 @@ impl FollowedContainers {
 
     /// The LSN up to which no follower needs the versions of a partition; `None`: none is needed. Call it after taking
     /// the snapshot that shows the versions.
-    pub fn needed_beyond(&self, container: u32, partition: u32) -> Option<u64> {
+    pub fn needed_after_lsn(&self, container: u32, partition: u32) -> Option<u64> {
         let kinds = self.0.load();
         let followers = kinds.iter().filter_map(|(_, followers)| followers.get(&container)).flatten();
-        followers.filter_map(|follower| follower.needs_beyond(partition)).min()
+        followers.filter_map(|follower| follower.needed_after_lsn(partition)).min()
     }
 }
 
@@ -49,12 +49,12 @@ mod tests {
     struct At(Option<u64>);
 
     impl Follower for At {
-        fn needs_beyond(&self, _partition: u32) -> Option<u64> {
+        fn needed_after_lsn(&self, _partition: u32) -> Option<u64> {
             self.0
         }
     }
 
-    fn of(container: u32, lsn: Option<u64>) -> BySource {
+    fn of(container: u32, lsn: Option<u64>) -> FollowersBySource {
         HashMap::from([(container, vec![Arc::new(At(lsn)) as Arc<dyn Follower>])])
     }
 
@@ -63,10 +63,10 @@ mod tests {
         let followed = FollowedContainers::default();
         followed.set("views", of(1, Some(9)));
         followed.set("other", of(1, Some(7)));
-        assert_eq!(followed.needed_beyond(1, 0), Some(7));
+        assert_eq!(followed.needed_after_lsn(1, 0), Some(7));
         followed.set("other", of(2, None));
-        assert_eq!((followed.needed_beyond(1, 0), followed.needed_beyond(2, 0)), (Some(9), None));
-        followed.set("views", BySource::new());
+        assert_eq!((followed.needed_after_lsn(1, 0), followed.needed_after_lsn(2, 0)), (Some(9), None));
+        followed.set("views", FollowersBySource::new());
         assert!(!followed.contains(1) && followed.contains(2));
     }
 }

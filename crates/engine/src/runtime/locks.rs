@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn trying_waits_for_nobody_and_leaves_nothing() {
+    fn try_lock_never_waits_and_leaves_no_lock() {
         let table = LockTable::new();
         let pair = set(&table, &[(b"a", LockMode::Shared), (b"b", LockMode::Exclusive)]);
         let only = set(&table, &[(b"b", LockMode::Exclusive)]);

@@ -1,9 +1,9 @@
 //! State that all requests of an open engine share.
 
 pub(crate) mod allowance; // memory and time of a page
-#[cfg(test)]
-pub(crate) mod broken; // rules that an engine under test breaks
 pub(crate) mod followed; // containers whose versions are kept for followers
+#[cfg(test)]
+pub(crate) mod injected_bug; // rules that an engine under test breaks
 pub(crate) mod locks; // locks of writers
 pub(crate) mod scripting; // state that all scripts share
 mod shared; // storage, clock, caches, locks, secret

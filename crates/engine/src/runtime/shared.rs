@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub followed: FollowedContainers,
     pub touched: TouchedItems,
     pub budget: CacheBudget,
-    pub changes_kept: Arc<SharedBudget>,
+    pub retained_changes: Arc<SharedBudget>,
     pub path_memory: Arc<SharedBudget>,
     /// Made with the store: MACs of continuations and resource tokens.
     pub secret: [u8; 32],
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub workers: CatalogWorkers,
     pub options: Options,
     #[cfg(test)]
-    pub broken: super::broken::BrokenRule,
+    pub injected_bug: super::injected_bug::BrokenRule,
     continuation_key: hmac::Key,
     watch: Mutex<ClockWatch>,
 }
@@ -116,7 +116,7 @@ impl Shared {
             result_cache: ResultCache::new(options.query_temp.as_ref()),
             followed: FollowedContainers::default(),
             touched: TouchedItems::default(),
-            changes_kept: Arc::new(SharedBudget::new(budget.changes)),
+            retained_changes: Arc::new(SharedBudget::new(budget.changes)),
             path_memory: Arc::new(SharedBudget::new(budget.paths)),
             budget,
             storage,
@@ -126,7 +126,7 @@ impl Shared {
             workers: CatalogWorkers::default(),
             options,
             #[cfg(test)]
-            broken: Default::default(),
+            injected_bug: Default::default(),
             continuation_key: hmac::Key::new(hmac::HMAC_SHA256, continuation_key.as_ref()),
             watch: Mutex::new(watch),
         })
@@ -165,7 +165,7 @@ impl Shared {
         answers as usize
             + self.row_spans.bytes()
             + self.item_ids.bytes()
-            + self.changes_kept.bytes()
+            + self.retained_changes.bytes()
             + self.path_memory.bytes()
             + self.syntax_cache.bytes()
             + self.prepared_queries.bytes()
@@ -190,7 +190,7 @@ impl Shared {
             ("cache_items", entries),
             ("scan_cache_bytes", self.row_spans.bytes() as u64),
             ("item_id_cache_bytes", self.item_ids.bytes() as u64),
-            ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
+            ("partition_change_cache_bytes", self.retained_changes.bytes() as u64),
             ("path_cache_bytes", self.path_memory.bytes() as u64),
             ("query_text_cache_bytes", self.syntax_cache.bytes() as u64),
             ("prepared_query_cache_bytes", self.prepared_queries.bytes() as u64),

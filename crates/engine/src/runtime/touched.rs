@@ -33,7 +33,7 @@ impl TouchedItems {
     pub fn begin(&self, container: u32, items_max: usize) -> Arc<TouchedLog> {
         let notes = Arc::new(TouchedLog { items_max, items: Mutex::new(Some(TouchedRids::new())) });
         self.0.rcu(|known| {
-            let mut known = living(known);
+            let mut known = without_dropped(known);
             known.entry(container).or_default().push(Arc::downgrade(&notes));
             known
         });
@@ -41,10 +41,10 @@ impl TouchedItems {
     }
 
     /// A write of an item is being prepared.
-    pub fn note(&self, container: u32, rid: u64, is_new: bool) {
+    pub fn record_touched(&self, container: u32, rid: u64, is_new: bool) {
         let known = self.0.load();
         for notes in known.get(&container).into_iter().flatten().filter_map(Weak::upgrade) {
-            notes.note(rid, is_new);
+            notes.record_touched(rid, is_new);
         }
     }
 
@@ -58,7 +58,7 @@ impl TouchedItems {
 }
 
 impl TouchedLog {
-    fn note(&self, rid: u64, is_new: bool) {
+    fn record_touched(&self, rid: u64, is_new: bool) {
         let mut items = self.items.lock();
         let Some(known) = &mut *items else { return };
         known.entry(rid).or_insert(is_new);
@@ -73,11 +73,11 @@ impl TouchedLog {
     }
 }
 
-fn living(known: &HashMap<u32, Vec<Weak<TouchedLog>>>) -> HashMap<u32, Vec<Weak<TouchedLog>>> {
-    let living = |all: &[Weak<TouchedLog>]| -> Vec<Weak<TouchedLog>> {
+fn without_dropped(known: &HashMap<u32, Vec<Weak<TouchedLog>>>) -> HashMap<u32, Vec<Weak<TouchedLog>>> {
+    let without_dropped = |all: &[Weak<TouchedLog>]| -> Vec<Weak<TouchedLog>> {
         all.iter().filter(|notes| notes.strong_count() > 0).cloned().collect()
     };
-    let known = known.iter().map(|(container, all)| (*container, living(all)));
+    let known = known.iter().map(|(container, all)| (*container, without_dropped(all)));
     known.filter(|(_, all)| !all.is_empty()).collect()
 }
 
@@ -86,13 +86,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_end_with_who_asked() {
+    fn touched_logs_end_with_their_owner() {
         let touched = TouchedItems::default();
-        touched.note(1, 7, true);
+        touched.record_touched(1, 7, true);
         let (one, other) = (touched.begin(1, 10), touched.begin(1, 10));
-        touched.note(1, 8, true);
-        touched.note(1, 8, false);
-        touched.note(2, 9, false);
+        touched.record_touched(1, 8, true);
+        touched.record_touched(1, 8, false);
+        touched.record_touched(2, 9, false);
         assert_eq!(one.take(), Some(TouchedRids::from([(8, true)])));
         assert_eq!(one.take(), Some(TouchedRids::new()));
         assert_eq!(other.take().map(|notes| notes.len()), Some(1));
@@ -103,15 +103,15 @@ mod tests {
     }
 
     #[test]
-    fn notes_have_a_bound() {
+    fn touched_logs_are_bounded() {
         let touched = TouchedItems::default();
         let notes = touched.begin(1, 3);
-        (0..3).for_each(|rid| touched.note(1, rid, false));
-        touched.note(1, 2, false);
+        (0..3).for_each(|rid| touched.record_touched(1, rid, false));
+        touched.record_touched(1, 2, false);
         assert_eq!(notes.take().map(|notes| notes.len()), Some(3));
-        (0..4).for_each(|rid| touched.note(1, rid, false));
+        (0..4).for_each(|rid| touched.record_touched(1, rid, false));
         assert_eq!(notes.take(), None);
-        touched.note(1, 9, false);
+        touched.record_touched(1, 9, false);
         assert_eq!(notes.take(), None, "also later");
         let others = touched.begin(1, 3);
         touched.invalidate(1);

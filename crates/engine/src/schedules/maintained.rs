@@ -301,7 +301,7 @@ impl Maintained {
         let items = scan(keys::ITEMS, keys::items_from(container.number, 0));
         let items = self.world.shared.storage.snapshot()?.scan(&items)?.rows;
         let rids: Vec<u64> = items.iter().filter_map(|(key, _)| keys::rid_of_item_key(key)).collect();
-        let removal = maintain::remove::remove_gone(&self.world.shared, &container, &rids)?;
+        let removal = maintain::remove::remove_invisible_items(&self.world.shared, &container, &rids)?;
         removal.unreadable.into_iter().for_each(|(_, error)| self.done(Err(error)));
         Ok(())
     }
@@ -320,7 +320,7 @@ impl Maintained {
         self.world.storage.settle();
         self.catalog.settle_unresolved().expect("the storage answers again");
         for container in CONTAINERS.map(|name| self.container(name)) {
-            container.partitions.pass_barrier().expect("the storage answers again");
+            container.partitions.wait_for_barrier().expect("the storage answers again");
         }
         self.world.shared.jobs.doubt();
         self.finish_jobs();

@@ -212,8 +212,8 @@ impl Bench {
     /// After the barrier every write is one under the new definitions.
     fn switch(&self) {
         self.definitions.store(1, Ordering::Relaxed);
-        self.sequencers[0].void_prepared();
-        if self.sequencers[0].pass_barrier().is_err() {
+        self.sequencers[0].invalidate_prepared();
+        if self.sequencers[0].wait_for_barrier().is_err() {
             return;
         }
         let lsn = self.world.storage.position_now(keys::partition_id(CONTAINER, 0)).lsn;
@@ -240,7 +240,7 @@ impl Bench {
         if let Some(retired) = self.definitions.swap(0, Ordering::Relaxed).checked_sub(2) {
             assert_eq!(lsn, retired, "a write was committed after the container was retired");
         }
-        self.sequencers[0].revive();
+        self.sequencers[0].resume_writes();
         self.check();
     }
 
@@ -261,7 +261,7 @@ impl Bench {
             assert!(feed.is_sorted_by_key(|stored| stored.ts), "_ts falls: {feed:?}");
             assert_eq!(held.counts.items, feed.len() as u64, "items are counted wrongly");
             drop(held);
-            sequencer.pass_barrier().expect("the storage answers again");
+            sequencer.wait_for_barrier().expect("the storage answers again");
         }
         self.check_values();
         self.check_outcomes();

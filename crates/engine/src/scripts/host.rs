@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_hears_only_of_what_it_can_handle() {
+    fn a_script_gets_only_errors_it_can_handle() {
         let status = |error: EngineError| script_error(&error).map(|(status, _)| status);
         assert_eq!(status(EngineError::ItemNotFound { id: String::new() }), Some(404));
         assert_eq!(status(EngineError::PreconditionFailed), Some(412));

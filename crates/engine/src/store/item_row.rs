@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_about_indexing_can_change() {
+    fn the_indexing_directive_can_change() {
         let mut bytes = sample();
         let indexing = Indexing { has_rows: false, directive: IndexingDirective::Exclude, epoch: 15 };
         set_indexing(&mut bytes, indexing);

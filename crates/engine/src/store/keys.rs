@@ -110,7 +110,7 @@ const VECTOR: u8 = 0x03;
 const VECTOR_NODE: u8 = 0x01;
 const VECTOR_LEAF: u8 = 0x02;
 const VECTOR_PLACE: u8 = 0x03;
-const VECTOR_APART: u8 = 0x04;
+const VECTOR_UNINDEXED: u8 = 0x04;
 /// In a leaf: changes sort before the leaf's row, so that a reader has them when it reads the row.
 const LEAF_CHANGES: u8 = 0x01;
 const LEAF_ROW: u8 = 0x02;
@@ -426,15 +426,15 @@ impl VectorKeys {
     }
 
     /// Items of a class whose vectors are not in the tree.
-    pub fn apart_of(self, class: u8) -> Vec<u8> {
-        self.within(&[&[VECTOR_APART, class]])
+    pub fn unindexed_prefix(self, class: u8) -> Vec<u8> {
+        self.within(&[&[VECTOR_UNINDEXED, class]])
     }
 
-    pub fn apart(self, class: u8, rid: u64) -> Vec<u8> {
-        self.within(&[&[VECTOR_APART, class], &rid.to_be_bytes()])
+    pub fn unindexed(self, class: u8, rid: u64) -> Vec<u8> {
+        self.within(&[&[VECTOR_UNINDEXED, class], &rid.to_be_bytes()])
     }
 
-    pub fn rid_of_apart(key: &[u8]) -> Option<u64> {
+    pub fn rid_of_unindexed(key: &[u8]) -> Option<u64> {
         number(key.get(11..)?)
     }
 }
@@ -544,7 +544,7 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
         CATALOG_VECTOR_INDEX,
         CATALOG_PROFILE,
         CATALOG_JOURNAL,
-        CATALOG_LEFT,
+        CATALOG_SKIPPED,
     ];
     let counters = tags.map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()

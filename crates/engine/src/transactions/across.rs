@@ -13,7 +13,7 @@ use quire_resource::PartitionKey;
 
 use super::batch::check_response;
 use super::commit::{CommitFailure, CommittedTransaction, PendingCommit, committed};
-use super::maintained::{TransactionPart, commit_holding};
+use super::maintained::{TransactionPart, commit_with_locks};
 use super::{ChangeItem, Transaction, TransactionChange, TransactionRead};
 use crate::api::{Cancel, EngineError, IndexingDirective, SessionPosition};
 use crate::catalog::Container;
@@ -144,8 +144,9 @@ impl<'a> TransactionRun<'a> {
     pub fn run(&self) -> Result<TransactionAnswer, EngineError> {
         let mut locks = LockSet::default();
         for target in self.targets {
-            let home = LogicalPartition::of(&self.containers[target.container], target.key.clone())?;
-            home.add_lock(&self.shared.locks, &mut locks, LockMode::Exclusive);
+            let logical_partition =
+                LogicalPartition::of(&self.containers[target.container], target.key.clone())?;
+            logical_partition.add_lock(&self.shared.locks, &mut locks, LockMode::Exclusive);
         }
         for tried in 0..TRIES {
             if tried > 0 {
@@ -221,10 +222,10 @@ impl<'a> TransactionRun<'a> {
         transactions: Vec<Transaction<'a>>,
     ) -> Result<Option<Vec<Option<CommittedTransaction>>>, EngineError> {
         let mut writes: Vec<(&'a Partition, PreparedWrite)> = Vec::new();
-        let mut told: Vec<Option<(usize, PendingCommit)>> = Vec::with_capacity(transactions.len());
+        let mut pending_commits: Vec<Option<(usize, PendingCommit)>> = Vec::with_capacity(transactions.len());
         for mut transaction in transactions {
             if !transaction.has_changes() {
-                told.push(None);
+                pending_commits.push(None);
                 continue;
             }
             let partition = transaction.partition();
@@ -234,10 +235,10 @@ impl<'a> TransactionRun<'a> {
                 Some(at) => {
                     ready.first_ordinal = writes[at].1.puts.len();
                     writes[at].1.merge(prepared);
-                    told.push(Some((at, ready)));
+                    pending_commits.push(Some((at, ready)));
                 }
                 None => {
-                    told.push(Some((writes.len(), ready)));
+                    pending_commits.push(Some((writes.len(), ready)));
                     writes.push((partition, prepared));
                 }
             }
@@ -251,7 +252,7 @@ impl<'a> TransactionRun<'a> {
         let commit = |(at, ready): (usize, PendingCommit)| {
             committed(self.shared, partitions[at].layout.id, written[at], ready)
         };
-        Ok(Some(told.into_iter().map(|told| told.map(commit)).collect()))
+        Ok(Some(pending_commits.into_iter().map(|pending_commits| pending_commits.map(commit)).collect()))
     }
 
     /// One write for each partition, answered in their order. A transaction in one partition is a write like any other.
@@ -278,7 +279,7 @@ impl<'a> TransactionRun<'a> {
         charge: &mut f64,
     ) -> Result<TransactionCommit, EngineError> {
         let parts: Vec<TransactionPart<'a>> = transactions.into_iter().map(Transaction::into_part).collect();
-        let maintained = match commit_holding(self.shared, &parts, locks) {
+        let maintained = match commit_with_locks(self.shared, &parts, locks) {
             Ok(maintained) => maintained,
             Err(CommitFailure::Conflict) => return Ok(TransactionCommit::Stale),
             Err(CommitFailure::Locks(locks)) => return Ok(TransactionCommit::Locks(locks)),

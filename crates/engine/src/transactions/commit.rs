@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::own::OwnItem;
-use super::{Holds, Transaction};
+use super::{ReadProtection, Transaction};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::body::SelfLinks;
@@ -115,11 +115,11 @@ impl<'a> Transaction<'a> {
     fn commit_own(mut self) -> Result<CommittedTransaction, CommitFailure> {
         let (shared, partition) = (self.shared, self.partition());
         let _held = match self.holds {
-            Holds::Nothing => Some(shared.locks.take(&self.locks_to_commit())?),
-            Holds::LogicalPartition(_) | Holds::Named | Holds::Caller => None,
+            ReadProtection::Nothing => Some(shared.locks.take(&self.locks_to_commit())?),
+            ReadProtection::LogicalPartition(_) | ReadProtection::Named | ReadProtection::Caller => None,
         };
         self.validate()?;
-        let not_found = self.home.container.not_found();
+        let not_found = self.logical_partition.container.not_found();
         let (ready, prepared) = self.prepare()?;
         // Taken apart: the locks go when the commit is through.
         let Transaction { holds: _holds, .. } = self;
@@ -146,7 +146,8 @@ impl<'a> Transaction<'a> {
         if self.view.indexes.is_building() {
             self.refresh(&mut items)?;
         }
-        let mut rows = RowBuilder::new(self.shared, &self.home, self.generation, Arc::clone(&self.rules));
+        let mut rows =
+            RowBuilder::new(self.shared, &self.logical_partition, self.generation, Arc::clone(&self.rules));
         let mut stamped = Vec::with_capacity(items.len());
         for own in items {
             stamped.extend(own.now.as_ref().map(|now| (now.rid, now.own_etag)));
@@ -160,13 +161,13 @@ impl<'a> Transaction<'a> {
     /// Index rows of stored items are replaced without an LSN while indexes are built: what the view shows of them may
     /// be gone.
     fn refresh(&self, items: &mut [OwnItem]) -> Result<(), EngineError> {
-        let snapshot = self.home.container.snapshot(self.shared)?;
+        let snapshot = self.logical_partition.container.snapshot(self.shared)?;
         for own in items {
             if own.before.is_some() {
-                own.before = self.home.find(&*snapshot, &own.id_key)?;
+                own.before = self.logical_partition.find(&*snapshot, &own.id_key)?;
             }
             if let Some(origin) = own.origin.take() {
-                own.origin = self.home.stored(&*snapshot, origin.rid)?;
+                own.origin = self.logical_partition.stored(&*snapshot, origin.rid)?;
             }
         }
         Ok(())

@@ -13,19 +13,26 @@ use crate::runtime::allowance;
 impl Transaction<'_> {
     /// A page of all items as the transaction sees them. A continuation holds in other transactions too.
     pub fn feed(&mut self, page_size: u32, continuation: Option<&str>) -> Result<Page, EngineError> {
-        self.seen.all();
+        self.read_set.all();
         let request = self.page_request(page_size, continuation);
-        let answer = answer_page(self.shared, self.home.container, &request, |windows, resume| {
-            let from = match resume {
-                None => None,
-                Some(Resume::List(spot)) => Some(spot),
-                Some(_) => return Err(EngineError::BadContinuation),
-            };
-            let allowance = allowance::of_page(self.shared, &request.cancel);
-            let meter = PageMeter::new(ScanBudget::PAGE, &allowance);
-            let mut reader = ScopeReader::new(self.shared, self.home.container, &self.view, windows, meter);
-            self.fill(&mut reader, windows, from, PageRows::new(&request, Some(&allowance))?)
-        });
+        let answer =
+            answer_page(self.shared, self.logical_partition.container, &request, |windows, resume| {
+                let from = match resume {
+                    None => None,
+                    Some(Resume::List(spot)) => Some(spot),
+                    Some(_) => return Err(EngineError::BadContinuation),
+                };
+                let allowance = allowance::of_page(self.shared, &request.cancel);
+                let meter = PageMeter::new(ScanBudget::PAGE, &allowance);
+                let mut reader = ScopeReader::new(
+                    self.shared,
+                    self.logical_partition.container,
+                    &self.view,
+                    windows,
+                    meter,
+                );
+                self.fill(&mut reader, windows, from, PageRows::new(&request, Some(&allowance))?)
+            });
         self.charge += answer.charge;
         answer.result
     }
@@ -37,8 +44,8 @@ impl Transaction<'_> {
         from: Option<ItemPosition>,
         mut rows: PageRows,
     ) -> Result<FilledPage, EngineError> {
-        let links = SelfLinks::new(self.home.container);
-        let mut own = self.own.live_from(from.map_or(0, |spot| spot.rid)).peekable();
+        let links = SelfLinks::new(self.logical_partition.container);
+        let mut own = self.own.visible_from(from.map_or(0, |spot| spot.rid)).peekable();
         let mut full_at = None;
         let mut end = reader.scan(from, &mut |found| {
             while let Some(version) = own.next_if(|version| version.rid < found.position.rid) {

@@ -10,12 +10,12 @@ use quire_resource::PartitionKey;
 
 use super::commit::{CommitFailure, CommittedTransaction};
 use super::own::OwnItem;
-use super::{Holds, Transaction};
+use super::{ReadProtection, Transaction};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::logical_partition::{LogicalPartition, StoredRow};
 use crate::maintain::write::without_follow;
-use crate::maintain::{After, Before, ModelSnapshot, Unit, siblings};
+use crate::maintain::{ModelSnapshot, NewItemVersion, StoredItemVersion, Unit, siblings};
 use crate::partition::Partition;
 use crate::partition::sequencer::{CommittedWrite, WriteRefused};
 use crate::runtime::Shared;
@@ -35,7 +35,7 @@ pub(super) struct TransactionPart<'a> {
     /// Of the partition, from before the transaction's first read.
     generation: u64,
     items: Vec<OwnItem>,
-    asked_ts: Option<i64>,
+    requested_ts: Option<i64>,
     /// Where it stood.
     lsn: u64,
     charge: f64,
@@ -115,21 +115,21 @@ impl<'a> Transaction<'a> {
 
     fn take_part(&mut self) -> TransactionPart<'a> {
         TransactionPart {
-            container: self.home.container,
-            key: self.home.place.key.clone(),
+            container: self.logical_partition.container,
+            key: self.logical_partition.place.key.clone(),
             partition: self.partition(),
             generation: self.generation,
             items: std::mem::take(&mut self.own).into_items(),
-            asked_ts: self.own_etags.then_some(self.ts),
+            requested_ts: self.own_etags.then_some(self.ts),
             lsn: self.lsn,
             charge: self.charge,
         }
     }
 
     pub(super) fn commit_maintained(mut self) -> Result<CommittedTransaction, CommitFailure> {
-        if !matches!(self.holds, Holds::Nothing) {
+        if !matches!(self.holds, ReadProtection::Nothing) {
             let parts = [self.take_part()];
-            return Ok(commit_holding(self.shared, &parts, &self.held)?.committed(&parts[0]));
+            return Ok(commit_with_locks(self.shared, &parts, &self.held)?.committed(&parts[0]));
         }
         let mut locks = self.locks_to_commit();
         let parts = [self.take_part()];
@@ -148,7 +148,7 @@ impl<'a> Transaction<'a> {
 }
 
 /// Commits what was written under locks that are held: nothing is waited for.
-pub(super) fn commit_holding(
+pub(super) fn commit_with_locks(
     shared: &Shared,
     parts: &[TransactionPart<'_>],
     held: &LockSet,
@@ -190,28 +190,28 @@ fn attempt(
             own.push(part.container);
         }
     }
-    let base = ModelSnapshot::take(shared, &own, &others).map_err(|error| moved_or(parts, error))?;
+    let base = ModelSnapshot::take(shared, &own, &others).map_err(|error| split_or(parts, error))?;
     let Some(base) = base.filter(|base| parts.iter().all(|part| part.is_on(base))) else {
         return Ok(UnitAttempt::Stale);
     };
     let mut unit = Unit::new(&base, base.model.model().fan_out_max as usize);
     let result = run(&mut unit, parts, locks);
-    let rid = unit.blamed().map(|(_, rid)| rid);
+    let rid = unit.refused_item().map(|(_, rid)| rid);
     let refused = |error| match error {
         error @ EngineError::RefusedByModel(_) => CommitFailure::Refused { error, rid },
-        error => moved_or(parts, error),
+        error => split_or(parts, error),
     };
     if let Some(needed) = result.map_err(refused)? {
         return Ok(UnitAttempt::Locks(needed));
     }
     submit(shared, container, unit).map_err(|failed| match failed {
-        CommitFailure::Failed(error) => moved_or(parts, error),
+        CommitFailure::Failed(error) => split_or(parts, error),
         failed => failed,
     })
 }
 
 /// Another container of the model was split: it is looked up again.
-fn moved_or(parts: &[TransactionPart<'_>], error: EngineError) -> CommitFailure {
+fn split_or(parts: &[TransactionPart<'_>], error: EngineError) -> CommitFailure {
     let is_moved = || parts.iter().any(|part| !part.container.partitions.is_current());
     match error {
         EngineError::PartitionMoved if !is_moved() => CommitFailure::Conflict,
@@ -234,7 +234,7 @@ fn run(
         return Ok(Some(needed));
     }
     unit.contribute()?;
-    unit.settle()?;
+    unit.put_owned_values()?;
     unit.check()?;
     Ok(None)
 }
@@ -244,14 +244,14 @@ fn submit(shared: &Shared, container: &Container, unit: Unit<'_>) -> Result<Unit
         .slots
         .iter()
         .map(|slot| {
-            let partition = slot.home.place.partition.layout.id;
+            let partition = slot.logical_partition.place.partition.layout.id;
             let after = slot.after.as_ref().filter(|_| slot.is_client);
             let json = after.map(|after| {
                 let mut json = Vec::with_capacity(after.body.json_bytes as usize);
                 after.body.item.root().write_json(&mut json);
                 (json, after.own_etag)
             });
-            ((slot.home.container.number, slot.rid), partition, json)
+            ((slot.logical_partition.container.number, slot.rid), partition, json)
         })
         .collect();
     let commit = unit.into_commit().map_err(|error| match error {
@@ -299,42 +299,53 @@ fn add(unit: &mut Unit<'_>, part: &TransactionPart<'_>) -> Result<(), EngineErro
         }
         if let Some(now) = &own.now {
             let site = unit.base.sites.iter().position(|site| site.container.number == part.container.number);
-            let after = After {
+            let after = NewItemVersion {
                 id_key: own.id_key.clone(),
                 body: without_follow(unit.base, site.ok_or(EngineError::Overloaded)?, &now.body)?,
                 tuples: now.tuples.clone(),
                 directive: now.indexed.directive(),
                 own_etag: now.own_etag,
             };
-            let home = home(unit, part)?;
-            let before = replaced.map(|stored| before(unit, &home, stored)).transpose()?;
-            unit.add_client(home, now.rid, before, Some(after))?;
+            let logical_partition = logical_partition_of(unit, part)?;
+            let before = replaced.map(|stored| before(unit, &logical_partition, stored)).transpose()?;
+            unit.add_client(logical_partition, now.rid, before, Some(after))?;
         }
         for stored in gone {
-            let home = home(unit, part)?;
-            let before = before(unit, &home, stored)?;
-            unit.add_client(home, stored.rid, Some(before), None)?;
+            let logical_partition = logical_partition_of(unit, part)?;
+            let before = before(unit, &logical_partition, stored)?;
+            unit.add_client(logical_partition, stored.rid, Some(before), None)?;
         }
     }
-    if let Some(ts) = part.asked_ts {
-        let partition = home(unit, part)?.place.partition.layout.id;
-        unit.asked_ts.push(((part.container.number, partition), ts));
+    if let Some(ts) = part.requested_ts {
+        let partition = logical_partition_of(unit, part)?.place.partition.layout.id;
+        unit.requested_ts.push(((part.container.number, partition), ts));
     }
     Ok(())
 }
 
-fn home<'u>(unit: &Unit<'u>, part: &TransactionPart<'_>) -> Result<LogicalPartition<'u>, EngineError> {
+fn logical_partition_of<'u>(
+    unit: &Unit<'u>,
+    part: &TransactionPart<'_>,
+) -> Result<LogicalPartition<'u>, EngineError> {
     let site = unit.base.sites.iter().find(|site| site.container.number == part.container.number);
     LogicalPartition::of(site.ok_or(EngineError::Overloaded)?.container, part.key.clone())
 }
 
 /// As it is stored now: index builders change rows without an LSN.
-fn before(unit: &Unit<'_>, home: &LogicalPartition<'_>, stored: &StoredRow) -> Result<Before, EngineError> {
-    let now = home.stored(&*unit.base.snapshot, stored.rid)?;
+fn before(
+    unit: &Unit<'_>,
+    logical_partition: &LogicalPartition<'_>,
+    stored: &StoredRow,
+) -> Result<StoredItemVersion, EngineError> {
+    let now = logical_partition.stored(&*unit.base.snapshot, stored.rid)?;
     let now = now.ok_or(EngineError::TransactionConflict)?;
-    let site = unit.base.sites.iter().find(|site| site.container.number == home.container.number);
-    let moment = &site.ok_or(EngineError::Overloaded)?.moment;
+    let site =
+        unit.base.sites.iter().find(|site| site.container.number == logical_partition.container.number);
+    let visibility_point = &site.ok_or(EngineError::Overloaded)?.visibility_point;
     let (_, row) = now.parse()?;
-    let (id_key, is_live) = (home.id_key(row.id()?), !home.container.is_gone(&row, moment));
-    Ok(Before { id_key, bytes: now.bytes, is_live })
+    let (id_key, is_live) = (
+        logical_partition.id_key(row.id()?),
+        !logical_partition.container.is_invisible(&row, visibility_point),
+    );
+    Ok(StoredItemVersion { id_key, bytes: now.bytes, is_live })
 }

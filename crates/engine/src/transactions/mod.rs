@@ -10,7 +10,7 @@
 //! |----------------------------------|-----------------------------|--------------------------------------------------|
 //! | [`Transaction::begin`]           | nothing                     | nothing that it saw has changed since: see [`read_set`] |
 //! | [`Transaction::begin_locked`]    | the logical partition       | nothing: nobody else could write                 |
-//! | [`Transaction::begin_holding`]   | locks that the caller named | nothing: it touches what is locked, and says so when it cannot |
+//! | [`Transaction::begin_with_locks`]   | locks that the caller named | nothing: it touches what is locked, and says so when it cannot |
 //!
 //! Invariants: a call that fails leaves the transaction as it was; the commit writes an item at most once, however
 //! often it was changed; the stored version of an item is read once, and the commit removes exactly that version.
@@ -91,13 +91,13 @@ pub(crate) enum TransactionRead {
 
 pub(crate) struct Transaction<'a> {
     shared: &'a Shared,
-    home: LogicalPartition<'a>,
+    logical_partition: LogicalPartition<'a>,
     view: ReadSnapshot,
     /// Of the partition, noted before the rules and the view.
     generation: u64,
     rules: Arc<WriteRules>,
     lsn: u64,
-    holds: Holds<'a>,
+    holds: ReadProtection<'a>,
     /// What it or its caller holds, where that is something.
     held: LockSet,
     /// Writes carry ETags that are final at once.
@@ -105,7 +105,7 @@ pub(crate) struct Transaction<'a> {
     /// `_ts` of what it writes, unless the partition is further when it commits.
     ts: i64,
     own: OwnWrites,
-    seen: ReadSet,
+    read_set: ReadSet,
     read_last: VecDeque<(Vec<u8>, Option<StoredRow>)>,
     charge: f64,
     /// Of the queries and lists.
@@ -113,7 +113,7 @@ pub(crate) struct Transaction<'a> {
 }
 
 /// What keeps others from writing what a transaction has read.
-enum Holds<'a> {
+enum ReadProtection<'a> {
     /// Nothing: the commit finds out.
     Nothing,
     LogicalPartition(#[expect(dead_code, reason = "held until the transaction ends")] HeldLocks<'a>),
@@ -133,8 +133,8 @@ impl<'a> Transaction<'a> {
         key: PartitionKey,
         own_etags: bool,
     ) -> Result<Transaction<'a>, EngineError> {
-        let home = LogicalPartition::of(container, key)?;
-        Transaction::new(shared, home, own_etags, Holds::Nothing)
+        let logical_partition = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, logical_partition, own_etags, ReadProtection::Nothing)
     }
 
     /// Holding the logical partition: its other writers wait until the transaction is dropped or committed. The commit
@@ -147,16 +147,17 @@ impl<'a> Transaction<'a> {
         own_etags: bool,
         further: &LockSet,
     ) -> Result<Transaction<'a>, EngineError> {
-        let home = LogicalPartition::of(container, key)?;
+        let logical_partition = LogicalPartition::of(container, key)?;
         let mut locks = further.clone();
-        home.add_lock(&shared.locks, &mut locks, LockMode::Exclusive);
+        logical_partition.add_lock(&shared.locks, &mut locks, LockMode::Exclusive);
         let held = shared.locks.take(&locks)?;
-        let transaction = Transaction::new(shared, home, own_etags, Holds::LogicalPartition(held))?;
-        Ok(transaction.holding(locks))
+        let transaction =
+            Transaction::new(shared, logical_partition, own_etags, ReadProtection::LogicalPartition(held))?;
+        Ok(transaction.with_held_locks(locks))
     }
 
     /// Says what the caller holds.
-    pub fn holding(mut self, locks: LockSet) -> Transaction<'a> {
+    pub fn with_held_locks(mut self, locks: LockSet) -> Transaction<'a> {
         self.held = locks;
         self
     }
@@ -170,14 +171,14 @@ impl<'a> Transaction<'a> {
     /// exclusively, every item that is read or written, and the unique tuples of new versions, exclusively. A write that
     /// also has to remove an expired item, whose lock nobody could name, is refused with
     /// [`EngineError::TransactionConflict`]: then begin again with the logical partition locked.
-    pub fn begin_holding(
+    pub fn begin_with_locks(
         shared: &'a Shared,
         container: &'a Container,
         key: PartitionKey,
         own_etags: bool,
     ) -> Result<Transaction<'a>, EngineError> {
-        let home = LogicalPartition::of(container, key)?;
-        Transaction::new(shared, home, own_etags, Holds::Named)
+        let logical_partition = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, logical_partition, own_etags, ReadProtection::Named)
     }
 
     /// Under a lock of the caller that holds the logical partition exclusively until the commit is through.
@@ -187,27 +188,27 @@ impl<'a> Transaction<'a> {
         key: PartitionKey,
         own_etags: bool,
     ) -> Result<Transaction<'a>, EngineError> {
-        let home = LogicalPartition::of(container, key)?;
-        Transaction::new(shared, home, own_etags, Holds::Caller)
+        let logical_partition = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, logical_partition, own_etags, ReadProtection::Caller)
     }
 
     fn new(
         shared: &'a Shared,
-        home: LogicalPartition<'a>,
+        logical_partition: LogicalPartition<'a>,
         own_etags: bool,
-        holds: Holds<'a>,
+        holds: ReadProtection<'a>,
     ) -> Result<Transaction<'a>, EngineError> {
-        home.container.check_open()?;
-        let sequencer = &home.place.partition.sequencer;
+        logical_partition.container.check_open()?;
+        let sequencer = &logical_partition.place.partition.sequencer;
         let (generation, lsn) = (sequencer.generation(), sequencer.lsn()?);
-        let rules = home.container.partitions.write_rules();
-        let view = ReadSnapshot::take(shared, home.container)?;
-        let ts = view.moment.seconds.max(sequencer.last_ts());
-        let (own, seen) = (OwnWrites::default(), ReadSet::new(home.container));
+        let rules = logical_partition.container.partitions.write_rules();
+        let view = ReadSnapshot::take(shared, logical_partition.container)?;
+        let ts = view.visibility_point.seconds.max(sequencer.last_ts());
+        let (own, read_set) = (OwnWrites::default(), ReadSet::new(logical_partition.container));
         let read_last = VecDeque::new();
         Ok(Transaction {
             shared,
-            home,
+            logical_partition,
             view,
             generation,
             rules,
@@ -217,7 +218,7 @@ impl<'a> Transaction<'a> {
             own_etags,
             ts,
             own,
-            seen,
+            read_set,
             read_last,
             charge: 0.0,
             cancel: Cancel::default(),
@@ -226,12 +227,12 @@ impl<'a> Transaction<'a> {
 
     /// The partition that it belongs to.
     pub fn partition(&self) -> &'a crate::partition::Partition {
-        self.home.place.partition
+        self.logical_partition.place.partition
     }
 
     /// The item as the transaction sees it.
     pub fn read(&mut self, id: &str, if_none_match: Option<&str>) -> Result<TransactionRead, EngineError> {
-        let id_key = self.home.id_key(id);
+        let id_key = self.logical_partition.id_key(id);
         let not_found = || EngineError::ItemNotFound { id: id.to_owned() };
         self.charge += charge::REFUSED;
         let (json, etag) = match self.own.get(&id_key) {
@@ -242,7 +243,7 @@ impl<'a> Transaction<'a> {
             None => {
                 let stored = self.stored(&id_key)?;
                 let live = self.live(stored.as_ref())?.ok_or_else(not_found)?;
-                (json_of_row(self.home.container, live.0, &live.1)?, live.1.stamp.etag())
+                (json_of_row(self.logical_partition.container, live.0, &live.1)?, live.1.stamp.etag())
             }
         };
         if if_none_match.is_some_and(|condition| etag_matches(condition, &etag)) {
@@ -254,7 +255,7 @@ impl<'a> Transaction<'a> {
 
     /// The id of the item whose `_rid` this is, if the transaction sees one.
     pub fn id_of_rid(&mut self, rid: &str) -> Result<Option<String>, EngineError> {
-        let child = match (ResourceId::parse(rid), self.home.container.resource.rid) {
+        let child = match (ResourceId::parse(rid), self.logical_partition.container.resource.rid) {
             (
                 Ok(ResourceId::Child { database, container, kind: ChildKind::Item, child }),
                 ResourceId::Container { database: own_database, container: own_container },
@@ -264,15 +265,15 @@ impl<'a> Transaction<'a> {
         if let Some(own) = self.own.by_rid(child) {
             return Ok(own.now.as_ref().filter(|now| now.rid == child).map(|now| now.body.id.clone()));
         }
-        let key = keys::item(self.home.container.number, child);
+        let key = keys::item(self.logical_partition.container.number, child);
         let bytes = self.view.snapshot.get(keys::ITEMS, &key)?;
         let stored = bytes.map(|bytes| StoredRow { rid: child, bytes });
         let Some((_, row)) = self.live(stored.as_ref())? else {
-            self.seen.all();
+            self.read_set.all();
             return Ok(None);
         };
         let id = row.id()?.to_owned();
-        self.stored(&self.home.id_key(&id))?;
+        self.stored(&self.logical_partition.id_key(&id))?;
         Ok(Some(id))
     }
 
@@ -286,10 +287,10 @@ impl<'a> Transaction<'a> {
         page_size: u32,
         continuation: Option<&str>,
     ) -> Result<Page, EngineError> {
-        self.seen.all();
+        self.read_set.all();
         let request = self.page_request(page_size, continuation);
         let view = self.view.without(self.own.deleted());
-        let container = self.home.container;
+        let container = self.logical_partition.container;
         let answer = query::query_snapshot(self.shared, container, &view, text, parameters, &request);
         self.charge += answer.charge;
         answer.result
@@ -297,7 +298,7 @@ impl<'a> Transaction<'a> {
 
     /// The whole item as it now is; its ETag is empty unless writes have their own. Empty for a delete.
     pub fn json_of(&self, changed: &ChangedItem) -> String {
-        let own = self.own.get(&self.home.id_key(&changed.id));
+        let own = self.own.get(&self.logical_partition.id_key(&changed.id));
         let version = own.and_then(|own| own.now.as_ref()).filter(|now| now.rid == changed.rid);
         version.map_or(String::new(), |version| self.json_of_version(version))
     }
@@ -309,7 +310,7 @@ impl<'a> Transaction<'a> {
 
     /// Child id and user's properties of an item that this transaction wrote; see [`CommittedTransaction::complete`].
     pub fn user_json(&self, id: &str) -> Option<(u64, Vec<u8>)> {
-        let version = self.own.get(&self.home.id_key(id))?.now.as_ref()?;
+        let version = self.own.get(&self.logical_partition.id_key(id))?.now.as_ref()?;
         let mut json = Vec::with_capacity(version.body.json_bytes as usize + 256);
         version.body.item.root().write_json(&mut json);
         Some((version.rid, json))
@@ -330,7 +331,8 @@ impl<'a> Transaction<'a> {
     }
 
     fn page_request(&self, page_size: u32, continuation: Option<&str>) -> PageRequest {
-        let scope = Scope { partition_key: Some(self.home.place.key.clone()), ..Scope::default() };
+        let scope =
+            Scope { partition_key: Some(self.logical_partition.place.key.clone()), ..Scope::default() };
         let (item_count_max, continuation) =
             (Some(i64::from(page_size.max(1))), continuation.map(str::to_owned));
         let cancel = self.cancel.clone();
@@ -342,8 +344,8 @@ impl<'a> Transaction<'a> {
         if let Some((_, stored)) = self.read_last.iter().find(|(key, _)| key == id_key) {
             return Ok(stored.clone());
         }
-        let stored = self.home.find(&*self.view.snapshot, id_key)?;
-        self.seen.item(id_key, stored.as_ref())?;
+        let stored = self.logical_partition.find(&*self.view.snapshot, id_key)?;
+        self.read_set.item(id_key, stored.as_ref())?;
         if self.read_last.len() >= READ_KEPT {
             self.read_last.pop_front();
         }
@@ -355,7 +357,8 @@ impl<'a> Transaction<'a> {
     fn live<'s>(&self, stored: Option<&'s StoredRow>) -> Result<Option<(u64, ItemRow<'s>)>, EngineError> {
         let Some(stored) = stored else { return Ok(None) };
         let (rid, row) = stored.parse()?;
-        let visible = !self.home.container.is_gone(&row, &self.view.moment) && self.home.has(&row)?;
+        let visible = !self.logical_partition.container.is_invisible(&row, &self.view.visibility_point)
+            && self.logical_partition.has(&row)?;
         Ok(visible.then_some((rid, row)))
     }
 }

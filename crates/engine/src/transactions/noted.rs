@@ -5,7 +5,7 @@ use quire_profile::Operation;
 use super::Transaction;
 use super::own::OwnItem;
 use crate::api::EngineError;
-use crate::recording::{ObservedWrite, is_observed, note_write, take_write};
+use crate::recording::{ObservedWrite, is_observed, record_write, take_write};
 use crate::store::item_row::ItemRow;
 
 impl Transaction<'_> {
@@ -21,7 +21,8 @@ impl Transaction<'_> {
     fn noted(&self, own: &OwnItem) -> Result<Option<ObservedWrite>, EngineError> {
         let stored = own.origin.as_ref().or(own.before.as_ref());
         let row = stored.map(|stored| ItemRow::parse(&stored.bytes)).transpose()?;
-        let row = row.filter(|row| !self.home.container.is_gone(row, &self.view.moment));
+        let row = row
+            .filter(|row| !self.logical_partition.container.is_invisible(row, &self.view.visibility_point));
         let before = row.as_ref().map(|row| Ok::<_, EngineError>((row.node()?, u64::from(row.json_bytes))));
         let before = before.transpose()?;
         let after = own.now.as_ref();
@@ -32,7 +33,7 @@ impl Transaction<'_> {
             (None, ..) => return Ok(None),
         };
         let after = after.map(|now| (now.body.item.root(), u64::from(now.body.json_bytes)));
-        note_write(rid, id, &self.home.place.key, before, after);
+        record_write(rid, id, &self.logical_partition.place.key, before, after);
         Ok(take_write(operation))
     }
 }

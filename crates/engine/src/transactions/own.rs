@@ -75,7 +75,7 @@ impl OwnWrites {
     }
 
     /// Live items from a child id on, in their order.
-    pub fn live_from(&self, rid: u64) -> impl Iterator<Item = &UncommittedVersion> {
+    pub fn visible_from(&self, rid: u64) -> impl Iterator<Item = &UncommittedVersion> {
         let items = self.by_rid.range(rid..).map(|(rid, &at)| (*rid, &self.items[at]));
         items.filter_map(|(rid, own)| own.now.as_ref().filter(|now| now.rid == rid))
     }

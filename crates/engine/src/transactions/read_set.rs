@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use super::{Holds, Transaction};
+use super::{ReadProtection, Transaction};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::logical_partition::StoredRow;
@@ -59,13 +59,13 @@ fn version_of(stored: Option<&StoredRow>) -> Result<Option<ItemVersion>, EngineE
 impl Transaction<'_> {
     /// What must not change between the look and the commit.
     pub(super) fn locks_to_commit(&self) -> LockSet {
-        let (table, container) = (&self.shared.locks, self.home.container.number);
+        let (table, container) = (&self.shared.locks, self.logical_partition.container.number);
         let mut set = LockSet::default();
-        let Some(items) = &self.seen.items else {
-            self.home.add_lock(table, &mut set, LockMode::Exclusive);
+        let Some(items) = &self.read_set.items else {
+            self.logical_partition.add_lock(table, &mut set, LockMode::Exclusive);
             return set;
         };
-        self.home.add_lock(table, &mut set, LockMode::Shared);
+        self.logical_partition.add_lock(table, &mut set, LockMode::Shared);
         for id_key in items.keys() {
             let mode = if self.own.get(id_key).is_some() { LockMode::Exclusive } else { LockMode::Shared };
             table.add(&mut set, container, LockKind::Item(id_key), mode);
@@ -75,19 +75,21 @@ impl Transaction<'_> {
 
     /// Under these locks: whether what the transaction has seen is still so.
     pub(super) fn validate(&self) -> Result<(), EngineError> {
-        if !matches!(self.holds, Holds::Nothing) {
+        if !matches!(self.holds, ReadProtection::Nothing) {
             return Ok(());
         }
-        let name = self.home.name(&self.shared.locks);
+        let name = self.logical_partition.name(&self.shared.locks);
         if !self.partition().sequencer.changed_since(name, self.lsn)? {
             return Ok(());
         }
-        let Some(items) = &self.seen.items else { return Err(EngineError::TransactionConflict) };
-        let moment = self.home.container.visibility_point(self.shared);
-        let snapshot = self.home.container.snapshot(self.shared)?;
+        let Some(items) = &self.read_set.items else { return Err(EngineError::TransactionConflict) };
+        let visibility_point = self.logical_partition.container.visibility_point(self.shared);
+        let snapshot = self.logical_partition.container.snapshot(self.shared)?;
         for (id_key, seen) in items {
-            let stored = self.home.find(&*snapshot, id_key)?;
-            if version_of(stored.as_ref())? != *seen || self.is_newly_gone(stored.as_ref(), &moment)? {
+            let stored = self.logical_partition.find(&*snapshot, id_key)?;
+            if version_of(stored.as_ref())? != *seen
+                || self.has_become_invisible(stored.as_ref(), &visibility_point)?
+            {
                 return Err(EngineError::TransactionConflict);
             }
         }
@@ -95,13 +97,14 @@ impl Transaction<'_> {
     }
 
     /// Whether an item has become invisible since the view, though its row is still there.
-    fn is_newly_gone(
+    fn has_become_invisible(
         &self,
         stored: Option<&StoredRow>,
-        moment: &VisibilityPoint,
+        visibility_point: &VisibilityPoint,
     ) -> Result<bool, EngineError> {
         let Some(stored) = stored else { return Ok(false) };
-        let (row, container) = (ItemRow::trusted(&stored.bytes)?, self.home.container);
-        Ok(container.is_gone(&row, moment) != container.is_gone(&row, &self.view.moment))
+        let (row, container) = (ItemRow::trusted(&stored.bytes)?, self.logical_partition.container);
+        Ok(container.is_invisible(&row, visibility_point)
+            != container.is_invisible(&row, &self.view.visibility_point))
     }
 }

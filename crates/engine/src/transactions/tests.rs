@@ -208,7 +208,7 @@ fn all_of_it_or_nothing() {
 }
 
 #[test]
-fn what_a_script_was_shown_is_what_is_stored() {
+fn a_script_sees_what_is_stored() {
     let bench = Fixture::new(1);
     bench.upsert(&item("x", 0));
     bench.clock.0.fetch_add(5_000, Ordering::Relaxed);
@@ -353,7 +353,7 @@ fn an_expired_holder_makes_room() {
     bench.upsert(r#"{"id":"b","pk":"p","email":"two","ttl":5}"#);
     bench.clock.0.fetch_add(10_000, Ordering::Relaxed);
     // Locks that were named cannot include those of items nobody knows of.
-    let named = Transaction::begin_holding(&bench.engine.shared, &bench.container, key("p"), false);
+    let named = Transaction::begin_with_locks(&bench.engine.shared, &bench.container, key("p"), false);
     let refused = create(&mut named.unwrap(), &with_email("c", "one"));
     assert!(matches!(refused, Err(EngineError::TransactionConflict)));
     let mut transaction = bench.begin();
@@ -393,7 +393,7 @@ fn bench_recreate(transaction: &mut Transaction<'_>) {
 }
 
 #[test]
-fn what_leaves_nothing_commits_nothing() {
+fn a_transaction_without_changes_commits_nothing() {
     let bench = Fixture::new(1);
     bench.upsert(&item("a", 0));
     let before = bench.lsn();

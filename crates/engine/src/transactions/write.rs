@@ -3,7 +3,7 @@
 use quire_model::IfMatch;
 
 use super::own::{ChangedItem, UncommittedVersion};
-use super::{BYTES_MAX, CHANGES_MAX, ChangeItem, Holds, Transaction, TransactionChange};
+use super::{BYTES_MAX, CHANGES_MAX, ChangeItem, ReadProtection, Transaction, TransactionChange};
 use crate::api::{EngineError, charge};
 use crate::items::body::{Body, SelfLinks};
 use crate::items::logical_partition::{StoredRow, WriteVerb, check_precondition, id_of};
@@ -34,7 +34,7 @@ impl Transaction<'_> {
             TransactionChange::Patch { id } => (WriteVerb::Patch, id.clone()),
             TransactionChange::Delete { id } => (WriteVerb::Delete, id.clone()),
         };
-        let id_key = self.home.id_key(&id);
+        let id_key = self.logical_partition.id_key(&id);
         let found = self.find(verb, &id, &id_key)?;
         self.check_found(change, &id_key, found.as_ref())
     }
@@ -48,7 +48,7 @@ impl Transaction<'_> {
     }
 
     fn apply(&mut self, change: ChangeItem) -> Result<ChangedItem, EngineError> {
-        self.home.container.check_writable()?;
+        self.logical_partition.container.check_writable()?;
         if self.own.changes >= CHANGES_MAX {
             return Err(EngineError::TransactionTooLarge { limit: "10,000 changes" });
         }
@@ -70,15 +70,15 @@ impl Transaction<'_> {
         let body = Body::parse(&change.body, false);
         let body = match &url_id {
             // A body is refused only where there is an item that it could be for.
-            Some(id) => self.find(verb, id, &self.home.id_key(id)).and(body)?,
+            Some(id) => self.find(verb, id, &self.logical_partition.id_key(id)).and(body)?,
             None => body?,
         };
         let id = id_of(url_id, Some(&body))?;
         self.check_key(&body)?;
-        let id_key = self.home.id_key(&id);
+        let id_key = self.logical_partition.id_key(&id);
         let found = self.find(verb, &id, &id_key)?;
         self.check_found(change, &id_key, found.as_ref())?;
-        let to = self.home.id_key(&body.id);
+        let to = self.logical_partition.id_key(&body.id);
         if to == id_key {
             return self.store(change, body, (id_key, None), found);
         }
@@ -88,7 +88,7 @@ impl Transaction<'_> {
 
     fn patch(&mut self, change: &ChangeItem, id: &str) -> Result<ChangedItem, EngineError> {
         let patch = Patch::parse(&change.body)?;
-        let id_key = self.home.id_key(id);
+        let id_key = self.logical_partition.id_key(id);
         let found = self.find(WriteVerb::Patch, id, &id_key)?;
         self.check_found(change, &id_key, found.as_ref())?;
         let body = self.patched(&patch, id)?;
@@ -98,17 +98,17 @@ impl Transaction<'_> {
 
     /// The item that a patch makes of the one that is there.
     fn patched(&mut self, patch: &Patch, id: &str) -> Result<Body, EngineError> {
-        let id_key = self.home.id_key(id);
+        let id_key = self.logical_partition.id_key(id);
         match self.own.get(&id_key).and_then(|own| own.now.as_ref()) {
             Some(now) => {
                 let item = (now.body.item.root(), now.rid, self.stamp_of(now));
-                patched(self.shared, &self.home, patch, item, false)
+                patched(self.shared, &self.logical_partition, patch, item, false)
             }
             None => {
                 let stored = self.stored(&id_key)?;
                 let stored = stored.ok_or_else(|| EngineError::ItemNotFound { id: id.to_owned() })?;
                 let (rid, row) = stored.parse()?;
-                patched(self.shared, &self.home, patch, (row.node()?, rid, row.stamp), false)
+                patched(self.shared, &self.logical_partition, patch, (row.node()?, rid, row.stamp), false)
             }
         }
     }
@@ -123,15 +123,15 @@ impl Transaction<'_> {
     }
 
     fn check_key(&self, body: &Body) -> Result<(), EngineError> {
-        let definition = &self.home.container.definition.partition_key;
-        match definition.extract(body.item.root())? == self.home.place.key {
+        let definition = &self.logical_partition.container.definition.partition_key;
+        match definition.extract(body.item.root())? == self.logical_partition.place.key {
             true => Ok(()),
             false => Err(EngineError::PartitionKeyMismatch),
         }
     }
 
     fn delete(&mut self, change: &ChangeItem, id: &str) -> Result<ChangedItem, EngineError> {
-        let id_key = self.home.id_key(id);
+        let id_key = self.logical_partition.id_key(id);
         let found = self.find(WriteVerb::Delete, id, &id_key)?;
         self.check_found(change, &id_key, found.as_ref())?;
         let found = found.ok_or_else(|| EngineError::ItemNotFound { id: id.to_owned() })?;
@@ -153,10 +153,11 @@ impl Transaction<'_> {
         (id_key, from): (Vec<u8>, Option<Vec<u8>>),
         found: Option<ItemToChange>,
     ) -> Result<ChangedItem, EngineError> {
-        let tuples = self.home.tuples(body.item.root());
+        let tuples = self.logical_partition.tuples(body.item.root());
         let before = self.stored(&id_key)?;
         let was = from.as_ref().unwrap_or(&id_key);
-        let in_the_way = self.check_unique([&id_key, was], found.as_ref(), before.as_ref(), &tuples)?;
+        let invisible_conflicts =
+            self.check_unique([&id_key, was], found.as_ref(), before.as_ref(), &tuples)?;
         let replaced = self.own.get(was).and_then(|own| own.now.as_ref());
         let replaced = replaced.map_or(0, |now| now.body.json_bytes as usize);
         if self.own.bytes - replaced + body.json_bytes as usize > BYTES_MAX {
@@ -164,7 +165,7 @@ impl Transaction<'_> {
         }
         let rid = match &found {
             Some(found) => found.rid,
-            None => self.home.place.new_rid(self.home.container)?,
+            None => self.logical_partition.place.new_rid(self.logical_partition.container)?,
         };
         let own_etag = if self.own_etags { Some(item_row::random_etag()?) } else { None };
         let indexed = IndexedVersion::new(&self.view.indexes, change.indexing, body.item.root(), rid);
@@ -173,8 +174,8 @@ impl Transaction<'_> {
             true => charge::write(json_bytes, indexed.values),
             false => charge::replace(json_bytes, indexed.values),
         };
-        for holder in in_the_way {
-            let id_key = self.home.id_key(ItemRow::parse(&holder.bytes)?.id()?);
+        for holder in invisible_conflicts {
+            let id_key = self.logical_partition.id_key(ItemRow::parse(&holder.bytes)?.id()?);
             self.own.set(id_key, Some(holder), None);
         }
         let id = body.id.clone();
@@ -212,8 +213,10 @@ impl Transaction<'_> {
         }
         let stored = self.stored(id_key)?;
         let there = stored.as_ref().map(StoredRow::parse).transpose()?;
-        let live = there.filter(|(_, row)| !self.home.container.is_gone(row, &self.view.moment));
-        let live = self.home.check_existence(verb, id, live)?;
+        let live = there.filter(|(_, row)| {
+            !self.logical_partition.container.is_invisible(row, &self.view.visibility_point)
+        });
+        let live = self.logical_partition.check_existence(verb, id, live)?;
         Ok(live.map(|(rid, row)| ItemToChange { rid, json_bytes: row.json_bytes, etag: row.stamp.etag() }))
     }
 
@@ -225,7 +228,7 @@ impl Transaction<'_> {
         before: Option<&StoredRow>,
         tuples: &[Tuple],
     ) -> Result<Vec<StoredRow>, EngineError> {
-        let constraints = &self.home.container.definition.unique_keys;
+        let constraints = &self.logical_partition.container.definition.unique_keys;
         for (tuple, constraint) in tuples.iter().zip(constraints) {
             if self.own.holds(tuple, id_keys) {
                 return Err(EngineError::UniqueKeyTaken { paths: unique::paths_text(constraint) });
@@ -233,12 +236,12 @@ impl Transaction<'_> {
         }
         let own = [before.map(|stored| stored.rid), found.map(|found| found.rid)];
         let is_moved = |rid: u64| own.contains(&Some(rid)) || self.own.by_rid(rid).is_some();
-        let (snapshot, now) = (&*self.view.snapshot, &self.view.moment);
-        let in_the_way = self.home.check_unique(snapshot, tuples, now, &is_moved)?;
-        if !in_the_way.is_empty() && matches!(self.holds, Holds::Named) {
+        let (snapshot, now) = (&*self.view.snapshot, &self.view.visibility_point);
+        let invisible_conflicts = self.logical_partition.check_unique(snapshot, tuples, now, &is_moved)?;
+        if !invisible_conflicts.is_empty() && matches!(self.holds, ReadProtection::Named) {
             return Err(EngineError::TransactionConflict);
         }
-        Ok(in_the_way)
+        Ok(invisible_conflicts)
     }
 
     /// How many values of an item are indexed.
@@ -288,7 +291,7 @@ impl Transaction<'_> {
     /// With the system properties as far as they are known.
     pub(super) fn write_version(&self, version: &UncommittedVersion, json: &mut Vec<u8>) {
         version.body.item.root().write_json(json);
-        let (links, stamp) = (SelfLinks::new(self.home.container), self.stamp_of(version));
+        let (links, stamp) = (SelfLinks::new(self.logical_partition.container), self.stamp_of(version));
         links.complete(json, version.rid, &stamp, &version.etag());
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use quire_profile::{ActionSource, Operation, Record};
 
-use super::replay::Recorded;
+use super::replay::RecordedOperation;
 
 /// Actions whose requests are known; the oldest goes.
 const ACTIONS_MAX: usize = 4_096;
@@ -28,7 +28,7 @@ pub(super) struct Actions {
 }
 
 impl ActionRequest {
-    pub fn of(recorded: &Recorded<'_>) -> ActionRequest {
+    pub fn of(recorded: &RecordedOperation<'_>) -> ActionRequest {
         let Record { action, operation, item, query, .. } = recorded.record;
         let returned = query.iter().flat_map(|query| query.items.iter().copied());
         let items = item.iter().copied().chain(returned).collect();

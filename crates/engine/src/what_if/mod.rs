@@ -22,6 +22,6 @@ mod translate; // operations in the new form
 mod values; // values that are made up
 
 pub(crate) use order::{Subject, WHAT_IF, WhatIfChange, WhatIfOrder, WhatIfRequest};
-pub(crate) use replay::is_lasting;
+pub(crate) use replay::is_permanent;
 pub(crate) use run::{RunProgress, WhatIfRun, WhatIfServices};
 pub(crate) use scratch::Scratch;

@@ -160,7 +160,7 @@ impl WhatIfChange {
                 Ok(WhatIfChange::Refactoring(planned.with_names(&body)))
             }
             "model" => {
-                Ok(WhatIfChange::Model(Value::Object(Additions::plan(model, &body).added_to(model.clone()))))
+                Ok(WhatIfChange::Model(Value::Object(Additions::plan(model, &body).apply_to(model.clone()))))
             }
             "indexing-policy" | "container" => Ok(WhatIfChange::Container(body)),
             _ => Err(bad("The finding has steps for people: there is nothing to try.")),

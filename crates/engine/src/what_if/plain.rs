@@ -5,7 +5,7 @@ use quire_resource::PartitionKey;
 use quire_value::{Object, Value};
 
 use super::query::with_values;
-use super::replay::{ITEM_GONE, NO_VALUES, NOT_SAMPLED, REFUSED, Recorded, Skip, unnamed};
+use super::replay::{ITEM_GONE, NO_VALUES, NOT_SAMPLED, REFUSED, RecordedOperation, Skip, unnamed};
 use super::requests::{QueryScope, ReplayContext, Request, Verb};
 use super::sample::{ItemPlace, SampledContainer};
 use super::scratch::Side;
@@ -24,7 +24,7 @@ const PAGE_PER_PARTITION: f64 = 2.5;
 pub(super) fn request(
     context: &ReplayContext<'_>,
     side: Side,
-    recorded: &Recorded<'_>,
+    recorded: &RecordedOperation<'_>,
 ) -> Result<Request, Skip> {
     let record = recorded.record;
     if !record.is_success() {
@@ -46,7 +46,10 @@ pub(super) fn request(
 }
 
 /// Where the recorded item is in the sample.
-pub(super) fn place(context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Result<ItemPlace, Skip> {
+pub(super) fn place(
+    context: &ReplayContext<'_>,
+    recorded: &RecordedOperation<'_>,
+) -> Result<ItemPlace, Skip> {
     let number = recorded.record.item.ok_or_else(|| unnamed(recorded.record.operation))?;
     sampled(context, recorded.container(), number)
 }
@@ -64,7 +67,7 @@ fn sampled(context: &ReplayContext<'_>, container: &str, number: u64) -> Result<
 pub(super) fn write(
     context: &ReplayContext<'_>,
     side: Side,
-    recorded: &Recorded<'_>,
+    recorded: &RecordedOperation<'_>,
     change: &Change,
 ) -> Result<Request, Skip> {
     let (container, record) = (recorded.container(), recorded.record);
@@ -192,7 +195,7 @@ fn operation(verb: &str, path: &str, value: &Value) -> Value {
 }
 
 /// The recorded shape with values of the items that it returned; where the sample is not all items, what it cost.
-fn query(context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Result<Request, Skip> {
+fn query(context: &ReplayContext<'_>, recorded: &RecordedOperation<'_>) -> Result<Request, Skip> {
     let record = recorded.record;
     let query = record.query.as_ref().ok_or(NO_VALUES)?;
     if !context.sample.is_all {
@@ -210,17 +213,17 @@ fn query(context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Result<Request
 }
 
 /// An aggregate returns no item: its values come from one that the seed picks, and those of references from a target.
-fn donor(context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Option<Value> {
+fn donor(context: &ReplayContext<'_>, recorded: &RecordedOperation<'_>) -> Option<Value> {
     let shape = &recorded.shape?.shape;
     let container = recorded.container();
     if shape.aggregates.is_empty() {
         return None;
     }
     let mut random = Random::new(context.seed, recorded.number);
-    let mut item = picked(context, container, &mut random)?;
+    let mut item = pick_item(context, container, &mut random)?;
     for reference in context.references.iter().filter(|own| own.container == container) {
         if shape.equality.contains(&reference.path)
-            && let Some(target) = picked(context, &reference.to, &mut random)
+            && let Some(target) = pick_item(context, &reference.to, &mut random)
             && let [value] = values_at(&target, &reference.key).as_slice()
         {
             set_at(&mut item, &reference.path, (*value).clone());
@@ -229,7 +232,7 @@ fn donor(context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Option<Value> 
     Some(item)
 }
 
-fn picked(context: &ReplayContext<'_>, container: &str, random: &mut Random) -> Option<Value> {
+fn pick_item(context: &ReplayContext<'_>, container: &str, random: &mut Random) -> Option<Value> {
     let own = context.sample.container(container)?;
     let number = own.order.get(random.below(own.order.len()))?;
     context.item(Side::Now, container, own.items.get(number)?)
@@ -263,9 +266,9 @@ fn scope(
         return Ok(QueryScope { key: Some(key.ok_or(NO_VALUES)?), range: None });
     }
     let partitions = container.source.partitions.all();
-    let asked_all = record.charge >= PAGE_PER_PARTITION * partitions.len() as f64;
+    let requests_all = record.charge >= PAGE_PER_PARTITION * partitions.len() as f64;
     match first {
-        Some(place) if !asked_all => {
+        Some(place) if !requests_all => {
             let routed = RoutedKey::of(&container.source, place.key.clone()).map_err(|_| NO_VALUES)?;
             Ok(QueryScope { key: None, range: Some(routed.partition.layout.range.clone()) })
         }

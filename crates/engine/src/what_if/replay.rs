@@ -49,7 +49,7 @@ impl RecordedOperations {
         containers: &BTreeSet<String>,
         count_max: usize,
     ) -> RecordedOperations {
-        workload.settle();
+        workload.close_open_actions();
         let mut records: Vec<Record> = Vec::new();
         let mut executions: HashMap<u64, usize> = HashMap::new();
         for record in workload.records().rev().filter(|record| containers.contains(&*record.container)) {
@@ -89,14 +89,14 @@ fn add_page(later: &mut Record, page: &Record) {
 }
 
 /// One recorded operation.
-pub(super) struct Recorded<'a> {
+pub(super) struct RecordedOperation<'a> {
     pub record: &'a Record,
     pub shape: Option<&'a ReplayedShape>,
     /// Its place among all: what is made up follows from it and the seed.
     pub number: u64,
 }
 
-impl Recorded<'_> {
+impl RecordedOperation<'_> {
     pub fn container(&self) -> &str {
         &self.record.container
     }
@@ -150,7 +150,7 @@ impl Replay {
         self.next += 1;
         let shape = record.query.as_ref().and_then(|query| self.recorded.shapes.get(&query.shape));
         let number = self.next as u64;
-        let recorded = Recorded { record, shape: shape.map(|shape| &**shape), number };
+        let recorded = RecordedOperation { record, shape: shape.map(|shape| &**shape), number };
         match both(context, &mut self.translation, &mut self.actions, &recorded)? {
             Ok((now, then)) => self.outcome.add(record, now, then),
             Err(reason) => self.outcome.skip(record, reason),
@@ -172,7 +172,7 @@ fn both(
     context: &ReplayContext<'_>,
     translation: &mut Translation,
     actions: &mut Actions,
-    recorded: &Recorded<'_>,
+    recorded: &RecordedOperation<'_>,
 ) -> Result<Result<(Cost, Cost), Skip>, EngineError> {
     let now = match plain::request(context, Side::Now, recorded) {
         Ok(now) => now,
@@ -199,7 +199,7 @@ fn sent(context: &ReplayContext<'_>, side: Side, requests: &[Request]) -> Result
     for request in requests {
         match context.send(side, request) {
             Ok(own) => cost.add(own),
-            Err(error) if is_lasting(&error) => return Ok(None),
+            Err(error) if is_permanent(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
@@ -207,7 +207,7 @@ fn sent(context: &ReplayContext<'_>, side: Side, requests: &[Request]) -> Result
 }
 
 /// What would be refused again.
-pub(crate) fn is_lasting(error: &EngineError) -> bool {
+pub(crate) fn is_permanent(error: &EngineError) -> bool {
     !matches!(
         error,
         EngineError::Storage(_)

@@ -150,7 +150,7 @@ impl WhatIfRun {
             let model = match (model, first) {
                 (model, Some(first)) => {
                     let model = model.unwrap_or_else(|| Model::empty().to_json());
-                    Some(Additions::plan(&model, first).added_to(model))
+                    Some(Additions::plan(&model, first).apply_to(model))
                 }
                 (model, None) => model,
             };
@@ -265,7 +265,7 @@ fn model_with(
     declarations: &Value,
 ) -> Result<Model, EngineError> {
     let model = model.to_json();
-    let planned = Additions::plan(&model, declarations).added_to(model);
+    let planned = Additions::plan(&model, declarations).apply_to(model);
     catalog.parsed_model(database, &Value::Object(planned))
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Sample {
 
 pub(crate) struct SampledContainer {
     pub source: Arc<Container>,
-    moment: VisibilityPoint,
+    visibility_point: VisibilityPoint,
     /// By number.
     pub items: HashMap<u64, ItemPlace>,
     /// Their numbers, in the order in which they were chosen.
@@ -73,8 +73,13 @@ impl Sample {
         let mut sampled = Vec::new();
         for (source, marks) in containers.into_iter().zip(marks) {
             source.check_open()?;
-            let moment = source.visibility_point_in(shared, &*snapshot, marks)?;
-            sampled.push(SampledContainer { source, moment, items: HashMap::new(), order: Vec::new() });
+            let visibility_point = source.visibility_point_in(shared, &*snapshot, marks)?;
+            sampled.push(SampledContainer {
+                source,
+                visibility_point,
+                items: HashMap::new(),
+                order: Vec::new(),
+            });
         }
         let total = sampled.iter().map(|own| own.source.usage().0).sum();
         let (is_all, items, bytes, chosen) = (false, 0, 0, Vec::new());
@@ -183,7 +188,10 @@ impl Sample {
         let row = ItemRow::parse(row)?;
         let container = &mut self.containers[place];
         let is_known = container.items.contains_key(&number);
-        if is_known || self.bytes >= BYTES_MAX || container.source.is_gone(&row, &container.moment) {
+        if is_known
+            || self.bytes >= BYTES_MAX
+            || container.source.is_invisible(&row, &container.visibility_point)
+        {
             return Ok(());
         }
         let item = ItemPlace { id: row.id()?.to_owned(), key: row.partition_key()? };

@@ -206,7 +206,7 @@ fn referrers_become_elements_of_their_target() {
 }
 
 #[test]
-fn what_is_at_the_path_stops_it() {
+fn a_value_at_the_target_path_blocks_the_embed() {
     let storage = MemoryStorage::new();
     let engine = users(&storage);
     put(&engine, "users", r#"{"id":"u3","name":"user 3","profileId":"p3","profile":"mine"}"#).unwrap();

@@ -137,7 +137,7 @@ fn old_writers_are_followed_and_new_ones_come_when_it_is_finished() {
 }
 
 #[test]
-fn what_would_be_lost_or_overwritten_stops_it() {
+fn data_that_would_be_lost_or_overwritten_blocks_the_merge() {
     let storage = MemoryStorage::new();
     let engine = filled(&storage);
     put(&engine, "bookWriters", r#"{"id":"x","writerId":"w1","workId":"k1","type":"join","share":3}"#)

@@ -115,7 +115,7 @@ fn the_window_moves_when_it_is_finished() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_a_dry_run_changes_nothing() {
+fn errors_are_reported_and_a_dry_run_changes_nothing() {
     let storage = MemoryStorage::new();
     let engine = filled(&storage);
     let before = stored(&engine);

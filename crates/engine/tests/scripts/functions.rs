@@ -68,8 +68,8 @@ fn in_pages_as_at_once() {
 }
 
 #[test]
-fn what_they_throw_is_the_pages() {
-    let bench = Bench::hasty();
+fn errors_of_functions_are_errors_of_the_page() {
+    let bench = Bench::short_limits();
     filled(&bench);
     bench.function("number", "function () { throw new Error(32766, 'x'); }");
     bench.function("text", "function () { throw 'just text'; }");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quire_engine::{EngineError, ScriptError, ScriptOptions};
 
-use crate::{Bench, hasty};
+use crate::{Bench, short_limits};
 
 /// What has a limit is over long before.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -16,8 +16,8 @@ fn is_timed_out<T: std::fmt::Debug>(result: &Result<T, EngineError>) -> bool {
 }
 
 #[test]
-fn what_takes_too_long_leaves_nothing() {
-    let bench = Bench::hasty();
+fn a_script_that_times_out_writes_nothing() {
+    let bench = Bench::short_limits();
     let before = bench.lsn();
     for text in [
         "c.createDocument(link, {id: 'a', pk: 'p'}, () => { for (;;) {} })",
@@ -36,7 +36,7 @@ fn what_takes_too_long_leaves_nothing() {
 
 #[test]
 fn a_script_that_is_asked_to_finish_commits() {
-    let bench = Bench::hasty();
+    let bench = Bench::short_limits();
     let text = "
         let n = 0;
         function next() {
@@ -75,14 +75,14 @@ fn spent_throughput_asks_a_script_to_finish() {
 
 #[test]
 fn a_script_that_ignores_it_ends_by_itself() {
-    let bench = Bench::hasty();
+    let bench = Bench::short_limits();
     let text = "(function again() { c.readDocuments(link, again); })(); done('finished')";
     assert_eq!(bench.run(text).unwrap(), r#""finished""#);
 }
 
 #[test]
 fn a_query_of_a_script_ends_with_it() {
-    let bench = Bench::hasty();
+    let bench = Bench::short_limits();
     // Without a limit it takes twice the time that it gets here.
     for number in 0..2 * PATIENCE.as_millis() / 20 {
         bench.0.create(&format!(r#"{{"id":"{number}","pk":"p","name":{number}}}"#)).unwrap();
@@ -96,9 +96,12 @@ fn a_query_of_a_script_ends_with_it() {
 }
 
 #[test]
-fn offenders_are_blocked_where_that_is_asked_for() {
-    let bench =
-        Bench::with(ScriptOptions { limits: hasty(), block_offenders: true, ..ScriptOptions::default() });
+fn slow_scripts_are_blocked_if_configured() {
+    let bench = Bench::with(ScriptOptions {
+        limits: short_limits(),
+        block_slow_scripts: true,
+        ..ScriptOptions::default()
+    });
     bench.procedure("slow", "function () { for (;;) {} }");
     bench.procedure("other", "function () {}");
     for _ in 0..3 {
@@ -111,8 +114,8 @@ fn offenders_are_blocked_where_that_is_asked_for() {
 }
 
 #[test]
-fn by_default_nobody_is_blocked() {
-    let bench = Bench::hasty();
+fn by_default_no_script_is_blocked() {
+    let bench = Bench::short_limits();
     bench.procedure("slow", "function () { for (;;) {} }");
     for _ in 0..4 {
         assert!(is_timed_out(&bench.execute("slow", "")));
@@ -122,7 +125,7 @@ fn by_default_nobody_is_blocked() {
 /// Slow scripts of one logical partition keep their share of the places; others, and plain writes, go on meanwhile.
 #[test]
 fn a_slow_partition_does_not_stop_others() {
-    let limits = quire_engine::ScriptLimits { time: Duration::from_secs(4), ..hasty() };
+    let limits = quire_engine::ScriptLimits { time: Duration::from_secs(4), ..short_limits() };
     let bench = Bench::with(ScriptOptions { limits, running_max: Some(8), ..ScriptOptions::default() });
     bench.procedure("slow", "function () { for (;;) {} }");
     bench.procedure("fast", "function () { getContext().getResponse().setBody(1); }");
@@ -145,7 +148,7 @@ fn a_slow_partition_does_not_stop_others() {
 /// Queries whose functions take long have places of their own and do not stop procedures, nor plain queries.
 #[test]
 fn slow_functions_do_not_stop_others() {
-    let limits = quire_engine::ScriptLimits { function_time: Duration::from_millis(1500), ..hasty() };
+    let limits = quire_engine::ScriptLimits { function_time: Duration::from_millis(1500), ..short_limits() };
     let bench = Bench::with(ScriptOptions { limits, running_max: Some(2), ..ScriptOptions::default() });
     bench.function("slow", "function () { for (;;) {} }");
     bench.function("fast", "function () { return 1; }");

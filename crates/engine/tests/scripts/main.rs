@@ -42,8 +42,8 @@ impl Bench {
     }
 
     /// With a time limit that tests can wait for.
-    fn hasty() -> Bench {
-        Bench::with(ScriptOptions { limits: hasty(), ..ScriptOptions::default() })
+    fn short_limits() -> Bench {
+        Bench::with(ScriptOptions { limits: short_limits(), ..ScriptOptions::default() })
     }
 
     fn with(scripts: ScriptOptions) -> Bench {
@@ -203,7 +203,7 @@ fn value(bytes: &[u8]) -> Value {
     json(std::str::from_utf8(bytes).unwrap())
 }
 
-fn hasty() -> ScriptLimits {
+fn short_limits() -> ScriptLimits {
     ScriptLimits {
         soft_time: Duration::from_millis(200),
         time: Duration::from_millis(400),

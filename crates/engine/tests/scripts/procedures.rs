@@ -65,7 +65,7 @@ fn all_that_a_collection_can_do() {
 }
 
 #[test]
-fn what_fails_goes_to_the_callback() {
+fn errors_go_to_the_callback() {
     let bench = Bench::new();
     bench.run("c.createDocument(link, {id: 'a', pk: 'p', name: 'x'})").unwrap();
     for (text, expected) in [
@@ -99,7 +99,7 @@ fn what_fails_goes_to_the_callback() {
 }
 
 #[test]
-fn what_fails_without_callback_undoes_everything() {
+fn an_error_without_callback_undoes_everything() {
     let bench = Bench::new();
     let before = bench.lsn();
     let text = "c.createDocument(link, {id: 'a', pk: 'p'}); c.readDocument(doc('z'))";
@@ -206,7 +206,7 @@ fn logs_are_kept_also_when_it_fails() {
 }
 
 #[test]
-fn what_was_thrown_is_told() {
+fn thrown_values_are_in_the_error() {
     let bench = Bench::new();
     assert!(failure(bench.run("throw new Error(4444, 'mine')")).starts_with("4444 "));
     assert!(failure(bench.run("throw 'text'")).contains("text"));

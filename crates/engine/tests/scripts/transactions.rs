@@ -126,7 +126,7 @@ fn several_writes_of_one_item_leave_the_last() {
 }
 
 #[test]
-fn what_fails_leaves_nothing() {
+fn a_failed_script_writes_nothing() {
     on_every_storage(|bench| {
         bench.0.create(r#"{"id":"old","pk":"p","name":0,"n":1}"#).unwrap();
         let before = bench.lsn();
@@ -152,7 +152,7 @@ fn what_fails_leaves_nothing() {
 }
 
 #[test]
-fn what_is_swallowed_commits() {
+fn a_caught_error_commits() {
     on_every_storage(|bench| {
         for (id, text) in [
             ("a", "c.readDocument(doc('none'), () => {});"),

@@ -22,7 +22,7 @@ pub const PANIC: u64 = 4;
 /// Loses answers, and while it is dark does not say what became of a token.
 pub struct FaultyStorage {
     inner: MemoryStorage,
-    pub mood: AtomicU64,
+    pub fault: AtomicU64,
     pub dark: AtomicBool,
     pub slow: AtomicBool,
     late: Mutex<Option<Commit>>,
@@ -30,8 +30,8 @@ pub struct FaultyStorage {
 
 impl FaultyStorage {
     pub fn new() -> Arc<FaultyStorage> {
-        let (mood, dark, slow) = (AtomicU64::new(PASS), AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(FaultyStorage { inner: MemoryStorage::new(), mood, dark, slow, late: Mutex::default() })
+        let (fault, dark, slow) = (AtomicU64::new(PASS), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(FaultyStorage { inner: MemoryStorage::new(), fault, dark, slow, late: Mutex::default() })
     }
 }
 
@@ -47,7 +47,7 @@ impl Storage for FaultyStorage {
         if self.slow.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        match self.mood.swap(PASS, Ordering::SeqCst) {
+        match self.fault.swap(PASS, Ordering::SeqCst) {
             PASS => self.inner.commit(commit),
             LOSE_ANSWER => self.inner.commit(commit).and(Err(CommitError::Unknown { token })),
             LOSE_COMMIT => Err(CommitError::Unknown { token }),

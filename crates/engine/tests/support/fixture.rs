@@ -195,9 +195,9 @@ impl Fixture {
 }
 
 /// Waits until items without these paths are found by rows of their own.
-pub fn keep_missing_rows(fixture: &Fixture, paths: &[&str]) {
+pub fn index_missing_values(fixture: &Fixture, paths: &[&str]) {
     let paths: Vec<Path> = paths.iter().map(|path| Path::parse(path).expect("a path")).collect();
-    paths.iter().for_each(|path| fixture.engine.keep_missing_rows(&fixture.container, path));
+    paths.iter().for_each(|path| fixture.engine.index_missing_values(&fixture.container, path));
     let started = Instant::now();
     while !paths.iter().all(|path| fixture.container.has_missing_rows(path)) {
         assert!(started.elapsed() < Duration::from_secs(60), "no rows of missing values");

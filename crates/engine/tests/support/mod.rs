@@ -21,9 +21,9 @@ use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
 
 /// A second per reading, so that times differ and tests do not depend on the real one.
-pub struct Ticking(AtomicI64);
+pub struct TickingClock(AtomicI64);
 
-impl Clock for Ticking {
+impl Clock for TickingClock {
     fn now_ms(&self) -> i64 {
         self.0.fetch_add(10, Ordering::Relaxed)
     }
@@ -42,7 +42,7 @@ pub fn options_with(partitions: u32) -> Options {
 
 pub fn options_at(now_ms: i64, partitions: u32) -> Options {
     Options {
-        clock: Arc::new(Ticking(AtomicI64::new(now_ms))),
+        clock: Arc::new(TickingClock(AtomicI64::new(now_ms))),
         partitions,
         cache_bytes: 1 << 20,
         scripts: Default::default(),

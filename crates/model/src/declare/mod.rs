@@ -176,10 +176,10 @@ pub struct Rollup {
     pub link: String,
     pub op: Operation,
     pub into: Pointer,
-    /// Over `r`, and `e` with [`Of::References`]; not for [`Operation::Count`].
+    /// Over `r`, and `e` with [`RollupOf::References`]; not for [`Operation::Count`].
     pub value: Option<String>,
     pub filter: Option<String>,
-    pub of: Of,
+    pub of: RollupOf,
     pub on_write: Option<OnWrite>,
 }
 
@@ -193,7 +193,7 @@ pub enum Operation {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Of {
+pub enum RollupOf {
     /// Every referrer once.
     #[default]
     Items,
@@ -211,7 +211,7 @@ pub struct Window {
     pub key: Option<Pointer>,
     /// In the element; without it the order is that of arrival.
     pub by: Option<Pointer>,
-    pub newest: Newest,
+    pub newest: NewestAt,
     pub slack: u32,
     pub pages: Pages,
     pub count: Option<Pointer>,
@@ -219,7 +219,7 @@ pub struct Window {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Newest {
+pub enum NewestAt {
     #[default]
     Last,
     First,

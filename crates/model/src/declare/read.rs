@@ -97,8 +97,8 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("max", Operation::Max),
     ("avg", Operation::Avg),
 ];
-const OF: &[(&str, Of)] = &[("items", Of::Items), ("references", Of::References)];
-const NEWEST: &[(&str, Newest)] = &[("last", Newest::Last), ("first", Newest::First)];
+const OF: &[(&str, RollupOf)] = &[("items", RollupOf::Items), ("references", RollupOf::References)];
+const NEWEST: &[(&str, NewestAt)] = &[("last", NewestAt::Last), ("first", NewestAt::First)];
 
 const NAME_LENGTH_MAX: usize = 64;
 
@@ -154,9 +154,9 @@ impl Reader {
         if self.has_too_many(&members) {
             return Model::empty();
         }
-        self.known(&members, MODEL, is_ignored);
+        self.check_members(&members, MODEL, is_ignored);
         match self.required(&members, "version") {
-            Some(version) if version.as_i64() != Some(1) => self.wrong(&members, "version", "1"),
+            Some(version) if version.as_i64() != Some(1) => self.wrong_member(&members, "version", "1"),
             _ => {}
         }
         Model {
@@ -189,10 +189,10 @@ impl Reader {
     }
 
     fn link(&mut self, members: Members<'_>) -> Link {
-        self.known(&members, LINK, |_| false);
+        self.check_members(&members, LINK, |_| false);
         let name = self.name(&members);
         let from = self.inner(&members, "from").map(|from| {
-            self.known(&from, FROM, |_| false);
+            self.check_members(&from, FROM, |_| false);
             Place {
                 container: self.string(&from, "container"),
                 path: self.path(&from, "path", Paths::Elements),
@@ -216,7 +216,7 @@ impl Reader {
     }
 
     fn target(&mut self, to: &Members<'_>) -> Target {
-        self.known(to, TO, |_| false);
+        self.check_members(to, TO, |_| false);
         Target {
             container: self.string(to, "container"),
             key: self.optional_path(to, "key").unwrap_or_else(|| Pointer::of_name("id")),
@@ -237,7 +237,7 @@ impl Reader {
                 ))
             }
             _ => {
-                self.wrong(
+                self.wrong_member(
                     to,
                     "partitionKey",
                     "a list with one entry for each level of the key, or \"lookup\"",
@@ -252,20 +252,20 @@ impl Reader {
         let Some(members) = self.object(entry, at, "partitionKey") else { return Level::Reference };
         let given = ["path", "value", "reference"].into_iter().find(|name| members.object.contains(name));
         let known: &[&str] = given.as_ref().map_or(&["path"], std::slice::from_ref);
-        self.known(&members, known, |_| false);
+        self.check_members(&members, known, |_| false);
         match given {
             Some("value") => match members.object.get("value") {
                 Some(value) if value.as_array().is_none() && value.as_object().is_none() => {
                     Level::Value(value.clone())
                 }
                 _ => {
-                    self.wrong(&members, "value", "a string, a number, a boolean or null");
+                    self.wrong_member(&members, "value", "a string, a number, a boolean or null");
                     Level::Reference
                 }
             },
             Some("reference") => {
                 if members.object.get("reference").and_then(Value::as_bool) != Some(true) {
-                    self.wrong(&members, "reference", "true");
+                    self.wrong_member(&members, "reference", "true");
                 }
                 Level::Reference
             }
@@ -274,7 +274,7 @@ impl Reader {
     }
 
     fn copy(&mut self, members: Members<'_>) -> Copy {
-        self.known(&members, COPY, |_| false);
+        self.check_members(&members, COPY, |_| false);
         let name = self.name(&members);
         let link = self.string(&members, "link");
         let fields = self.inner(&members, "fields").map(|fields| self.fields(&members, &fields));
@@ -289,7 +289,7 @@ impl Reader {
 
     fn fields(&mut self, copy: &Members<'_>, fields: &Members<'_>) -> Vec<Field> {
         if fields.object.is_empty() {
-            self.wrong(copy, "fields", "an object with at least one member");
+            self.wrong_member(copy, "fields", "an object with at least one member");
         }
         let mut read: Vec<Field> = Vec::new();
         for (name, expression) in fields.object.iter() {
@@ -297,7 +297,7 @@ impl Reader {
             let expression = match expression.as_str() {
                 Some(text) => text.to_owned(),
                 None => {
-                    self.wrong(fields, name, "a string");
+                    self.wrong_member(fields, name, "a string");
                     String::new()
                 }
             };
@@ -308,7 +308,7 @@ impl Reader {
     }
 
     fn mirror(&mut self, members: Members<'_>) -> Mirror {
-        self.known(&members, MIRROR, |_| false);
+        self.check_members(&members, MIRROR, |_| false);
         Mirror {
             name: self.name(&members),
             link: self.string(&members, "link"),
@@ -321,7 +321,7 @@ impl Reader {
     }
 
     fn rollup(&mut self, members: Members<'_>) -> Rollup {
-        self.known(&members, ROLLUP, |_| false);
+        self.check_members(&members, ROLLUP, |_| false);
         let (name, link) = (self.name(&members), self.string(&members, "link"));
         let op = self.required(&members, "op").and_then(|_| self.choice(&members, "op", OPERATIONS));
         let value = self.optional_string(&members, "value");
@@ -344,7 +344,7 @@ impl Reader {
     }
 
     fn window(&mut self, members: Members<'_>) -> Window {
-        self.known(&members, WINDOW, |_| false);
+        self.check_members(&members, WINDOW, |_| false);
         let pages = self.inner(&members, "pages").map(|pages| self.pages(&pages));
         // Without a size that can be read, any slack may fit.
         let size = pages.as_ref().map_or(PAGE_SIZE_MAX, |pages| pages.size);
@@ -370,7 +370,7 @@ impl Reader {
     }
 
     fn pages(&mut self, members: &Members<'_>) -> Pages {
-        self.known(members, PAGES, |_| false);
+        self.check_members(members, PAGES, |_| false);
         Pages {
             container: self.string(members, "container"),
             path: self.path(members, "path", Paths::One),
@@ -384,13 +384,13 @@ impl Reader {
         self.errors.push(ModelError { at, problem });
     }
 
-    fn wrong(&mut self, members: &Members<'_>, member: &str, what: &str) {
+    fn wrong_member(&mut self, members: &Members<'_>, member: &str, what: &str) {
         self.broken.insert(members.at(member));
         let problem = Problem::WrongValue { member: member.to_owned(), what: what.to_owned() };
         self.report(members.at(member), problem);
     }
 
-    fn known(&mut self, members: &Members<'_>, known: &[&str], is_ignored: impl Fn(&str) -> bool) {
+    fn check_members(&mut self, members: &Members<'_>, known: &[&str], is_ignored: impl Fn(&str) -> bool) {
         let unknown = members.object.names().filter(|name| !known.contains(name) && !is_ignored(name));
         for name in unknown.collect::<Vec<_>>() {
             self.report(members.at(name), Problem::UnknownMember { member: name.to_owned() });
@@ -437,7 +437,7 @@ impl Reader {
             None => return Vec::new(),
             Some(Value::Array(entries)) => entries,
             Some(_) => {
-                self.wrong(members, name, "a list of objects");
+                self.wrong_member(members, name, "a list of objects");
                 return Vec::new();
             }
         };
@@ -465,7 +465,7 @@ impl Reader {
     fn optional_string(&mut self, members: &Members<'_>, name: &str) -> Option<String> {
         let value = members.object.get(name)?;
         if value.as_str().is_none() {
-            self.wrong(members, name, "a string");
+            self.wrong_member(members, name, "a string");
         }
         value.as_str().map(str::to_owned)
     }
@@ -487,7 +487,7 @@ impl Reader {
         let value = members.object.get(name)?;
         let chosen = choices.iter().find(|(text, _)| value.as_str() == Some(text));
         if chosen.is_none() {
-            self.wrong(members, name, &one_of(choices));
+            self.wrong_member(members, name, &one_of(choices));
         }
         chosen.map(|(_, chosen)| *chosen)
     }
@@ -498,7 +498,7 @@ impl Reader {
         let number = number.filter(|number| range.contains(number));
         if number.is_none() {
             let (min, max) = (grouped(u64::from(*range.start())), grouped(u64::from(*range.end())));
-            self.wrong(members, name, &format!("an integer from {min} to {max}"));
+            self.wrong_member(members, name, &format!("an integer from {min} to {max}"));
         }
         number
     }

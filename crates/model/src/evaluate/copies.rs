@@ -2,7 +2,7 @@
 
 use quire_value::{Node, Value};
 
-use super::{CopyRules, ModelRules, OwnedValue, Reference, Right};
+use super::{CopyRules, ExpectedPathValue, ModelRules, OwnedValue, Reference};
 use crate::declare::OnMissing;
 
 /// JSON of the fields of one target. No item can hold more than 2 MB of them and is refused, so the fields beyond are not made.
@@ -20,7 +20,7 @@ impl ModelRules {
     ) -> impl Iterator<Item = OwnedValue> + 'a {
         references.iter().flat_map(move |reference| {
             let values = target(reference).map(|target| self.fields_of(copy, target));
-            copy.beside(reference, values.as_deref())
+            copy.fields_beside(reference, values.as_deref())
         })
     }
 
@@ -47,7 +47,7 @@ impl ModelRules {
 
 impl CopyRules {
     /// What it makes of one reference. `values` are those of its target's fields.
-    pub fn beside(&self, reference: &Reference, values: Option<&[Value]>) -> Vec<OwnedValue> {
+    pub fn fields_beside(&self, reference: &Reference, values: Option<&[Value]>) -> Vec<OwnedValue> {
         if values.is_none() && self.copy.on_missing == OnMissing::Keep {
             return Vec::new();
         }
@@ -56,8 +56,8 @@ impl CopyRules {
             path: path.clone(),
             positions: reference.positions.clone(),
             right: match values.and_then(|values| values.get(number)) {
-                None | Some(Value::Undefined) => Right::Absent,
-                Some(value) => Right::Value(value.clone()),
+                None | Some(Value::Undefined) => ExpectedPathValue::Absent,
+                Some(value) => ExpectedPathValue::Value(value.clone()),
             },
             on_write: self.on_write,
         };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use quire_resource::{Component, PartitionKey};
 use quire_value::{Node, Value};
 
-use super::{MirrorRules, ModelRules, OwnedValue, Right};
+use super::{ExpectedPathValue, MirrorRules, ModelRules, OwnedValue};
 use crate::declare::WhenFull;
 
 /// A referrer, in the order in which mirrors have them: by id in code points, then by partition key.
@@ -63,7 +63,7 @@ impl ModelRules {
             owner: mirror.mirror.name.clone(),
             path: mirror.mirror.into.clone(),
             positions: Vec::new(),
-            right: Right::Value(Value::Array(kept)),
+            right: ExpectedPathValue::Value(Value::Array(kept)),
             on_write: mirror.on_write,
         })
     }

@@ -23,7 +23,7 @@ use crate::validate::{Database, OwnedKind, names_of, owned_paths};
 
 pub use self::item_error::{ItemError, SizeLimit};
 pub use self::mirror::{MirrorChange, ReferrerKey};
-pub use self::owned::{OwnedValue, Placed, Right, settle};
+pub use self::owned::{ExpectedPathValue, OwnedValue, PutOutcome, put_owned_values};
 pub use self::reference::{Reference, TargetKey, added_references};
 pub use self::rollup::{RollupChange, RollupTotals};
 
@@ -91,12 +91,12 @@ struct OwnedPattern {
 /// A model that does not fit its database: it is not the one that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the declaration '{declaration}' does not fit the database")]
-pub struct Unfit {
+pub struct ModelMismatch {
     pub declaration: String,
 }
 
 impl ModelRules {
-    pub fn new(model: &Model, database: &Database<'_>) -> Result<ModelRules, Unfit> {
+    pub fn new(model: &Model, database: &Database<'_>) -> Result<ModelRules, ModelMismatch> {
         Ok(ModelRules {
             links: model.links.iter().map(|link| link_rules(link, database)).collect::<Result<_, _>>()?,
             copies: model.copies.iter().map(|copy| copy_rules(model, copy)).collect::<Result<_, _>>()?,
@@ -135,24 +135,24 @@ impl ModelRules {
     }
 }
 
-fn unfit(declaration: &str) -> Unfit {
-    Unfit { declaration: declaration.to_owned() }
+fn mismatch(declaration: &str) -> ModelMismatch {
+    ModelMismatch { declaration: declaration.to_owned() }
 }
 
-fn compiled(declaration: &str, text: &str, names: &[&str]) -> Result<Expression, Unfit> {
-    Expression::compile(text, names).map_err(|_: ExpressionError| unfit(declaration))
+fn compiled(declaration: &str, text: &str, names: &[&str]) -> Result<Expression, ModelMismatch> {
+    Expression::compile(text, names).map_err(|_: ExpressionError| mismatch(declaration))
 }
 
-fn link_number(model: &Model, declaration: &str, link: &str) -> Result<usize, Unfit> {
-    model.links.iter().position(|own| own.name == link).ok_or_else(|| unfit(declaration))
+fn link_number(model: &Model, declaration: &str, link: &str) -> Result<usize, ModelMismatch> {
+    model.links.iter().position(|own| own.name == link).ok_or_else(|| mismatch(declaration))
 }
 
-fn link_rules(link: &Link, database: &Database<'_>) -> Result<LinkRules, Unfit> {
-    let target = database.containers.get(link.to.container.as_str()).ok_or_else(|| unfit(&link.name))?;
+fn link_rules(link: &Link, database: &Database<'_>) -> Result<LinkRules, ModelMismatch> {
+    let target = database.containers.get(link.to.container.as_str()).ok_or_else(|| mismatch(&link.name))?;
     Ok(LinkRules { link: link.clone(), target_key: target.partition_key.clone() })
 }
 
-fn copy_rules(model: &Model, copy: &Copy) -> Result<CopyRules, Unfit> {
+fn copy_rules(model: &Model, copy: &Copy) -> Result<CopyRules, ModelMismatch> {
     let link = link_number(model, &copy.name, &copy.link)?;
     let holder = model.links[link].holder();
     let fields = copy
@@ -163,7 +163,7 @@ fn copy_rules(model: &Model, copy: &Copy) -> Result<CopyRules, Unfit> {
     Ok(CopyRules { link, on_write: copy.on_write.unwrap_or(model.on_write), fields, copy: copy.clone() })
 }
 
-fn mirror_rules(model: &Model, mirror: &Mirror) -> Result<MirrorRules, Unfit> {
+fn mirror_rules(model: &Model, mirror: &Mirror) -> Result<MirrorRules, ModelMismatch> {
     Ok(MirrorRules {
         link: link_number(model, &mirror.name, &mirror.link)?,
         on_write: mirror.on_write.unwrap_or(model.on_write),
@@ -172,7 +172,7 @@ fn mirror_rules(model: &Model, mirror: &Mirror) -> Result<MirrorRules, Unfit> {
     })
 }
 
-fn rollup_rules(model: &Model, rollup: &Rollup) -> Result<RollupRules, Unfit> {
+fn rollup_rules(model: &Model, rollup: &Rollup) -> Result<RollupRules, ModelMismatch> {
     let expression = |text: &Option<String>| {
         text.as_ref().map(|text| compiled(&rollup.name, text, names_of(rollup))).transpose()
     };
@@ -185,9 +185,13 @@ fn rollup_rules(model: &Model, rollup: &Rollup) -> Result<RollupRules, Unfit> {
     })
 }
 
-fn window_rules(model: &Model, window: &Window, database: &Database<'_>) -> Result<WindowRules, Unfit> {
+fn window_rules(
+    model: &Model,
+    window: &Window,
+    database: &Database<'_>,
+) -> Result<WindowRules, ModelMismatch> {
     let pages =
-        database.containers.get(window.pages.container.as_str()).ok_or_else(|| unfit(&window.name))?;
+        database.containers.get(window.pages.container.as_str()).ok_or_else(|| mismatch(&window.name))?;
     let keys = pages.partition_key.paths.iter().map(Pointer::of_path);
     let shared_keys = keys.filter(|key| *key != window.pages.parent).collect();
     Ok(WindowRules {

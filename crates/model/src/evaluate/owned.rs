@@ -13,12 +13,12 @@ pub struct OwnedValue {
     pub path: Pointer,
     /// What the `*` of the path stand for.
     pub positions: Vec<usize>,
-    pub right: Right,
+    pub right: ExpectedPathValue,
     pub on_write: OnWrite,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Right {
+pub enum ExpectedPathValue {
     Value(Value),
     /// There is nothing at the path.
     Absent,
@@ -26,7 +26,7 @@ pub enum Right {
 
 /// How a value was put in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum PutOutcome {
     Same,
     Changed,
     /// A parent is there that is no object: the path stays absent.
@@ -35,12 +35,13 @@ pub enum Placed {
 
 /// Puts the right values into an item. With `refuse` a different value of the client's is an error. What it left out, and what
 /// it left as it was in the stored item, is not the client's: a patch that never touched a path cannot be wrong about it.
-pub fn settle(
+pub fn put_owned_values(
     item: &mut Value,
     stored: Option<&Value>,
     owned: &[OwnedValue],
-) -> Result<Vec<Placed>, ItemError> {
-    let is_wrong = |own: &&OwnedValue| own.on_write == OnWrite::Refuse && own.is_contradicted(item, stored);
+) -> Result<Vec<PutOutcome>, ItemError> {
+    let is_wrong =
+        |own: &&OwnedValue| own.on_write == OnWrite::Refuse && own.differs_from_client_value(item, stored);
     if let Some(wrong) = owned.iter().find(is_wrong) {
         let path = wrong.path.at(&wrong.positions);
         return Err(ItemError::PathOwned { path, owner: wrong.owner.clone() });
@@ -49,27 +50,29 @@ pub fn settle(
 }
 
 impl OwnedValue {
-    fn is_contradicted(&self, item: &Value, stored: Option<&Value>) -> bool {
+    fn differs_from_client_value(&self, item: &Value, stored: Option<&Value>) -> bool {
         let Some(found) = self.path.find(item, &self.positions) else { return false };
-        let is_right = matches!(&self.right, Right::Value(right) if found == right);
+        let is_right = matches!(&self.right, ExpectedPathValue::Value(right) if found == right);
         let before = stored.and_then(|stored| self.path.find(stored, &self.positions));
         !is_right && before != Some(found)
     }
 
     /// Missing parents are made.
-    pub fn put(&self, item: &mut Value) -> Placed {
+    pub fn put(&self, item: &mut Value) -> PutOutcome {
         match (self.path.find(item, &self.positions), &self.right) {
-            (Some(found), Right::Value(right)) if found == right => return Placed::Same,
-            (None, Right::Absent) => return Placed::Same,
+            (Some(found), ExpectedPathValue::Value(right)) if found == right => return PutOutcome::Same,
+            (None, ExpectedPathValue::Absent) => return PutOutcome::Same,
             _ => {}
         }
-        let Some((Segment::Name(name), parents)) = self.path.0.split_last() else { return Placed::Blocked };
-        let Some(parent) = parent_object(item, parents, &self.positions) else { return Placed::Blocked };
+        let Some((Segment::Name(name), parents)) = self.path.0.split_last() else {
+            return PutOutcome::Blocked;
+        };
+        let Some(parent) = parent_object(item, parents, &self.positions) else { return PutOutcome::Blocked };
         match &self.right {
-            Right::Value(right) => parent.set(name.as_str(), right.clone()),
-            Right::Absent => _ = parent.remove(name),
+            ExpectedPathValue::Value(right) => parent.set(name.as_str(), right.clone()),
+            ExpectedPathValue::Absent => _ = parent.remove(name),
         }
-        Placed::Changed
+        PutOutcome::Changed
     }
 }
 
@@ -98,8 +101,8 @@ impl OwnedValue {
     /// What it takes of an item's JSON, at least.
     pub fn json_bytes_min(&self) -> usize {
         match &self.right {
-            Right::Value(value) => json_bytes_min(value),
-            Right::Absent => 0,
+            ExpectedPathValue::Value(value) => json_bytes_min(value),
+            ExpectedPathValue::Absent => 0,
         }
     }
 }

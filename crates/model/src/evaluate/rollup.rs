@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use quire_value::{Kind, Node, Value, key};
 
-use super::{ItemError, LinkRules, ModelRules, OwnedValue, Reference, Right, RollupRules, TargetKey};
-use crate::declare::{Of, Operation};
+use super::{
+    ExpectedPathValue, ItemError, LinkRules, ModelRules, OwnedValue, Reference, RollupRules, TargetKey,
+};
+use crate::declare::{Operation, RollupOf};
 use crate::sum::{CorruptSum, Sum};
 
 /// What changes of one rollup of one target.
@@ -33,7 +35,7 @@ pub struct RollupTotals {
 }
 
 impl RollupChange {
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty_change(&self) -> bool {
         *self == RollupChange::default()
     }
 
@@ -124,7 +126,7 @@ impl ModelRules {
             let place = *places.entry(&reference.target).or_insert(changes.len());
             if place == changes.len() {
                 changes.push((reference.target.clone(), RollupChange::default()));
-            } else if rollup.rollup.of == Of::Items {
+            } else if rollup.rollup.of == RollupOf::Items {
                 continue;
             }
             let holder = link.holder(item, reference);
@@ -161,7 +163,7 @@ impl ModelRules {
                 }
             }
         }
-        changes.retain(|(_, change)| !change.is_nothing());
+        changes.retain(|(_, change)| !change.is_empty_change());
         Ok(changes)
     }
 
@@ -183,7 +185,7 @@ impl ModelRules {
             owner: rollup.rollup.name.clone(),
             path: rollup.rollup.into.clone(),
             positions: Vec::new(),
-            right: value.map_or(Right::Absent, Right::Value),
+            right: value.map_or(ExpectedPathValue::Absent, ExpectedPathValue::Value),
             on_write: rollup.on_write,
         }
     }
@@ -192,11 +194,11 @@ impl ModelRules {
     /// property of the item.
     fn whole_referrer(&self, rollup: &RollupRules, link: &LinkRules, item: Node<'_>) -> Option<Value> {
         let is_item = link.link.holder().0.is_empty();
-        let asks = |expression: &quire_sql::Expression| {
+        let reads_referrer = |expression: &quire_sql::Expression| {
             expression.reads_whole(0) || (is_item && expression.reads_whole(1))
         };
-        let asked = rollup.value.iter().chain(&rollup.filter).any(asks);
-        asked.then(|| self.without_owned(&link.link.from.container, item))
+        let is_read = rollup.value.iter().chain(&rollup.filter).any(reads_referrer);
+        is_read.then(|| self.without_owned(&link.link.from.container, item))
     }
 }
 

@@ -8,14 +8,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use quire_value::{Object, Value};
 
-use super::{ItemError, OwnedValue, Placed, Right, SizeLimit, WindowRules};
-use crate::declare::{Newest, OnWrite};
+use super::{ExpectedPathValue, ItemError, OwnedValue, PutOutcome, SizeLimit, WindowRules};
+use crate::declare::{NewestAt, OnWrite};
 use crate::pointer::Pointer;
 
 /// Pages that one write may make.
 const PAGES_MADE_MAX: usize = 1_000;
 /// Pages, from the newest, whose elements are not new when they are sent again.
-const PAGES_LOOKED_AT: usize = 2;
+const PAGES_COMPARED: usize = 2;
 const ITEM_ID_BYTES_MAX: usize = 1_023;
 const NUMBER_DIGITS: usize = 8;
 /// The greatest number that the id of a page can have.
@@ -73,25 +73,29 @@ impl WindowRules {
         body: &Value,
         pages: &P,
     ) -> Result<WindowWrite, P::Error> {
-        let before = self.arrived(stored.and_then(|item| self.array(item)).unwrap_or_default());
-        let Some(given) = self.given(&before, body)? else {
+        let before = self.oldest_first(stored.and_then(|item| self.array(item)).unwrap_or_default());
+        let Some(given) = self.client_elements(&before, body)? else {
             let is_blocked = before.is_empty() && self.is_blocked(body);
-            return if is_blocked { Ok(WindowWrite::default()) } else { self.fitted(id, before, pages) };
+            return if is_blocked {
+                Ok(WindowWrite::default())
+            } else {
+                self.fit_into_window(id, before, pages)
+            };
         };
         if !given.is_empty() {
             self.check_page_ids(id)?;
         }
         self.check_keys(&given)?;
-        let (survivors, mut new) = self.matched(&before, given);
+        let (remaining, mut new) = self.matched(&before, given);
         let count_before = before.len();
         if self.window.key.is_some() && !new.is_empty() {
-            self.leave_in_pages(&mut new, pages)?;
+            self.remove_paged(&mut new, pages)?;
         }
-        let deleted = count_before - survivors.len();
+        let deleted = count_before - remaining.len();
         let count_change = new.len() as i64 - deleted as i64;
-        let mut elements = survivors;
+        let mut elements = remaining;
         elements.extend(new);
-        Ok(WindowWrite { count_change, ..self.fitted(id, elements, pages)? })
+        Ok(WindowWrite { count_change, ..self.fit_into_window(id, elements, pages)? })
     }
 
     /// What a stored item is to have, whatever it has: all its elements stay.
@@ -105,7 +109,7 @@ impl WindowRules {
     }
 
     /// As many elements as the item may have, in their order; the others in pages.
-    fn fitted<P: StoredPages>(
+    fn fit_into_window<P: StoredPages>(
         &self,
         id: &str,
         mut elements: Vec<Value>,
@@ -135,7 +139,7 @@ impl WindowRules {
             owner: self.window.name.clone(),
             path: path.clone(),
             positions: Vec::new(),
-            right: Right::Value(value),
+            right: ExpectedPathValue::Value(value),
             on_write: self.on_write,
         };
         let count = self.window.count.as_ref().map(|path| value(path, Value::from(count)));
@@ -154,12 +158,12 @@ impl WindowRules {
         stored: Option<&Value>,
         array: &[Value],
         count: i64,
-    ) -> Result<Vec<Placed>, ItemError> {
+    ) -> Result<Vec<PutOutcome>, ItemError> {
         let mut owned = self.owned(array, count);
         if array.is_empty() && self.window.path.find(item, &[]).is_none() {
             owned.remove(0);
         }
-        super::settle(item, stored, &owned)
+        super::put_owned_values(item, stored, &owned)
     }
 
     /// Elements in the stored array; nothing where there is none.
@@ -223,7 +227,7 @@ impl WindowRules {
             owner: self.window.name.clone(),
             path: path.clone(),
             positions: Vec::new(),
-            right: Right::Value(value),
+            right: ExpectedPathValue::Value(value),
             on_write: OnWrite::Correct,
         };
         owned.put(item);
@@ -262,11 +266,11 @@ impl WindowRules {
     }
 
     /// The client's array, the oldest first. `None`: it says nothing about the window.
-    fn given(&self, before: &[Value], body: &Value) -> Result<Option<Vec<Value>>, ItemError> {
+    fn client_elements(&self, before: &[Value], body: &Value) -> Result<Option<Vec<Value>>, ItemError> {
         let path = &self.window.path;
         let owned = || ItemError::PathOwned { path: path.to_string(), owner: self.window.name.clone() };
         match path.find(body, &[]) {
-            Some(Value::Array(elements)) => Ok(Some(self.arrived(elements.clone()))),
+            Some(Value::Array(elements)) => Ok(Some(self.oldest_first(elements.clone()))),
             // Nothing that a client wrote is dropped because its place was taken by something else.
             None if !before.is_empty() && is_blocked(body, path) => Err(owned()),
             None => Ok(None),
@@ -303,21 +307,21 @@ impl WindowRules {
         }
         let mut place_of = |element| places.get_mut(&self.identity(element)).and_then(VecDeque::pop_front);
         let found: Vec<Option<usize>> = given.iter().map(&mut place_of).collect();
-        let mut survivors: Vec<Option<Value>> = vec![None; before.len()];
+        let mut remaining: Vec<Option<Value>> = vec![None; before.len()];
         let mut new = Vec::new();
         for (element, place) in given.into_iter().zip(found) {
             match place {
-                Some(place) => survivors[place] = Some(element),
+                Some(place) => remaining[place] = Some(element),
                 None => new.push(element),
             }
         }
-        (survivors.into_iter().flatten().collect(), new)
+        (remaining.into_iter().flatten().collect(), new)
     }
 
     /// Takes out what is in one of the newest pages: it is not new, and stays there as it is.
-    fn leave_in_pages<P: StoredPages>(&self, new: &mut Vec<Value>, pages: &P) -> Result<(), P::Error> {
+    fn remove_paged<P: StoredPages>(&self, new: &mut Vec<Value>, pages: &P) -> Result<(), P::Error> {
         let mut below = None;
-        for _ in 0..PAGES_LOOKED_AT {
+        for _ in 0..PAGES_COMPARED {
             let Some(page) = pages.newest_below(below)? else { break };
             let keys: HashSet<&Value> =
                 page.elements.iter().filter_map(|element| self.key(element)).collect();
@@ -417,15 +421,15 @@ impl WindowRules {
     }
 
     /// The oldest first, or back: the same either way.
-    fn arrived(&self, mut array: Vec<Value>) -> Vec<Value> {
-        if self.window.newest == Newest::First {
+    fn oldest_first(&self, mut array: Vec<Value>) -> Vec<Value> {
+        if self.window.newest == NewestAt::First {
             array.reverse();
         }
         array
     }
 
     fn as_stored(&self, elements: Vec<Value>) -> Vec<Value> {
-        self.arrived(elements)
+        self.oldest_first(elements)
     }
 
     fn key<'e>(&self, element: &'e Value) -> Option<&'e Value> {
@@ -454,7 +458,7 @@ fn without(item: &Value, path: &Pointer) -> Value {
         owner: String::new(),
         path: path.clone(),
         positions: Vec::new(),
-        right: Right::Absent,
+        right: ExpectedPathValue::Absent,
         on_write: OnWrite::Correct,
     };
     removed.put(&mut rest);

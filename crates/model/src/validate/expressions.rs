@@ -4,7 +4,7 @@ use quire_resource::ContainerDefinition;
 use quire_sql::{Expression, ExpressionError, ReadStep};
 
 use super::{Checker, SYSTEM_NAMES};
-use crate::declare::{Of, Rollup};
+use crate::declare::{Rollup, RollupOf};
 use crate::pointer::escape;
 use crate::problem::Problem;
 
@@ -16,13 +16,13 @@ pub(crate) const REFERENCE: &[&str] = &["r", "e"];
 /// The names that expressions of a rollup may use.
 pub(crate) fn names_of(rollup: &Rollup) -> &'static [&'static str] {
     match rollup.of {
-        Of::Items => REFERRER,
-        Of::References => REFERENCE,
+        RollupOf::Items => REFERRER,
+        RollupOf::References => REFERENCE,
     }
 }
 
 /// One expression of the model.
-pub(super) struct Stated<'a> {
+pub(super) struct ModelExpression<'a> {
     pub at: String,
     /// Place and name of the declaration around it.
     pub declaration_at: String,
@@ -34,31 +34,31 @@ pub(super) struct Stated<'a> {
 
 impl<'a> Checker<'a> {
     pub(super) fn check_expressions(&mut self) {
-        for stated in self.stated() {
-            if !self.is_whole(&stated.at) {
+        for model_expression in self.expressions() {
+            if !self.was_read(&model_expression.at) {
                 continue;
             }
-            match Expression::compile(stated.text, stated.names) {
-                Ok(expression) => self.check_reads(&stated, &expression),
+            match Expression::compile(model_expression.text, model_expression.names) {
+                Ok(expression) => self.check_reads(&model_expression, &expression),
                 Err(ExpressionError::Invalid(first)) => {
-                    let (position, _) = first.wire_span(stated.text);
+                    let (position, _) = first.wire_span(model_expression.text);
                     let (code, message) = (first.code, first.message);
-                    self.report(&stated.at, Problem::BadExpression { code, position, message });
+                    self.report(&model_expression.at, Problem::BadExpression { code, position, message });
                 }
                 Err(ExpressionError::NotAllowed { what }) => {
-                    self.report(&stated.at, Problem::ExpressionNotAllowed { what });
+                    self.report(&model_expression.at, Problem::ExpressionNotAllowed { what });
                 }
             }
         }
     }
 
     /// Every expression, in the order of the body.
-    pub(super) fn stated(&self) -> Vec<Stated<'a>> {
+    pub(super) fn expressions(&self) -> Vec<ModelExpression<'a>> {
         let model = self.model;
-        let mut stated = Vec::new();
+        let mut model_expression = Vec::new();
         for (index, copy) in model.copies.iter().enumerate() {
             let declaration_at = format!("/copies/{index}");
-            stated.extend(copy.fields.iter().map(|field| Stated {
+            model_expression.extend(copy.fields.iter().map(|field| ModelExpression {
                 at: format!("{declaration_at}/fields/{}", escape(&field.name)),
                 declaration_at: declaration_at.clone(),
                 declaration: &copy.name,
@@ -71,31 +71,47 @@ impl<'a> Checker<'a> {
             let (declaration, link, text) = (&*mirror.name, &*mirror.link, &*mirror.value);
             let declaration_at = format!("/mirrors/{index}");
             let at = format!("{declaration_at}/value");
-            stated.push(Stated { at, declaration_at, declaration, link, text, names: REFERRER });
+            model_expression.push(ModelExpression {
+                at,
+                declaration_at,
+                declaration,
+                link,
+                text,
+                names: REFERRER,
+            });
         }
         for (index, rollup) in model.rollups.iter().enumerate() {
             let given = [("value", rollup.value.as_ref()), ("filter", rollup.filter.as_ref())];
-            stated.extend(given.into_iter().filter_map(|(member, text)| {
+            model_expression.extend(given.into_iter().filter_map(|(member, text)| {
                 let declaration_at = format!("/rollups/{index}");
                 let at = format!("{declaration_at}/{member}");
                 let (declaration, link) = (&*rollup.name, &*rollup.link);
-                Some(Stated { at, declaration_at, declaration, link, text: text?, names: names_of(rollup) })
+                Some(ModelExpression {
+                    at,
+                    declaration_at,
+                    declaration,
+                    link,
+                    text: text?,
+                    names: names_of(rollup),
+                })
             }));
         }
-        stated
+        model_expression
     }
 
     /// The item is read as clients wrote it: without system and computed properties.
-    fn check_reads(&mut self, stated: &Stated<'a>, expression: &Expression) {
-        let Some(what) = self.unreadable(stated, expression) else { return };
-        self.report(&stated.at, Problem::ExpressionNotAllowed { what });
+    fn check_reads(&mut self, model_expression: &ModelExpression<'a>, expression: &Expression) {
+        let Some(what) = self.unreadable(model_expression, expression) else { return };
+        self.report(&model_expression.at, Problem::ExpressionNotAllowed { what });
     }
 
-    fn unreadable(&self, stated: &Stated<'a>, expression: &Expression) -> Option<String> {
-        let container = self.link(&stated.declaration_at, stated.link).and_then(|(_, link)| {
-            let name = if stated.names == TARGET { &link.to.container } else { &link.from.container };
-            self.database.containers.get(name.as_str()).copied()
-        });
+    fn unreadable(&self, model_expression: &ModelExpression<'a>, expression: &Expression) -> Option<String> {
+        let container =
+            self.link(&model_expression.declaration_at, model_expression.link).and_then(|(_, link)| {
+                let name =
+                    if model_expression.names == TARGET { &link.to.container } else { &link.from.container };
+                self.database.containers.get(name.as_str()).copied()
+            });
         expression.reads(0).iter().find_map(|place| match place.first() {
             Some(ReadStep::Name(name)) if SYSTEM_NAMES.contains(&name.as_str()) => {
                 Some(format!("The system property '{name}'"))

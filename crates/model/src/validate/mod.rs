@@ -110,7 +110,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Whether the value at a place, and what it is in, could be read.
-    fn is_whole(&self, at: &str) -> bool {
+    fn was_read(&self, at: &str) -> bool {
         let ends = at.match_indices('/').map(|(end, _)| end).chain([at.len()]);
         !ends.into_iter().any(|end| self.broken.contains(&at[..end]))
     }
@@ -135,7 +135,7 @@ impl<'a> Checker<'a> {
         let mut names = BTreeSet::new();
         for (at, name) in self.places() {
             let at = format!("{at}/name");
-            if self.is_whole(&at) && !names.insert(name) {
+            if self.was_read(&at) && !names.insert(name) {
                 self.report(at, Problem::DuplicateName { name: name.to_owned() });
             }
         }
@@ -143,7 +143,7 @@ impl<'a> Checker<'a> {
 
     /// The container of a name that could be read, and that can take part.
     fn container(&mut self, at: &str, name: &str) -> Option<&'a ContainerDefinition> {
-        if !self.is_whole(at) {
+        if !self.was_read(at) {
             return None;
         }
         match self.database.containers.get(name) {
@@ -163,13 +163,13 @@ impl<'a> Checker<'a> {
     /// The same, without a report.
     fn known_container(&self, at: &str, name: &str) -> Option<&'a ContainerDefinition> {
         let container = self.database.containers.get(name)?;
-        (self.is_whole(at) && container.view.is_none()).then_some(*container)
+        (self.was_read(at) && container.view.is_none()).then_some(*container)
     }
 
     /// The link of a declaration, with its number; one that several have is the first.
     fn link(&self, at: &str, name: &str) -> Option<(usize, &'a Link)> {
         let link = self.model.links.iter().enumerate().find(|(_, link)| link.name == name)?;
-        self.is_whole(&format!("{at}/link")).then_some(link)
+        self.was_read(&format!("{at}/link")).then_some(link)
     }
 
     /// Each name of a link, with the place of the declaration that has it.
@@ -187,7 +187,7 @@ impl<'a> Checker<'a> {
     fn check_uses_of_links(&mut self) {
         for (at, link) in self.uses_of_links() {
             let at = format!("{at}/link");
-            if self.is_whole(&at) && self.model.link(link).is_none() {
+            if self.was_read(&at) && self.model.link(link).is_none() {
                 self.report(at, Problem::UnknownLink { link: link.to_owned() });
             }
         }

@@ -4,13 +4,13 @@
 use quire_resource::ContainerDefinition;
 use quire_sql::{Expression, ReadStep};
 
-use super::expressions::{Stated, TARGET};
+use super::expressions::{ModelExpression, TARGET};
 use super::path_index::PathIndex;
 use super::{Checker, Database, SYSTEM_NAMES, Warning};
 use crate::Pointer;
 use crate::declare::{Level, Link, Model, Route};
 use crate::pointer::{Segment, escape};
-use crate::problem::{Problem, Reserved};
+use crate::problem::{Problem, ReservedPath};
 
 /// A path that a declaration maintains in the items of a container.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl<'a> Checker<'a> {
         let owned: Vec<OwnedPath<'_>> = owned.collect();
         let (mut earlier, mut allowed) = (PathIndex::default(), PathIndex::default());
         for (number, later) in owned.iter().enumerate() {
-            self.check_once(&owned, &earlier, later);
+            self.check_single_owner(&owned, &earlier, later);
             earlier.insert(later.container, &later.path, number);
             if self.check_allowed(later) {
                 allowed.insert(later.container, &later.path, number);
@@ -130,7 +130,7 @@ impl<'a> Checker<'a> {
             (Some(link), _) => {
                 let Some((number, _)) = self.link(&declaration, &link.name) else { return false };
                 let end = if owned.kind == OwnedKind::Copy { "from" } else { "to" };
-                if owned.kind == OwnedKind::Copy && !self.is_whole(&format!("/links/{number}/from/path")) {
+                if owned.kind == OwnedKind::Copy && !self.was_read(&format!("/links/{number}/from/path")) {
                     return false;
                 }
                 format!("/links/{number}/{end}/container")
@@ -138,10 +138,15 @@ impl<'a> Checker<'a> {
             (None, OwnedKind::Page) => format!("{declaration}/pages/container"),
             (None, _) => format!("{declaration}/container"),
         };
-        self.is_whole(&owned.at) && self.known_container(&container_at, owned.container).is_some()
+        self.was_read(&owned.at) && self.known_container(&container_at, owned.container).is_some()
     }
 
-    fn check_once(&mut self, owned: &[OwnedPath<'_>], earlier: &PathIndex<'_>, later: &OwnedPath<'_>) {
+    fn check_single_owner(
+        &mut self,
+        owned: &[OwnedPath<'_>],
+        earlier: &PathIndex<'_>,
+        later: &OwnedPath<'_>,
+    ) {
         let collides = |number: usize| {
             let other = &owned[number];
             // Windows may share a container of pages; paths within one window are its own business.
@@ -163,9 +168,9 @@ impl<'a> Checker<'a> {
         let is_link_path = owned.link.is_some_and(|link| {
             link.from.container == owned.container && link.from.path.touches(&owned.path)
         });
-        let what = reserved(container, &owned.path).or(is_link_path.then_some(Reserved::LinkPath));
+        let what = reserved(container, &owned.path).or(is_link_path.then_some(ReservedPath::LinkPath));
         // Pages are placed by their keys: the checks of windows say which.
-        let is_page_key = owned.kind == OwnedKind::Page && what == Some(Reserved::PartitionKey);
+        let is_page_key = owned.kind == OwnedKind::Page && what == Some(ReservedPath::PartitionKey);
         let Some(what) = what.filter(|_| !is_page_key) else { return true };
         let (path, container) = (owned.path.to_string(), owned.container.to_owned());
         self.report(&owned.at, Problem::OwnedNotAllowed { path, container, what });
@@ -189,8 +194,8 @@ impl<'a> Checker<'a> {
         for (index, link) in self.model.links.iter().enumerate() {
             reads.extend(self.reads_of_link(&format!("/links/{index}"), link));
         }
-        for stated in self.stated() {
-            reads.extend(self.reads_of_expression(&stated));
+        for model_expression in self.expressions() {
+            reads.extend(self.reads_of_expression(&model_expression));
         }
         reads
     }
@@ -215,18 +220,19 @@ impl<'a> Checker<'a> {
                 }
             }
         }
-        reads.retain(|read| self.is_whole(&read.at));
+        reads.retain(|read| self.was_read(&read.at));
         reads
     }
 
-    fn reads_of_expression(&self, stated: &Stated<'a>) -> Vec<ReadPath<'a>> {
-        let compiled =
-            Expression::compile(stated.text, stated.names).ok().filter(|_| self.is_whole(&stated.at));
-        let link = self.link(&stated.declaration_at, stated.link);
+    fn reads_of_expression(&self, model_expression: &ModelExpression<'a>) -> Vec<ReadPath<'a>> {
+        let compiled = Expression::compile(model_expression.text, model_expression.names)
+            .ok()
+            .filter(|_| self.was_read(&model_expression.at));
+        let link = self.link(&model_expression.declaration_at, model_expression.link);
         let (Some(expression), Some((number, link))) = (compiled, link) else { return Vec::new() };
-        let is_target = stated.names == TARGET;
+        let is_target = model_expression.names == TARGET;
         let container = if is_target { &*link.to.container } else { &*link.from.container };
-        let holder = Some(link.holder()).filter(|_| self.is_whole(&format!("/links/{number}/from/path")));
+        let holder = Some(link.holder()).filter(|_| self.was_read(&format!("/links/{number}/from/path")));
         let item = expression.reads(0).iter().map(|place| pointer_of(place));
         let holder =
             expression.reads(1).iter().filter_map(|place| Some(holder.as_ref()?.join(&pointer_of(place))));
@@ -234,8 +240,8 @@ impl<'a> Checker<'a> {
         let read = |path| ReadPath {
             container,
             path,
-            reader: stated.declaration,
-            at: stated.at.clone(),
+            reader: model_expression.declaration,
+            at: model_expression.at.clone(),
             path_of: None,
         };
         paths.map(read).collect()
@@ -251,17 +257,17 @@ fn pointer_of(place: &[ReadStep]) -> Pointer {
 }
 
 /// What a path of a container is needed for.
-pub(super) fn reserved(container: &ContainerDefinition, path: &Pointer) -> Option<Reserved> {
+pub(super) fn reserved(container: &ContainerDefinition, path: &Pointer) -> Option<ReservedPath> {
     let touches = |own: &quire_value::Path| Pointer::of_path(own).touches(path);
     let is_ttl = path.touches(&Pointer::of_name("ttl")) || container.ttl_path.as_ref().is_some_and(touches);
     match () {
-        () if path.touches(&Pointer::of_name("id")) => Some(Reserved::Id),
-        () if container.partition_key.paths.iter().any(touches) => Some(Reserved::PartitionKey),
+        () if path.touches(&Pointer::of_name("id")) => Some(ReservedPath::Id),
+        () if container.partition_key.paths.iter().any(touches) => Some(ReservedPath::PartitionKey),
         () if container.unique_keys.iter().any(|key| key.paths.iter().any(touches)) => {
-            Some(Reserved::UniqueKey)
+            Some(ReservedPath::UniqueKey)
         }
-        () if is_ttl => Some(Reserved::Ttl),
-        () if path.top().is_some_and(|top| SYSTEM_NAMES.contains(&top)) => Some(Reserved::SystemProperty),
+        () if is_ttl => Some(ReservedPath::Ttl),
+        () if path.top().is_some_and(|top| SYSTEM_NAMES.contains(&top)) => Some(ReservedPath::SystemProperty),
         () => None,
     }
 }

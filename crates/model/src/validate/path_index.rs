@@ -78,22 +78,22 @@ mod tests {
         let paths: Vec<Pointer> = (0..19_000)
             .map(|number| Pointer(vec![Segment::Name("a".to_owned()), Segment::Name(format!("f{number}"))]))
             .collect();
-        let (mut index, looked_at) = (PathIndex::default(), std::cell::Cell::new(0));
+        let (mut index, compared) = (PathIndex::default(), std::cell::Cell::new(0));
         for (number, path) in paths.iter().enumerate() {
             let wanted = |_| {
-                looked_at.set(looked_at.get() + 1);
+                compared.set(compared.get() + 1);
                 true
             };
             assert_eq!(index.find("c", path, &wanted), None);
             index.insert("c", path, number);
         }
-        assert_eq!(looked_at.get(), 0);
+        assert_eq!(compared.get(), 0);
         assert_eq!(index.find("c", &paths[7], &|_| true), Some(7));
     }
 
     proptest! {
         #[test]
-        fn finds_what_touches(paths in prop::collection::vec(any_pointer(), 0..12), wanted in any_pointer()) {
+        fn finds_overlapping_paths(paths in prop::collection::vec(any_pointer(), 0..12), wanted in any_pointer()) {
             let mut index = PathIndex::default();
             for (number, path) in paths.iter().enumerate() {
                 index.insert("c", path, number);

@@ -31,7 +31,7 @@ impl Checker<'_> {
         pairs.extend(window.count.as_ref().map(|count| (("path", &window.path), ("count", count))));
         for ((one_at, one), (other_at, other)) in pairs {
             let (one_at, other_at) = (format!("{at}/{one_at}"), format!("{at}/{other_at}"));
-            if self.is_whole(&one_at) && self.is_whole(&other_at) && one.touches(other) {
+            if self.was_read(&one_at) && self.was_read(&other_at) && one.touches(other) {
                 self.bad(other_at, window, format!("'{other}' and '{one}' overlap"));
             }
         }
@@ -49,7 +49,7 @@ impl Checker<'_> {
             return self.bad(container_at, window, "its pages need a container of their own".to_owned());
         }
         let parent_at = format!("{at}/pages/parent");
-        if !self.is_whole(&parent_at) {
+        if !self.was_read(&parent_at) {
             return;
         }
         let parent = &window.pages.parent;

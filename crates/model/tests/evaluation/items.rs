@@ -2,8 +2,8 @@
 
 use crate::library::{container, item, parse, rules};
 use quire_model::{
-    ItemError, OnWrite, OwnedValue, Placed, Pointer, Reference, Right, RollupChange, RollupTotals, Segment,
-    TargetKey, added_references, settle,
+    ExpectedPathValue, ItemError, OnWrite, OwnedValue, Pointer, PutOutcome, Reference, RollupChange,
+    RollupTotals, Segment, TargetKey, added_references, put_owned_values,
 };
 use quire_resource::{Component, ContainerDefinition, PartitionKey};
 use quire_value::Value;
@@ -176,7 +176,7 @@ fn copied(missing: &str, write: &str, target: &str, body: &str) -> Result<String
     let find = |reference: &Reference| (reference.target.value == "x").then_some(target.root());
     let mut value = parse(body);
     let copied: Vec<_> = rules.copied(&rules.copies[0], &references, &find).collect();
-    settle(&mut value, None, &copied)?;
+    put_owned_values(&mut value, None, &copied)?;
     Ok(value.to_json())
 }
 
@@ -247,38 +247,41 @@ fn what_a_client_left_as_it_was_is_not_refused() {
         owner: "r".to_owned(),
         path: Pointer(vec![Segment::Name("n".to_owned())]),
         positions: vec![],
-        right: Right::Value(Value::from(right)),
+        right: ExpectedPathValue::Value(Value::from(right)),
         on_write: OnWrite::Refuse,
     };
     let stored = parse(r#"{"n":3}"#);
     let mut patched = parse(r#"{"n":3,"x":1}"#);
-    settle(&mut patched, Some(&stored), &[owned(4)]).expect("left as it was");
+    put_owned_values(&mut patched, Some(&stored), &[owned(4)]).expect("left as it was");
     assert_eq!(patched.to_json(), r#"{"n":4,"x":1}"#);
-    settle(&mut parse(r#"{"n":5}"#), Some(&stored), &[owned(4)]).expect_err("neither");
-    settle(&mut parse(r#"{"n":3}"#), None, &[owned(4)]).expect_err("nothing is stored");
+    put_owned_values(&mut parse(r#"{"n":5}"#), Some(&stored), &[owned(4)]).expect_err("neither");
+    put_owned_values(&mut parse(r#"{"n":3}"#), None, &[owned(4)]).expect_err("nothing is stored");
 }
 
 #[test]
 fn parents_are_made_and_what_is_no_object_blocks() {
-    let put = |body: &str, right: Right| {
+    let put = |body: &str, right: ExpectedPathValue| {
         let path = Pointer(["s", "t", "n"].map(|name| Segment::Name(name.to_owned())).to_vec());
         let owned =
             OwnedValue { owner: "r".to_owned(), path, positions: vec![], right, on_write: OnWrite::Correct };
         let mut value = parse(body);
-        let placed = settle(&mut value, None, &[owned]).expect("corrected");
+        let placed = put_owned_values(&mut value, None, &[owned]).expect("corrected");
         (value.to_json(), placed[0])
     };
-    let one = || Right::Value(Value::from(1));
-    assert_eq!(put("{}", one()), (r#"{"s":{"t":{"n":1}}}"#.to_owned(), Placed::Changed));
-    assert_eq!(put(r#"{"s":{"a":2}}"#, one()), (r#"{"s":{"a":2,"t":{"n":1}}}"#.to_owned(), Placed::Changed));
-    assert_eq!(put(r#"{"s":{"t":{"n":1.0}}}"#, one()).1, Placed::Same);
-    for blocked in [r#"{"s":7}"#, r#"{"s":null}"#, r#"{"s":{"t":[]}}"#] {
-        assert_eq!(put(blocked, one()), (blocked.to_owned(), Placed::Blocked));
-    }
-    assert_eq!(put("{}", Right::Absent), ("{}".to_owned(), Placed::Same));
+    let one = || ExpectedPathValue::Value(Value::from(1));
+    assert_eq!(put("{}", one()), (r#"{"s":{"t":{"n":1}}}"#.to_owned(), PutOutcome::Changed));
     assert_eq!(
-        put(r#"{"s":{"t":{"n":5}}}"#, Right::Absent),
-        (r#"{"s":{"t":{}}}"#.to_owned(), Placed::Changed)
+        put(r#"{"s":{"a":2}}"#, one()),
+        (r#"{"s":{"a":2,"t":{"n":1}}}"#.to_owned(), PutOutcome::Changed)
+    );
+    assert_eq!(put(r#"{"s":{"t":{"n":1.0}}}"#, one()).1, PutOutcome::Same);
+    for blocked in [r#"{"s":7}"#, r#"{"s":null}"#, r#"{"s":{"t":[]}}"#] {
+        assert_eq!(put(blocked, one()), (blocked.to_owned(), PutOutcome::Blocked));
+    }
+    assert_eq!(put("{}", ExpectedPathValue::Absent), ("{}".to_owned(), PutOutcome::Same));
+    assert_eq!(
+        put(r#"{"s":{"t":{"n":5}}}"#, ExpectedPathValue::Absent),
+        (r#"{"s":{"t":{}}}"#.to_owned(), PutOutcome::Changed)
     );
 }
 
@@ -322,8 +325,8 @@ fn rolled_up(members: &str, items: &[&str]) -> String {
         false => merged.keys.keys().next_back(),
     };
     match rules.rolled_up(&rules.rollups[0], &totals, extreme.map(Vec::as_slice)).right {
-        Right::Value(value) => value.to_json(),
-        Right::Absent => "absent".to_owned(),
+        ExpectedPathValue::Value(value) => value.to_json(),
+        ExpectedPathValue::Absent => "absent".to_owned(),
     }
 }
 
@@ -381,8 +384,8 @@ fn mirrors_refuse_or_cut_what_is_too_much() {
         );
         let rules = rules(&model, &containers());
         rules.mirror_value(&rules.mirrors[0], values.to_vec()).map(|owned| match owned.right {
-            Right::Value(value) => value.to_json(),
-            Right::Absent => "absent".to_owned(),
+            ExpectedPathValue::Value(value) => value.to_json(),
+            ExpectedPathValue::Absent => "absent".to_owned(),
         })
     };
     let three = [Value::from("a"), Value::Undefined, Value::from("b"), Value::from("c")];

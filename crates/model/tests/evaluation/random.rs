@@ -6,7 +6,7 @@ use quire_model::{Database, Model, ModelRules};
 use quire_resource::ContainerDefinition;
 use quire_testkit::interpreter::Json;
 use quire_testkit::model::ModelOracle;
-use quire_testkit::model::random::{Chance, KEYS, random_item, random_model, with_window};
+use quire_testkit::model::random::{KEYS, Random, random_item, random_model, with_window};
 use quire_value::Value;
 
 use crate::library::{container, parse};
@@ -23,7 +23,7 @@ fn items(store: &Store) -> Vec<(String, Json)> {
 
 struct Run {
     seed: u64,
-    chance: Chance,
+    random: Random,
     model: String,
     oracle: ModelOracle,
     store: Store,
@@ -34,22 +34,22 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let mut chance = Chance(seed);
+        let mut random = Random(seed);
         let containers = containers();
         let database = Database::new("random", &containers);
-        let body = random_model(&mut chance, |body| Model::parse(body, &database).is_ok());
+        let body = random_model(&mut random, |body| Model::parse(body, &database).is_ok());
         let (model, _) = Model::parse(&body, &database).expect("built to be valid");
         let rules = ModelRules::new(&model, &database).expect("valid");
         let has_window = !model.windows.is_empty();
         let oracle = ModelOracle::new(&body.to_json(), KEYS);
         let store = Store::new(rules, &containers);
-        Run { seed, chance, model: body.to_json(), oracle, store, has_window, counts: (0, BTreeSet::new()) }
+        Run { seed, random, model: body.to_json(), oracle, store, has_window, counts: (0, BTreeSet::new()) }
     }
 
     fn step(&mut self, next: &mut i64) {
-        let container = *self.chance.pick(&["a", "a", "b", "b", "c"]);
-        let mut body = random_item(&mut self.chance, container);
-        let action = self.chance.below(10);
+        let container = *self.random.pick(&["a", "a", "b", "b", "c"]);
+        let mut body = random_item(&mut self.random, container);
+        let action = self.random.below(10);
         // Few items get all windows, so that there are several pages.
         if let (4..8, "a", true, Value::Object(body)) = (action, container, self.has_window, &mut body) {
             body.set("id", "1");
@@ -60,12 +60,12 @@ impl Run {
             0..2 => self.delete(&key),
             2 if self.has_window => self.change_page(),
             4..8 if container == "a" && self.has_window => {
-                let body = with_window(&mut self.chance, body, stored.as_ref(), next);
+                let body = with_window(&mut self.random, body, stored.as_ref(), next);
                 self.upsert(&key, body);
             }
             _ => self.upsert(&key, body),
         }
-        if self.chance.one_in(2) {
+        if self.random.one_in(2) {
             self.compare();
         }
     }
@@ -92,13 +92,13 @@ impl Run {
         if pages.is_empty() {
             return;
         }
-        let key = self.chance.pick(&pages).clone();
+        let key = self.random.pick(&pages).clone();
         self.store.delete(&key).expect_err("pages are removed by the window");
         let mut page = self.store.state.items[&key].clone();
         if let Some(Value::Array(elements)) = page.as_object_mut().and_then(|page| page.get_mut("all"))
             && !elements.is_empty()
         {
-            elements.remove(self.chance.below(elements.len()));
+            elements.remove(self.random.below(elements.len()));
         }
         self.store.upsert("pages", page).expect("elements may be taken away");
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use quire_model::window::{Page, StoredPages};
 use quire_model::{
     Integrity, ItemError, MirrorChange, ModelRules, OnDelete, Operation, OwnedValue, Reference, ReferrerKey,
-    RollupChange, RollupTotals, SizeLimit, TargetKey, WindowRules, added_references, settle,
+    RollupChange, RollupTotals, SizeLimit, TargetKey, WindowRules, added_references, put_owned_values,
 };
 use quire_resource::ContainerDefinition;
 use quire_value::{Item, Value};
@@ -162,7 +162,7 @@ impl Store {
         self.state.dirty.insert(key.clone());
         if let (true, Some(item)) = (by_client, self.state.items.get(key)) {
             let owned = self.owned(key, item)?;
-            settle(&mut item.clone(), old.as_ref(), &owned)?;
+            put_owned_values(&mut item.clone(), old.as_ref(), &owned)?;
         }
         Ok(())
     }

@@ -73,7 +73,7 @@ impl Post {
     /// Adds one element as a patch does.
     fn add(&mut self, element: &str) {
         let mut body = self.item.clone().unwrap_or_else(|| parse(r#"{"id":"p","c":[]}"#));
-        let first = self.rules.windows[0].window.newest == quire_model::Newest::First;
+        let first = self.rules.windows[0].window.newest == quire_model::NewestAt::First;
         if let Some(Value::Array(elements)) = body.as_object_mut().and_then(|object| object.get_mut("c")) {
             elements.insert(if first { 0 } else { elements.len() }, parse(&whole(element)));
         }

@@ -216,7 +216,7 @@ fn limits() {
 }
 
 #[test]
-fn all_errors_are_told_together() {
+fn all_errors_are_reported_together() {
     let body = linked(
         r#""rollups":[{"name":"R","link":"nope","op":"sum","into":"x"}],"copies":[{"name":"c","link":"ba","fields":{"x":"q.x","id":"t.a"}}]"#,
     );

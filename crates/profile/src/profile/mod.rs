@@ -2,10 +2,10 @@
 //!
 //! Only part of it is in the JSON (`json`); the rest is for the advisor.
 
-mod forget; // without what was recorded
-mod json; // the profile as JSON
+mod json;
+mod without_record; // without what was recorded // the profile as JSON
 
-pub use forget::forget_record;
+pub use without_record::remove_recorded_part;
 
 use quire_resource::{ContainerDefinition, PartitionKey};
 
@@ -30,7 +30,7 @@ pub struct ContainerProfile {
     pub partitions: u32,
     pub items: ItemCounts,
     /// What changed since the items were scanned.
-    pub followed: Option<Followed>,
+    pub followed: Option<FollowedChanges>,
     pub size: Summary,
     pub depth: Summary,
     pub discriminator: Option<Discriminator>,
@@ -70,7 +70,7 @@ pub struct ItemCounts {
 
 /// Changes after a scan. They only added to what is known of paths, and counts and bytes of items are of the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowedChanges {
     /// When the items were scanned, in milliseconds since the epoch.
     pub since_ms: u64,
     pub changes: u64,
@@ -363,10 +363,10 @@ impl ContainerProfile {
     /// What was recorded, in the place of what was known before.
     pub fn set_workload(&mut self, workload: ContainerWorkload) {
         self.workload = workload;
-        self.take_in_growth();
+        self.set_growth();
     }
 
-    fn take_in_growth(&mut self) {
+    fn set_growth(&mut self) {
         for array in self.types.iter_mut().flat_map(|kind| &mut kind.arrays) {
             array.growth = self.workload.growth.get(&array.path).copied();
         }

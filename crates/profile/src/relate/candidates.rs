@@ -93,7 +93,7 @@ fn may_overlap(values: &DistinctSample<String>, keys: &DistinctSample<String>) -
 }
 
 /// One target for each place: the one with the largest overlap; names break ties.
-pub(super) fn proven(candidates: Vec<Candidate>, overlap_min: f64) -> Vec<Candidate> {
+pub(super) fn proven_references(candidates: Vec<Candidate>, overlap_min: f64) -> Vec<Candidate> {
     let mut best: Vec<Candidate> = Vec::new();
     let fits = |candidate: &Candidate| {
         candidate.answered >= DISTINCT_MIN as u64 && candidate.overlap() >= overlap_min

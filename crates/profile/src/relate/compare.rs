@@ -1,7 +1,7 @@
 //! What came out when referrers were compared with their targets.
 //!
-//! Targets are divided by their hash; [`Compared`] is of one such part and is made anew when one of its targets or their referrers
-//! has changed. What only grows is in [`Measured`], once for a reference.
+//! Targets are divided by their hash; [`ReferrerComparison`] is of one such part and is made anew when one of its targets or their referrers
+//! has changed. What only grows is in [`TargetMeasures`], once for a reference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::sketch::{Histogram, text_hash};
 
 use super::pairs::{Pair, Referrers};
 use super::target::TargetValues;
-use super::{DISTINCT_MIN, Found};
+use super::{DISTINCT_MIN, LookedUpItem};
 
 const EXAMPLES: usize = 3;
 const DISTINCT_KEPT: usize = 64;
@@ -25,19 +25,19 @@ const COUNT_VALUES_MIN: usize = 5;
 const ROUTE_EQUAL_MIN: f64 = 0.99;
 
 #[derive(Default)]
-pub(super) struct Compared {
+pub(super) struct ReferrerComparison {
     pub pairs: u64,
     pub dangling: u64,
     pub dangling_examples: Vec<ItemExample>,
     /// By path beside the reference, and path of the target.
-    copies: BTreeMap<(usize, String), Equal>,
+    copies: BTreeMap<(usize, String), EqualCases>,
     sibling_pairs: BTreeMap<usize, u64>,
-    counts: BTreeMap<Measure, Equal>,
-    mirrors: BTreeMap<String, Equal>,
+    counts: BTreeMap<Measure, EqualCases>,
+    mirrors: BTreeMap<String, EqualCases>,
 }
 
 #[derive(Default)]
-pub(super) struct Measured {
+pub(super) struct TargetMeasures {
     target_distinct: HashMap<String, HashSet<u64>>,
     /// Paths beside the reference and of the target that were equal once.
     equal_once: BTreeSet<(usize, String)>,
@@ -50,7 +50,7 @@ pub(super) struct Measured {
 }
 
 #[derive(Clone, Default)]
-struct Equal {
+struct EqualCases {
     cases: u64,
     equal: u64,
     unequal: Vec<ItemExample>,
@@ -59,24 +59,24 @@ struct Equal {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Measure {
     path: String,
-    of: What,
+    of: MeasureKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum MeasureKind {
     Items,
     References,
     SumOfItems(String),
     SumOfReferences(String),
 }
 
-impl Compared {
+impl ReferrerComparison {
     /// References to something that is not there.
-    pub fn dangle(&mut self, pairs: &[&Pair]) {
+    pub fn add_dangling(&mut self, pairs: &[&Pair]) {
         self.pairs += pairs.len() as u64;
         self.dangling += pairs.len() as u64;
         for pair in pairs.iter().take(EXAMPLES) {
-            keep_example(&mut self.dangling_examples, &pair.example);
+            add_example(&mut self.dangling_examples, &pair.example);
         }
     }
 
@@ -85,13 +85,19 @@ impl Compared {
         pairs: &[&Pair],
         values: &TargetValues,
         names: &[String],
-        measured: &mut Measured,
+        measured: &mut TargetMeasures,
     ) {
         self.pairs += pairs.len() as u64;
         pairs.iter().for_each(|pair| self.copies_of(pair, values, names, measured));
     }
 
-    fn copies_of(&mut self, pair: &Pair, values: &TargetValues, names: &[String], measured: &mut Measured) {
+    fn copies_of(
+        &mut self,
+        pair: &Pair,
+        values: &TargetValues,
+        names: &[String],
+        measured: &mut TargetMeasures,
+    ) {
         for (sibling, hash) in &pair.siblings {
             *self.sibling_pairs.entry(*sibling).or_default() += 1;
             for scalar in &values.scalars {
@@ -102,7 +108,7 @@ impl Compared {
                     measured.equal_once.insert(key.clone());
                 }
                 if same_name || measured.equal_once.contains(&key) {
-                    self.copies.entry(key).or_default().note(is_equal, &pair.example);
+                    self.copies.entry(key).or_default().add_case(is_equal, &pair.example);
                 }
             }
         }
@@ -114,30 +120,30 @@ impl Compared {
         referrers: &Referrers,
         values: &TargetValues,
         example: &ItemExample,
-        measured: &mut Measured,
+        measured: &mut TargetMeasures,
     ) {
         if referrers.items < 2 {
             return;
         }
         for scalar in &values.scalars {
             let Some(number) = scalar.number else { continue };
-            let mut note = |of: What, is_equal: bool| {
+            let mut add_case = |of: MeasureKind, is_equal: bool| {
                 let measure = Measure { path: scalar.path.clone(), of };
                 let distinct = measured.count_values.entry(measure.clone()).or_default();
                 if distinct.len() < DISTINCT_KEPT {
                     distinct.insert(scalar.hash);
                 }
-                self.counts.entry(measure).or_default().note(is_equal, example);
+                self.counts.entry(measure).or_default().add_case(is_equal, example);
             };
-            note(What::Items, number == referrers.items as f64);
+            add_case(MeasureKind::Items, number == referrers.items as f64);
             if referrers.references != referrers.items {
-                note(What::References, number == referrers.references as f64);
+                add_case(MeasureKind::References, number == referrers.references as f64);
             }
             for (name, sum) in &referrers.item_sums {
-                note(What::SumOfItems(name.clone()), sum.equals(number));
+                add_case(MeasureKind::SumOfItems(name.clone()), sum.equals(number));
             }
             for (name, sum) in &referrers.reference_sums {
-                note(What::SumOfReferences(name.clone()), sum.equals(number));
+                add_case(MeasureKind::SumOfReferences(name.clone()), sum.equals(number));
             }
         }
     }
@@ -145,14 +151,14 @@ impl Compared {
     pub fn mirror(&mut self, referrers: &Referrers, values: &TargetValues, example: &ItemExample) {
         for (path, set) in &values.sets {
             let equal = self.mirrors.entry(path.clone()).or_default();
-            equal.note(*set == referrers.ids, example);
+            equal.add_case(*set == referrers.ids, example);
         }
     }
 
-    pub fn merge(&mut self, other: &Compared) {
+    pub fn merge(&mut self, other: &ReferrerComparison) {
         self.pairs += other.pairs;
         self.dangling += other.dangling;
-        other.dangling_examples.iter().for_each(|own| keep_example(&mut self.dangling_examples, own));
+        other.dangling_examples.iter().for_each(|own| add_example(&mut self.dangling_examples, own));
         merge_all(&mut self.copies, &other.copies);
         merge_all(&mut self.counts, &other.counts);
         merge_all(&mut self.mirrors, &other.mirrors);
@@ -162,7 +168,12 @@ impl Compared {
     }
 
     /// For each path beside the reference, `above` it, the target's path that it equals most often.
-    pub fn copies(&self, measured: &Measured, above: &str, sibling_names: &[String]) -> Vec<CopyProfile> {
+    pub fn copies(
+        &self,
+        measured: &TargetMeasures,
+        above: &str,
+        sibling_names: &[String],
+    ) -> Vec<CopyProfile> {
         let mut copies = Vec::new();
         for (number, name) in sibling_names.iter().enumerate() {
             let pairs = self.sibling_pairs.get(&number).copied().unwrap_or_default();
@@ -188,8 +199,8 @@ impl Compared {
     }
 
     /// The best measure for each number of the targets.
-    pub fn counts(&self, measured: &Measured) -> Vec<CountProfile> {
-        let mut best: BTreeMap<&str, (&Measure, &Equal)> = BTreeMap::new();
+    pub fn counts(&self, measured: &TargetMeasures) -> Vec<CountProfile> {
+        let mut best: BTreeMap<&str, (&Measure, &EqualCases)> = BTreeMap::new();
         for (measure, equal) in &self.counts {
             let values = measured.count_values.get(measure).map_or(0, HashSet::len);
             let enough =
@@ -214,11 +225,11 @@ impl Compared {
     }
 }
 
-impl Measured {
+impl TargetMeasures {
     pub fn add(
         &mut self,
         pairs: &[&Pair],
-        (found, values): (&Found<'_>, &TargetValues),
+        (found, values): (&LookedUpItem<'_>, &TargetValues),
         value: &str,
         target: Option<&ContainerDefinition>,
     ) {
@@ -229,7 +240,7 @@ impl Measured {
         self.routes_of(pairs, found, value);
     }
 
-    fn sizes(&mut self, pairs: &[&Pair], found: &Found<'_>, target: Option<&ContainerDefinition>) {
+    fn sizes(&mut self, pairs: &[&Pair], found: &LookedUpItem<'_>, target: Option<&ContainerDefinition>) {
         let bytes = found.item.json_len() as f64;
         self.target_bytes.add(bytes);
         if let Some(target) = target {
@@ -247,7 +258,7 @@ impl Measured {
         }
     }
 
-    fn routes_of(&mut self, pairs: &[&Pair], found: &Found<'_>, value: &str) {
+    fn routes_of(&mut self, pairs: &[&Pair], found: &LookedUpItem<'_>, value: &str) {
         let components = &found.partition_key.0;
         self.routes.resize_with(components.len(), HashMap::new);
         for pair in pairs {
@@ -285,45 +296,45 @@ impl Measured {
     }
 }
 
-impl Equal {
-    fn note(&mut self, is_equal: bool, example: &ItemExample) {
+impl EqualCases {
+    fn add_case(&mut self, is_equal: bool, example: &ItemExample) {
         self.cases += 1;
         self.equal += u64::from(is_equal);
         if !is_equal {
-            keep_example(&mut self.unequal, example);
+            add_example(&mut self.unequal, example);
         }
     }
 
-    fn merge(&mut self, other: &Equal) {
+    fn merge(&mut self, other: &EqualCases) {
         self.cases += other.cases;
         self.equal += other.equal;
-        other.unequal.iter().for_each(|own| keep_example(&mut self.unequal, own));
+        other.unequal.iter().for_each(|own| add_example(&mut self.unequal, own));
     }
 }
 
-fn merge_all<K: Ord + Clone>(own: &mut BTreeMap<K, Equal>, other: &BTreeMap<K, Equal>) {
+fn merge_all<K: Ord + Clone>(own: &mut BTreeMap<K, EqualCases>, other: &BTreeMap<K, EqualCases>) {
     for (key, equal) in other {
         own.entry(key.clone()).or_default().merge(equal);
     }
 }
 
-fn keep_example(examples: &mut Vec<ItemExample>, example: &ItemExample) {
+fn add_example(examples: &mut Vec<ItemExample>, example: &ItemExample) {
     if examples.len() < EXAMPLES && !examples.contains(example) {
         examples.push(example.clone());
     }
 }
 
-pub(super) fn example_of(found: &Found<'_>) -> ItemExample {
+pub(super) fn example_of(found: &LookedUpItem<'_>) -> ItemExample {
     let id = found.item.get("id").and_then(Node::as_str).unwrap_or_default().to_owned();
     ItemExample { id, partition_key: found.partition_key.clone() }
 }
 
-fn count_profile(measure: &Measure, equal: &Equal) -> CountProfile {
+fn count_profile(measure: &Measure, equal: &EqualCases) -> CountProfile {
     let (op, value, references) = match &measure.of {
-        What::Items => ("count", None, false),
-        What::References => ("count", None, true),
-        What::SumOfItems(name) => ("sum", Some(name.clone()), false),
-        What::SumOfReferences(name) => ("sum", Some(name.clone()), true),
+        MeasureKind::Items => ("count", None, false),
+        MeasureKind::References => ("count", None, true),
+        MeasureKind::SumOfItems(name) => ("sum", Some(name.clone()), false),
+        MeasureKind::SumOfReferences(name) => ("sum", Some(name.clone()), true),
     };
     CountProfile {
         path: measure.path.clone(),

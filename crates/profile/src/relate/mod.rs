@@ -57,7 +57,7 @@ pub struct Lookup {
 
 /// An item that was found.
 #[derive(Clone, Copy)]
-pub struct Found<'a> {
+pub struct LookedUpItem<'a> {
     pub number: u64,
     pub item: Node<'a>,
     pub partition_key: &'a PartitionKey,
@@ -107,7 +107,7 @@ impl Relations {
     }
 
     /// What was found for a value of a look-up.
-    pub fn answer(&mut self, lookup: usize, value: usize, found: Option<Found<'_>>) {
+    pub fn answer(&mut self, lookup: usize, value: usize, found: Option<LookedUpItem<'_>>) {
         match self.stage {
             Stage::Proving => {
                 if let Some(candidate) = self.candidates.get_mut(lookup) {
@@ -126,12 +126,15 @@ impl Relations {
 
     /// Decides which candidates are references; items can be added from now on.
     pub fn begin_pairs(&mut self) {
-        let proven = candidates::proven(std::mem::take(&mut self.candidates), OVERLAP_MIN);
-        let room = (PAIRS_MAX / proven.len().max(1)).clamp(PAIRS_MIN_OF_ONE, PAIRS_MAX_OF_ONE);
+        let proven_references =
+            candidates::proven_references(std::mem::take(&mut self.candidates), OVERLAP_MIN);
+        let room = (PAIRS_MAX / proven_references.len().max(1)).clamp(PAIRS_MIN_OF_ONE, PAIRS_MAX_OF_ONE);
         let thresholds = &self.target_thresholds;
         let threshold = |candidate: &Candidate| thresholds.get(&candidate.to).copied().unwrap_or(u64::MAX);
-        self.pairs =
-            proven.into_iter().map(|candidate| Pairs::new(threshold(&candidate), room, candidate)).collect();
+        self.pairs = proven_references
+            .into_iter()
+            .map(|candidate| Pairs::new(threshold(&candidate), room, candidate))
+            .collect();
         self.stage = Stage::Pairing;
     }
 
@@ -150,10 +153,10 @@ impl Relations {
     pub fn begin_follow(&mut self, container: &str, touched: &HashSet<u64>) {
         for pairs in self.pairs.iter_mut().filter(|_| !touched.is_empty()) {
             if pairs.candidate.from == container {
-                pairs.forget_referrers(touched);
+                pairs.remove_referrers(touched);
             }
             if pairs.candidate.to == container {
-                pairs.forget_targets(touched);
+                pairs.remove_targets(touched);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Referrers of one reference: a sample of pairs, and all referrers of some targets.
 //!
 //! What may have changed since they were compared is followed: touched referrers leave the sample and come back as they are now,
-//! and the parts ([`Compared`]) of their targets, and of touched targets, are compared again. Of a target whose referrers cannot
+//! and the parts ([`ReferrerComparison`]) of their targets, and of touched targets, are compared again. Of a target whose referrers cannot
 //! be told any more nothing is counted until the next scan.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -15,10 +15,10 @@ use crate::scan::ItemInput;
 use crate::sketch::{Histogram, text_hash, value_hash};
 
 use super::candidates::Candidate;
-use super::compare::{Compared, Measured, example_of};
+use super::compare::{ReferrerComparison, TargetMeasures, example_of};
 use super::target::TargetValues;
 use super::walk::places;
-use super::{Found, Lookup};
+use super::{LookedUpItem, Lookup};
 
 const TARGETS_COUNTED_MAX: usize = 100_000;
 const SIBLINGS_MAX: usize = 30;
@@ -42,7 +42,7 @@ pub(super) struct Pairs {
     target_threshold: u64,
     sampled: HashMap<u64, Referrers>,
     /// Sampled targets whose referrers are not known any more.
-    given_up: HashSet<u64>,
+    dropped_targets: HashSet<u64>,
     /// Numbers of the targets that were found, by hash of the value that names them.
     targets: HashMap<u64, u64>,
     /// Of the container that the reference points to: items that may be others now.
@@ -51,8 +51,8 @@ pub(super) struct Pairs {
     outdated: BTreeSet<usize>,
     wanted: Vec<String>,
     by_value: HashMap<String, Vec<usize>>,
-    parts: Vec<Compared>,
-    measured: Measured,
+    parts: Vec<ReferrerComparison>,
+    measured: TargetMeasures,
     example: Option<ItemExample>,
 }
 
@@ -105,29 +105,29 @@ impl Pairs {
             totals: HashMap::new(),
             target_threshold,
             sampled: HashMap::new(),
-            given_up: HashSet::new(),
+            dropped_targets: HashSet::new(),
             targets: HashMap::new(),
             touched_targets: Vec::new(),
             outdated: (0..PARTS).collect(),
             wanted: Vec::new(),
             by_value: HashMap::new(),
-            parts: (0..PARTS).map(|_| Compared::default()).collect(),
-            measured: Measured::default(),
+            parts: (0..PARTS).map(|_| ReferrerComparison::default()).collect(),
+            measured: TargetMeasures::default(),
             example: None,
         }
     }
 
     /// An item of the scan.
     pub fn add(&mut self, input: ItemInput<'_>) {
-        self.take_in(input, true, false);
+        self.add_version(input, true, false);
     }
 
-    /// An item that is new, or a new version of one, after [`Pairs::forget_referrers`].
+    /// An item that is new, or a new version of one, after [`Pairs::remove_referrers`].
     pub fn follow(&mut self, input: ItemInput<'_>, is_new: bool) {
-        self.take_in(input, is_new, true);
+        self.add_version(input, is_new, true);
     }
 
-    fn take_in(&mut self, input: ItemInput<'_>, is_new: bool, is_followed: bool) {
+    fn add_version(&mut self, input: ItemInput<'_>, is_new: bool, is_followed: bool) {
         let places = places(input.item, &self.names);
         let id = input.item.get("id").and_then(Node::as_str).unwrap_or_default();
         let example = || ItemExample { id: id.to_owned(), partition_key: input.partition_key.clone() };
@@ -145,7 +145,7 @@ impl Pairs {
             if hash <= self.threshold {
                 let siblings = self.siblings(place.holder, text);
                 let (value, number, bytes) = (text.to_owned(), input.number, input.bytes);
-                self.keep(Pair {
+                self.add_sampled(Pair {
                     hash,
                     value,
                     number,
@@ -164,7 +164,7 @@ impl Pairs {
         }
     }
 
-    fn keep(&mut self, pair: Pair) {
+    fn add_sampled(&mut self, pair: Pair) {
         self.outdated.insert(part_of(text_hash(pair.value.as_bytes())));
         self.pairs.push(pair);
         while self.pairs.len() > self.room {
@@ -223,7 +223,7 @@ impl Pairs {
         holder: Option<Node<'_>>,
     ) {
         let hash = text_hash(text.as_bytes());
-        if hash <= self.target_threshold && !self.given_up.contains(&hash) {
+        if hash <= self.target_threshold && !self.dropped_targets.contains(&hash) {
             self.outdated.insert(part_of(hash));
             let referrers = self.sampled.entry(hash).or_insert_with(|| Referrers::new(text));
             referrers.add(is_first, id, input, holder);
@@ -231,8 +231,8 @@ impl Pairs {
     }
 
     /// Items that may have gone or may be others than when they were added.
-    pub fn forget_referrers(&mut self, touched: &HashSet<u64>) {
-        let (outdated, given_up) = (&mut self.outdated, &mut self.given_up);
+    pub fn remove_referrers(&mut self, touched: &HashSet<u64>) {
+        let (outdated, dropped_targets) = (&mut self.outdated, &mut self.dropped_targets);
         self.pairs.retain(|pair| {
             let is_touched = touched.contains(&pair.number);
             if is_touched {
@@ -244,14 +244,14 @@ impl Pairs {
             let is_known = !referrers.may_have(touched);
             if !is_known {
                 outdated.insert(part_of(*hash));
-                given_up.insert(*hash);
+                dropped_targets.insert(*hash);
             }
             is_known
         });
     }
 
     /// The same of items that are referred to.
-    pub fn forget_targets(&mut self, touched: &HashSet<u64>) {
+    pub fn remove_targets(&mut self, touched: &HashSet<u64>) {
         let of_touched = self.targets.iter().filter(|(_, number)| touched.contains(number));
         self.outdated.extend(of_touched.map(|(hash, _)| part_of(*hash)));
     }
@@ -294,7 +294,7 @@ impl Pairs {
             }
         }
         for part in std::mem::take(&mut self.outdated) {
-            self.parts[part] = Compared::default();
+            self.parts[part] = ReferrerComparison::default();
         }
         let known = |value: &String| self.targets.get(&text_hash(value.as_bytes())).copied();
         Lookup {
@@ -306,7 +306,12 @@ impl Pairs {
         }
     }
 
-    pub fn compare(&mut self, value: usize, found: Option<Found<'_>>, target: Option<&ContainerDefinition>) {
+    pub fn compare(
+        &mut self,
+        value: usize,
+        found: Option<LookedUpItem<'_>>,
+        target: Option<&ContainerDefinition>,
+    ) {
         let Some(value) = self.wanted.get(value) else { return };
         let hash = text_hash(value.as_bytes());
         let numbers = self.by_value.get(value).map_or(&[] as &[usize], Vec::as_slice);
@@ -314,7 +319,7 @@ impl Pairs {
         let (part, measured) = (&mut self.parts[part_of(hash)], &mut self.measured);
         let Some(found) = found else {
             self.targets.remove(&hash);
-            part.dangle(&pairs);
+            part.add_dangling(&pairs);
             return;
         };
         self.targets.insert(hash, found.number);
@@ -340,7 +345,7 @@ impl Pairs {
         const ENTRY_BYTES: usize = 32;
         const PART_BYTES: usize = 2_000;
         let referrers: usize = self.sampled.values().map(|own| own.numbers.len() + 8).sum();
-        let entries = self.totals.len() + self.targets.len() + self.given_up.len();
+        let entries = self.totals.len() + self.targets.len() + self.dropped_targets.len();
         let pairs = self.pairs.len() * PAIR_BYTES + referrers * REFERRER_BYTES;
         pairs + entries * ENTRY_BYTES + PARTS * PART_BYTES
     }
@@ -349,7 +354,7 @@ impl Pairs {
         let mut per_target = Histogram::default();
         self.totals.values().for_each(|totals| per_target.add(totals.items as f64));
         let alone = self.totals.values().filter(|totals| totals.items == 1).count();
-        let mut compared = Compared::default();
+        let mut compared = ReferrerComparison::default();
         self.parts.iter().for_each(|part| compared.merge(part));
         let above = path::parent(&self.candidate.path);
         Some(ReferenceProfile {

@@ -167,11 +167,11 @@ impl RepetitionScan {
 }
 
 /// How many properties a key decides, and what it looks like.
-type Decides = (usize, KeyLikeness);
+type DecidedCount = (usize, KeyLikeness);
 
 /// For each path the key that decides most.
 pub(super) fn best(scans: &[RepetitionScan]) -> Vec<Repetition> {
-    let mut best: Vec<(Decides, Repetition)> = Vec::new();
+    let mut best: Vec<(DecidedCount, Repetition)> = Vec::new();
     for scan in scans {
         let decided = scan.decided();
         if decided.is_empty() {
@@ -188,7 +188,7 @@ pub(super) fn best(scans: &[RepetitionScan]) -> Vec<Repetition> {
     best.into_iter().map(|(_, found)| found).collect()
 }
 
-fn is_better(found: &Repetition, decides: Decides, own: &(Decides, Repetition)) -> bool {
+fn is_better(found: &Repetition, decides: DecidedCount, own: &(DecidedCount, Repetition)) -> bool {
     (decides, found.identical) > (own.0, own.1.identical)
 }
 

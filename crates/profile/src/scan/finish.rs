@@ -146,7 +146,7 @@ fn finish_type(name: &Option<String>, types: &TypeScan, policy: &IndexingPolicy)
         largest: types.largest.as_ref().map(|(_, example)| example.clone()),
         ..TypeProfile::default()
     };
-    types.for_each(&mut |path, stats| take_in(&mut profile, path, stats, types.items, policy));
+    types.for_each(&mut |path, stats| add_path(&mut profile, path, stats, types.items, policy));
     finish_arrays(&mut profile);
     let indexed = profile.paths.iter().filter(|path| path.indexed);
     let values: u64 = indexed.map(|path| path.kinds.scalars()).sum();
@@ -154,7 +154,7 @@ fn finish_type(name: &Option<String>, types: &TypeScan, policy: &IndexingPolicy)
     profile
 }
 
-fn take_in(profile: &mut TypeProfile, path: &str, stats: &PathStats, items: u64, policy: &IndexingPolicy) {
+fn add_path(profile: &mut TypeProfile, path: &str, stats: &PathStats, items: u64, policy: &IndexingPolicy) {
     if path.is_empty() {
         profile.properties = stats.names.keys().map(|name| name.to_string()).collect();
     } else {
@@ -208,7 +208,7 @@ fn path_profile(
         max_integer: stats.max_integer,
         decided_by_sibling: stats.decided_by_sibling(),
         example: stats.example.clone(),
-        odd_example: stats.odd.clone(),
+        odd_example: stats.uncommon.clone(),
         largest_share: most.map_or(0.0, |most| most as f64 / items.max(1) as f64),
         set: stats.set as f64 / items.max(1) as f64,
     }

@@ -29,7 +29,7 @@ pub(super) struct KeyScan {
     order: DistinctSample<OrderedKey>,
     dates: u64,
     largest: Option<(u64, ItemExample)>,
-    odd: Option<ItemExample>,
+    uncommon: Option<ItemExample>,
     /// The kind of the first key.
     usual: Option<Option<std::mem::Discriminant<Component>>>,
 }
@@ -59,7 +59,7 @@ impl Default for KeyScan {
             order: DistinctSample::new(ORDERED_MAX),
             dates: 0,
             largest: None,
-            odd: None,
+            uncommon: None,
             usual: None,
         }
     }
@@ -82,10 +82,10 @@ impl KeyScan {
         self.count_kind(first, example);
         self.dates += u64::from(is_date(first));
         self.order.add(hash, || OrderedKey { sort: sort_key(first), first_ts: ts });
-        self.note_largest(hash, example);
+        self.update_largest(hash, example);
     }
 
-    fn note_largest(&mut self, hash: u64, example: &dyn Fn() -> ItemExample) {
+    fn update_largest(&mut self, hash: u64, example: &dyn Fn() -> ItemExample) {
         let weight = self.heavy.estimate(&hash);
         if self.largest.as_ref().is_none_or(|(largest, _)| weight > largest * 2) {
             self.largest = Some((weight, example()));
@@ -102,8 +102,8 @@ impl KeyScan {
         }
         let kind = component.map(std::mem::discriminant);
         let usual = *self.usual.get_or_insert(kind);
-        if kind != usual && self.odd.is_none() {
-            self.odd = Some(example());
+        if kind != usual && self.uncommon.is_none() {
+            self.uncommon = Some(example());
         }
     }
 
@@ -116,7 +116,7 @@ impl KeyScan {
         self.items += other.items;
         self.dates += other.dates;
         self.order.merge(&other.order);
-        self.odd = self.odd.take().or_else(|| other.odd.clone());
+        self.uncommon = self.uncommon.take().or_else(|| other.uncommon.clone());
         if other.largest.as_ref().map(|largest| largest.0) > self.largest.as_ref().map(|largest| largest.0) {
             self.largest = other.largest.clone();
         }
@@ -149,7 +149,7 @@ impl KeyScan {
                 dates: self.dates as f64 / self.items.max(1) as f64,
                 correlation: self.correlation(),
             },
-            odd_example: self.odd.clone(),
+            odd_example: self.uncommon.clone(),
             largest_example: self.largest.as_ref().map(|(_, example)| example.clone()),
             smallest_bytes: self.totals.keys.values().map(|(_, bytes)| *bytes).min().unwrap_or_default(),
         }

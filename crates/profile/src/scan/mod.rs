@@ -110,7 +110,7 @@ impl Scan {
     pub fn add(&mut self, input: ItemInput<'_>) {
         self.items += 1;
         self.bytes += input.bytes;
-        self.take_in(input);
+        self.add_item(input);
     }
 
     /// A new item, or a new version of one, after the scan. Versions add to what is known of paths, and to nothing that is counted
@@ -118,13 +118,13 @@ impl Scan {
     pub fn follow(&mut self, input: ItemInput<'_>, is_new: bool) {
         self.followed += 1;
         match is_new {
-            true => self.take_in(input),
-            false => self.take_in_version(input),
+            true => self.add_item(input),
+            false => self.add_version(input),
         }
     }
 
     /// An item went after the scan, or is not among the sampled ones.
-    pub fn follow_unseen(&mut self) {
+    pub fn count_unscanned_change(&mut self) {
         self.followed += 1;
     }
 
@@ -139,7 +139,7 @@ impl Scan {
     }
 
     /// What a scan of a sample did not see.
-    pub fn not_scanned(&mut self, items: u64, bytes: u64) {
+    pub fn add_unscanned(&mut self, items: u64, bytes: u64) {
         self.items += items;
         self.bytes += bytes;
     }
@@ -149,24 +149,24 @@ impl Scan {
         (self.followed + further) as f64 >= REFRESH_SHARE * (self.items as f64)
     }
 
-    fn take_in(&mut self, input: ItemInput<'_>) {
+    fn add_item(&mut self, input: ItemInput<'_>) {
         let id = id_of(input.item);
         let example = || ItemExample { id: id.to_owned(), partition_key: input.partition_key.clone() };
         self.scanned += 1;
         self.scanned_bytes += input.bytes;
         self.survey.add(input.item);
         self.keys.add(input.partition_key, input.bytes, input.ts, &example);
-        self.take_in_id(id, &example);
-        self.take_in_paths(input, true, &example);
+        self.add_id(id, &example);
+        self.add_paths(input, true, &example);
     }
 
-    fn take_in_version(&mut self, input: ItemInput<'_>) {
+    fn add_version(&mut self, input: ItemInput<'_>) {
         let id = id_of(input.item);
         let example = || ItemExample { id: id.to_owned(), partition_key: input.partition_key.clone() };
-        self.take_in_paths(input, false, &example);
+        self.add_paths(input, false, &example);
     }
 
-    fn take_in_paths(&mut self, input: ItemInput<'_>, is_new: bool, example: &dyn Fn() -> ItemExample) {
+    fn add_paths(&mut self, input: ItemInput<'_>, is_new: bool, example: &dyn Fn() -> ItemExample) {
         let kind = self.type_of(input.item);
         let mut left = self.paths_left;
         let of_type = self.types.entry(kind).or_default();
@@ -176,7 +176,7 @@ impl Scan {
         self.depth.add(depth as f64);
     }
 
-    fn take_in_id(&mut self, id: &str, example: &dyn Fn() -> ItemExample) {
+    fn add_id(&mut self, id: &str, example: &dyn Fn() -> ItemExample) {
         self.ids.add(text_hash(id.as_bytes()), || id.to_owned());
         let form = match id.as_bytes() {
             text if !text.is_empty() && text.len() <= 18 && text.iter().all(u8::is_ascii_digit) => 1,

@@ -43,7 +43,7 @@ pub(super) struct PathStats {
     pub frequent: Option<HashMap<u64, u64>>,
     pub siblings: BTreeMap<Box<str>, Option<HashMap<u64, Kinds>>>,
     pub example: Option<ItemExample>,
-    pub odd: Option<ItemExample>,
+    pub uncommon: Option<ItemExample>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -140,7 +140,7 @@ impl PathStats {
             }
             Some(DateText::Other) => {
                 stats.dates += 1;
-                self.odd.get_or_insert_with(example);
+                self.uncommon.get_or_insert_with(example);
             }
             None => {}
         }
@@ -158,7 +158,7 @@ impl PathStats {
             self.max_integer = self.max_integer.max(magnitude);
             if magnitude > EXACT_INTEGER {
                 self.beyond_exact += 1;
-                self.odd = Some(example());
+                self.uncommon = Some(example());
             }
         }
     }
@@ -273,7 +273,7 @@ impl PathStats {
             _ => None,
         };
         self.example = self.example.take().or_else(|| other.example.clone());
-        self.odd = self.odd.take().or_else(|| other.odd.clone());
+        self.uncommon = self.uncommon.take().or_else(|| other.uncommon.clone());
         for (name, values) in &other.siblings {
             let own = self.siblings.entry(name.clone()).or_insert_with(|| Some(HashMap::new()));
             match (own.as_mut(), values) {

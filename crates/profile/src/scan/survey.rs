@@ -46,7 +46,7 @@ impl Survey {
         let Some(signature) = self.signature(item) else { return };
         self.counts[signature as usize] += 1;
         for (name, value) in item.members().filter(|(name, _)| !is_system(name)) {
-            self.note(name, value, signature);
+            self.add_value(name, value, signature);
         }
     }
 
@@ -66,7 +66,7 @@ impl Survey {
         })
     }
 
-    fn note(&mut self, name: &str, value: Node<'_>, signature: u32) {
+    fn add_value(&mut self, name: &str, value: Node<'_>, signature: u32) {
         if !self.candidates.contains_key(name) {
             if self.candidates.len() >= NAMES_MAX {
                 return;
@@ -171,7 +171,7 @@ impl Survey {
         let mut found: Vec<Discriminator> = self
             .candidates
             .iter()
-            .filter_map(|(name, values)| self.judge(name, values.as_ref()?, &groups))
+            .filter_map(|(name, values)| self.discriminator_of(name, values.as_ref()?, &groups))
             .collect();
         found.sort_by(|one, other| {
             let few = one.values.len().cmp(&other.values.len());
@@ -180,7 +180,7 @@ impl Survey {
         found
     }
 
-    fn judge(&self, name: &str, values: &Values, groups: &Groups<'_>) -> Option<Discriminator> {
+    fn discriminator_of(&self, name: &str, values: &Values, groups: &Groups<'_>) -> Option<Discriminator> {
         let counts: Vec<(String, u64)> =
             values.iter().map(|(value, counts)| (value.clone(), counts.values().sum())).collect();
         let present: u64 = counts.iter().map(|(_, count)| count).sum();

@@ -63,11 +63,11 @@ impl TypeScan {
             true => self.times.add(input),
             false => self.versions += 1,
         }
-        self.note_examples(input.bytes, depth, example);
+        self.update_examples(input.bytes, depth, example);
         depth
     }
 
-    fn note_examples(&mut self, bytes: u64, depth: usize, example: &dyn Fn() -> ItemExample) {
+    fn update_examples(&mut self, bytes: u64, depth: usize, example: &dyn Fn() -> ItemExample) {
         self.depth.add(depth as f64);
         if self.examples.len() < EXAMPLES {
             self.examples.push(example());

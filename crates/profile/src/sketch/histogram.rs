@@ -52,7 +52,7 @@ impl Histogram {
 
     pub fn add_many(&mut self, value: f64, count: u64) {
         let value = value.max(0.0);
-        self.note_max(value, count);
+        self.raise_max_count(value, count);
         self.count += count;
         self.sum += value * count as f64;
         match &mut self.values {
@@ -64,7 +64,7 @@ impl Histogram {
         }
     }
 
-    fn note_max(&mut self, value: f64, count: u64) {
+    fn raise_max_count(&mut self, value: f64, count: u64) {
         match value.total_cmp(&self.max) {
             std::cmp::Ordering::Greater => (self.max, self.at_max) = (value, count),
             std::cmp::Ordering::Equal => self.at_max += count,
@@ -85,7 +85,7 @@ impl Histogram {
     }
 
     pub fn merge(&mut self, other: &Histogram) {
-        self.note_max(other.max, other.at_max);
+        self.raise_max_count(other.max, other.at_max);
         match &other.values {
             Values::Exact(values) => {
                 let (max, at_max) = (self.max, self.at_max);

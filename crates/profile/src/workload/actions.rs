@@ -23,11 +23,11 @@ pub(super) struct Actions {
     order: VecDeque<(u64, ActionSource)>,
     waiting: VecDeque<Vec<ReadStep>>,
     /// Last replaces of items by actions: item, action, when, when it had read the item.
-    replaced: VecDeque<Replaced>,
+    replaced: VecDeque<ReplacedItem>,
 }
 
 #[derive(Clone, Debug)]
-struct Replaced {
+struct ReplacedItem {
     container: String,
     item: u64,
     action: u64,
@@ -169,7 +169,7 @@ impl Actions {
         std::mem::take(&mut self.waiting).into()
     }
 
-    pub fn forget(&mut self, container: &str) {
+    pub fn remove_recorded(&mut self, container: &str) {
         self.waiting.retain(|steps| steps.iter().all(|step| *step.container != *container));
         self.replaced.retain(|replaced| replaced.container != container);
     }
@@ -185,7 +185,7 @@ impl Actions {
         let read = open.records.iter().rev().find(|own| {
             own.operation == Operation::Read && own.item == Some(item) && own.container == record.container
         })?;
-        let mine = Replaced {
+        let mine = ReplacedItem {
             container: record.container.to_string(),
             item,
             action,

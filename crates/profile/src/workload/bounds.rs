@@ -8,7 +8,7 @@ impl Workload {
     pub fn to_bytes_within(&mut self, bytes_max: usize) -> Vec<u8> {
         loop {
             let bytes = self.to_bytes();
-            if bytes.len() <= bytes_max || !self.forget_some(bytes.len() - bytes_max, bytes_max) {
+            if bytes.len() <= bytes_max || !self.evict_some(bytes.len() - bytes_max, bytes_max) {
                 return bytes;
             }
         }
@@ -16,14 +16,14 @@ impl Workload {
 
     /// Growth of arrays where that takes a quarter of the room, then hours up to the last one, records, and in the end all.
     /// False where there is nothing left to forget.
-    fn forget_some(&mut self, excess: usize, bytes_max: usize) -> bool {
+    fn evict_some(&mut self, excess: usize, bytes_max: usize) -> bool {
         if length(&self.growth) > bytes_max / 4 {
             let largest = self.growth.iter().max_by_key(|(_, growth)| length(*growth));
             let largest = largest.map(|(container, _)| container.clone());
             return largest.is_some_and(|container| self.growth.remove(&container).is_some());
         }
         if self.hours.len() > 1 {
-            self.forget_hours(excess);
+            self.evict_hours(excess);
             return true;
         }
         if !self.ring.is_empty() {
@@ -35,7 +35,7 @@ impl Workload {
         !is_empty
     }
 
-    fn forget_hours(&mut self, excess: usize) {
+    fn evict_hours(&mut self, excess: usize) {
         let mut freed = 0;
         while freed < excess
             && self.hours.len() > 1

@@ -20,7 +20,7 @@ use super::change_sets::ChangeSets;
 use super::growth::{Growth, Versions};
 use super::hour::{ExecutionTotals, HourTotals, ItemTotals, OperationCount};
 use super::record::{ActionSource, ArrayLength, Change, Operation, Record, RecordedQuery};
-use super::sequence::{Followed, SequenceTotals};
+use super::sequence::{FollowedRead, SequenceTotals};
 use super::shape::{Projection, QueryShape, Scope};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -339,7 +339,7 @@ encode_struct!(Patterns {
     examples,
 });
 encode_struct!(SequenceTotals { actions, followed, reads, reached });
-encode_struct!(Followed { actions, width, charge, whole, projected });
+encode_struct!(FollowedRead { actions, width, charge, whole, projected });
 encode_struct!(HourTotals {
     operations,
     changes,

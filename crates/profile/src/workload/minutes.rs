@@ -46,11 +46,11 @@ impl Minutes {
         if let (Some(item), true) = (record.item, record.operation.is_write()) {
             add_bounded(&mut self.writes, item, weight, KEYS_MAX);
         }
-        self.note_move(record, hour);
+        self.count_move(record, hour);
     }
 
     /// A delete and a create of one id with another key, in any order.
-    fn note_move(&mut self, record: &Record, hour: &mut HourTotals) {
+    fn count_move(&mut self, record: &Record, hour: &mut HourTotals) {
         let (Some(id), Some(key), true) = (record.id, record.partition_key, record.is_success()) else {
             return;
         };

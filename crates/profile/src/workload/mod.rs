@@ -101,7 +101,7 @@ impl Workload {
         record.time_ms = record.time_ms.max(self.to_ms);
         self.to_ms = record.time_ms;
         self.from_ms.get_or_insert(record.time_ms);
-        self.take_in(&record);
+        self.add_record(&record);
         self.ring_bytes += record.variable_memory();
         self.ring.push_back(record);
         while self.ring.len() > RING_MAX || self.ring_bytes > RING_BYTES_MAX {
@@ -111,7 +111,7 @@ impl Workload {
 
     /// The clock was ahead. Hours that have not been yet become the last ones before now, each for itself: counts stay exact.
     fn set_back(&mut self, now_ms: u64) {
-        self.settle();
+        self.close_open_actions();
         let (hour, ahead) = (now_ms / HOUR_MS, (self.to_ms - now_ms) / HOUR_MS);
         let later = self.hours.split_off(&(hour + 1));
         for (number, totals) in later.into_iter().rev() {
@@ -131,7 +131,7 @@ impl Workload {
     pub fn set_container(&mut self, name: &str, number: u32) {
         let known = self.numbers.get(name).copied();
         if known.is_some_and(|known| known != number) {
-            self.forget(name);
+            self.remove_recorded(name);
         }
         if known != Some(number) {
             self.numbers.insert(name.to_owned(), number);
@@ -143,7 +143,7 @@ impl Workload {
         self.dropped += count;
     }
 
-    fn take_in(&mut self, record: &Record) {
+    fn add_record(&mut self, record: &Record) {
         let container = &*record.container;
         let hour = entry_of(hour_of(&mut self.hours, record.time_ms), container);
         hour.add(record);
@@ -158,7 +158,7 @@ impl Workload {
         for (container, found) in closed {
             entry_of(hour_of(&mut self.hours, record.time_ms), &container).patterns.add(&found);
         }
-        self.forget_old(record.time_ms / HOUR_MS);
+        self.evict_old(record.time_ms / HOUR_MS);
     }
 
     /// All pages of an execution as one record, at its last page.
@@ -193,7 +193,7 @@ impl Workload {
     }
 
     /// Ends what is under way: before a summary, or at shutdown.
-    pub fn settle(&mut self) {
+    pub fn close_open_actions(&mut self) {
         for record in std::mem::take(&mut self.executions).into_values() {
             let hours = hour_of(&mut self.hours, self.to_ms);
             hours.entry(record.container.to_string()).or_default().add_execution(&record);
@@ -217,7 +217,7 @@ impl Workload {
         }
     }
 
-    fn forget_old(&mut self, hour: u64) {
+    fn evict_old(&mut self, hour: u64) {
         while let Some((first, _)) = self.hours.first_key_value()
             && first + KEPT_HOURS <= hour
         {
@@ -226,14 +226,14 @@ impl Workload {
     }
 
     /// Of one container that is made anew: what was recorded before does not count any more.
-    pub fn forget(&mut self, container: &str) {
+    pub fn remove_recorded(&mut self, container: &str) {
         self.hours.values_mut().for_each(|hours| drop(hours.remove(container)));
         self.growth.remove(container);
         self.minutes.remove(container);
         self.shapes.retain(|_, (own, _)| own != container);
         self.ring.retain(|record| *record.container != *container);
         self.ring_bytes = self.ring.iter().map(Record::variable_memory).sum();
-        self.actions.forget(container);
+        self.actions.remove_recorded(container);
     }
 
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &Record> {
@@ -244,7 +244,7 @@ impl Workload {
         self.shapes.get(&id).map(|(_, shape)| shape)
     }
 
-    /// Totals of one container over the last 14 days. Call [`Workload::settle`] before.
+    /// Totals of one container over the last 14 days. Call [`Workload::close_open_actions`] before.
     pub fn container(&self, container: &str) -> ContainerWorkload {
         let last = self.to_ms / HOUR_MS;
         let counted = self.hours.range(last.saturating_sub(COUNTED_HOURS)..);
@@ -257,7 +257,7 @@ impl Workload {
             let other = self.hours.range(last.saturating_sub(COUNTED_HOURS)..);
             let other: Vec<&HourTotals> = other.filter_map(|(_, hours)| hours.get(&sequence.to)).collect();
             let holder = if sequence.backward { sequence.to.as_str() } else { container };
-            sequence.alone = summary::alone(&other, holder, &sequence.from);
+            sequence.alone = summary::share_read_alone(&other, holder, &sequence.from);
         }
         sum
     }

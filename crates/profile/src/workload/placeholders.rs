@@ -54,7 +54,7 @@ pub enum Role {
 pub fn parameter_query(text: &str) -> Option<ParameterQuery> {
     let (text, count) = named(text);
     let query = parse(&text).ok()?;
-    let mut found = Found { roles: vec![(String::new(), Role::Any); count] };
+    let mut found = FoundPlaceholder { roles: vec![(String::new(), Role::Any); count] };
     found.query(&query, &Aliases::new());
     let named = |(number, (path, role))| Placeholder { name: name(number), path, role };
     let parameters = found.roles.into_iter().enumerate().map(named).collect();
@@ -115,11 +115,11 @@ fn is_value_expected(before: &str) -> bool {
     }
 }
 
-struct Found {
+struct FoundPlaceholder {
     roles: Vec<(String, Role)>,
 }
 
-impl Found {
+impl FoundPlaceholder {
     fn query(&mut self, query: &Query, outer: &Aliases) {
         let aliases = aliases_of(query, outer);
         for source in query.from.iter().flat_map(|from| &from.sources) {
@@ -159,17 +159,17 @@ impl Found {
 
     fn comparison(&mut self, first: &Expr, operator: BinaryOperator, second: &Expr, aliases: &Aliases) {
         let is_value = |expr: &Expr| matches!(&*expr.kind, ExprKind::Parameter(_));
-        let (path, value, is_turned) = match (is_value(first), is_value(second)) {
+        let (path, value, is_reversed) = match (is_value(first), is_value(second)) {
             (false, true) => (first, second, false),
             (true, false) => (second, first, true),
             _ => return self.unknown_both(first, second),
         };
         let role = match operator {
             BinaryOperator::Equal => Role::Equal,
-            BinaryOperator::Greater if !is_turned => Role::Low(true),
-            BinaryOperator::GreaterEqual if !is_turned => Role::Low(false),
-            BinaryOperator::Less if !is_turned => Role::High(true),
-            BinaryOperator::LessEqual if !is_turned => Role::High(false),
+            BinaryOperator::Greater if !is_reversed => Role::Low(true),
+            BinaryOperator::GreaterEqual if !is_reversed => Role::Low(false),
+            BinaryOperator::Less if !is_reversed => Role::High(true),
+            BinaryOperator::LessEqual if !is_reversed => Role::High(false),
             BinaryOperator::Greater => Role::High(true),
             BinaryOperator::GreaterEqual => Role::High(false),
             BinaryOperator::Less => Role::Low(true),

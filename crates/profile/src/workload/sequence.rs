@@ -33,7 +33,7 @@ pub(crate) struct SequenceTotals {
     /// Actions that read the container.
     pub actions: u64,
     /// By path, other container, and whether it goes from target to referrers.
-    pub followed: BTreeMap<(String, String, bool), Followed>,
+    pub followed: BTreeMap<(String, String, bool), FollowedRead>,
     /// Reads of items of the container, in actions.
     pub reads: u64,
     /// Of those, reads that followed a reference, by container and path of it.
@@ -41,7 +41,7 @@ pub(crate) struct SequenceTotals {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedRead {
     pub actions: u64,
     pub width: Histogram,
     pub charge: f64,
@@ -117,7 +117,7 @@ fn forward(
         !found.is_empty() && found.iter().all(|key| keys.contains(key))
     };
     let followed: Vec<&ReadStep> = later.iter().filter(names).copied().collect();
-    note(reference, false, &reference.container, &reference.to, &followed, shapes, totals);
+    add_step(reference, false, &reference.container, &reference.to, &followed, shapes, totals);
 }
 
 /// From a target to its referrers, by a query with equality on the reference.
@@ -145,10 +145,10 @@ fn backward(
         found.iter().any(|key| keys.contains(key)) || step.items.is_empty()
     };
     let followed: Vec<&ReadStep> = later.iter().filter(names).copied().collect();
-    note(reference, true, &reference.to, &reference.container, &followed, shapes, totals);
+    add_step(reference, true, &reference.to, &reference.container, &followed, shapes, totals);
 }
 
-fn note(
+fn add_step(
     reference: &ItemSequence,
     is_backward: bool,
     from: &str,

@@ -77,7 +77,7 @@ pub fn shape_of(
     let numbers = numbers(parameters);
     let text = text_of(query.clone(), &numbers)?;
     let (offset, limit) = counts(&query, &numbers);
-    let mut found = Found::default();
+    let mut found = ShapeParts::default();
     found.query(&query, &BTreeMap::new());
     let scope = scope(&found.equality, key_paths, has_key);
     let id = murmur::murmur128(format!("{container}\0{text}\0{}", scope.name()).as_bytes()).0;
@@ -150,7 +150,7 @@ fn hide_values(query: &mut Query, numbers: &Numbers<'_>) {
         hide_count(&mut clause.offset.kind);
         hide_count(&mut clause.limit.kind);
     }
-    for_each_expr_mut(query, numbers, &mut hide);
+    for_each_expr_mut(query, numbers, &mut hide_value);
 }
 
 fn for_each_expr_mut(query: &mut Query, numbers: &Numbers<'_>, visit: &mut dyn FnMut(&mut Expr)) {
@@ -171,33 +171,33 @@ fn for_each_expr_mut(query: &mut Query, numbers: &Numbers<'_>, visit: &mut dyn F
     query.order_by.iter_mut().flat_map(|clause| &mut clause.items).for_each(|item| visit(&mut item.expr));
 }
 
-fn hide(expr: &mut Expr) {
+fn hide_value(expr: &mut Expr) {
     match &mut *expr.kind {
         ExprKind::Literal(_) | ExprKind::Parameter(_) => *expr.kind = ExprKind::Parameter("?".to_owned()),
         ExprKind::Subquery { query, .. } => hide_values(query, &Numbers::new()),
         ExprKind::In { needle, items, .. } => {
-            hide(needle);
-            items.iter_mut().for_each(hide);
+            hide_value(needle);
+            items.iter_mut().for_each(hide_value);
             if items.iter().all(is_hidden) {
                 items.truncate(1);
             }
         }
         ExprKind::Like { text, pattern, escape, .. } => {
-            hide(text);
-            hide(pattern);
+            hide_value(text);
+            hide_value(pattern);
             *escape = None;
         }
         ExprKind::Path { base, steps } => {
-            hide(base);
+            hide_value(base);
             for step in steps {
                 if let Step::Index(index) = step
                     && !matches!(&*index.kind, ExprKind::Literal(Value::Number(_)))
                 {
-                    hide(index);
+                    hide_value(index);
                 }
             }
         }
-        _ => expr.for_each_child_mut(&mut hide),
+        _ => expr.for_each_child_mut(&mut hide_value),
     }
 }
 
@@ -210,11 +210,11 @@ pub(super) type Aliases = BTreeMap<String, String>;
 
 /// The names that a query has in its expressions.
 pub(super) fn aliases_of(query: &Query, outer: &Aliases) -> Aliases {
-    Found::default().sources(query, outer)
+    ShapeParts::default().sources(query, outer)
 }
 
 #[derive(Default)]
-struct Found {
+struct ShapeParts {
     equality: BTreeSet<String>,
     range: BTreeSet<String>,
     order_by: Vec<(String, bool)>,
@@ -229,7 +229,7 @@ struct Found {
 
 const AGGREGATES: [&str; 5] = ["COUNT", "SUM", "AVG", "MIN", "MAX"];
 
-impl Found {
+impl ShapeParts {
     /// Returns the names that are in scope in it.
     fn query(&mut self, query: &Query, outer: &Aliases) -> Aliases {
         let aliases = self.sources(query, outer);
@@ -262,13 +262,13 @@ impl Found {
                     (base.and_then(|base| add_steps(base, steps)), Some(root.name.clone()))
                 }
                 Collection::Subquery(inner) => {
-                    let mut below = Found::default();
+                    let mut below = ShapeParts::default();
                     let inside = below.query(inner, &aliases);
                     let path = match &inner.select.selection {
                         Selection::Value(expr) => path_of(expr, &inside),
                         _ => None,
                     };
-                    self.take_in(below);
+                    self.merge(below);
                     (path, None)
                 }
                 Collection::Call(_) => (None, None),
@@ -286,7 +286,7 @@ impl Found {
         aliases
     }
 
-    fn take_in(&mut self, inner: Found) {
+    fn merge(&mut self, inner: ShapeParts) {
         self.equality.extend(inner.equality);
         self.range.extend(inner.range);
         self.functions.extend(inner.functions);
@@ -299,7 +299,7 @@ impl Found {
         match &*expr.kind {
             ExprKind::And(parts) => parts.iter().for_each(|part| self.condition(part, aliases)),
             ExprKind::Or(parts) => {
-                let mut inside = Found::default();
+                let mut inside = ShapeParts::default();
                 parts.iter().for_each(|part| inside.condition(part, aliases));
                 // A path that every branch leaves out is left out; equality in one branch narrows nothing by itself.
                 self.excluded.extend(inside.excluded);
@@ -328,9 +328,9 @@ impl Found {
             ExprKind::Call { name, arguments } => self.predicate(&name.name, arguments, aliases),
             ExprKind::UserDefinedCall { .. } => self.function_of(expr, aliases),
             ExprKind::Subquery { query, .. } => {
-                let mut inside = Found::default();
+                let mut inside = ShapeParts::default();
                 inside.query(query, aliases);
-                self.take_in(inside);
+                self.merge(inside);
             }
             ExprKind::Path { .. } => {
                 if let Some(path) = path_of(expr, aliases) {
@@ -347,7 +347,7 @@ impl Found {
         {
             self.excluded.extend(arguments.first().and_then(|argument| path_of(argument, aliases)));
         }
-        let mut inside = Found::default();
+        let mut inside = ShapeParts::default();
         inside.condition(operand, aliases);
         self.range.extend(inside.equality);
         self.range.extend(inside.range);

@@ -239,12 +239,12 @@ fn patterns(hours: &[&HourTotals]) -> Patterns {
     sum
 }
 
-/// Without `alone`, which takes the hours of the other container: see [`alone`].
+/// Without `share_read_alone`, which takes the hours of the other container: see [`share_read_alone`].
 fn sequences(hours: &[&HourTotals]) -> Vec<SequenceProfile> {
     let mut sum = SequenceTotals::default();
     hours.iter().for_each(|hour| sum.merge(&hour.sequences));
     let profile =
-        |((from, to, backward), followed): (&(String, String, bool), &super::sequence::Followed)| {
+        |((from, to, backward), followed): (&(String, String, bool), &super::sequence::FollowedRead)| {
             SequenceProfile {
                 from: from.clone(),
                 to: to.clone(),
@@ -262,7 +262,7 @@ fn sequences(hours: &[&HourTotals]) -> Vec<SequenceProfile> {
 }
 
 /// Share of the reads of a container that did not come by a reference.
-pub(super) fn alone(hours: &[&HourTotals], container: &str, path: &str) -> f64 {
+pub(super) fn share_read_alone(hours: &[&HourTotals], container: &str, path: &str) -> f64 {
     let mut sum = SequenceTotals::default();
     hours.iter().for_each(|hour| sum.merge(&hour.sequences));
     let reached = sum.reached.get(&(container.to_owned(), path.to_owned())).copied().unwrap_or_default();

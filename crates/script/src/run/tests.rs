@@ -45,7 +45,7 @@ fn left(scripts: &Scripts) -> (usize, i64) {
     let sandbox = scripts.pool.take().unwrap();
     sandbox.runtime.run_gc();
     let left = (sandbox.memory_bytes(), sandbox.runtime.memory_usage().atom_count);
-    scripts.pool.give_back(sandbox);
+    scripts.pool.return_to_pool(sandbox);
     left
 }
 
@@ -100,7 +100,7 @@ fn a_run_gives_up_what_it_had_at_its_end() {
         run_text(&scripts, text, "[]");
         let sandbox = scripts.pool.take().unwrap();
         assert!(sandbox.memory_bytes() < 2 << 20, "{text} {}", sandbox.memory_bytes());
-        scripts.pool.give_back(sandbox);
+        scripts.pool.return_to_pool(sandbox);
     }
 }
 
@@ -138,7 +138,7 @@ fn a_failed_run_leaves_the_shared_context_to_the_next() {
             run_text(&scripts, text, parameters);
             let sandbox = scripts.pool.take().unwrap();
             assert!(sandbox.has_shared_realm(), "{text}");
-            scripts.pool.give_back(sandbox);
+            scripts.pool.return_to_pool(sandbox);
         }
     }
 }

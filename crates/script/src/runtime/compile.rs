@@ -101,7 +101,7 @@ impl Compiled {
 
     /// A run has changed a global.
     pub(crate) fn set_not_shareable(&self) {
-        self.shareable.forbid();
+        self.shareable.set_forbidden();
     }
 
     pub(crate) fn size_bytes(&self) -> usize {

@@ -58,7 +58,7 @@ pub(crate) struct Sandbox {
     /// Left by the last run that could share it.
     shared_realm: Mutex<Option<IdleRealm>>,
     runs: u32,
-    spoilt: AtomicBool,
+    is_unusable: AtomicBool,
 }
 
 /// RunState shared between a run and the engine's hooks.
@@ -107,7 +107,7 @@ impl Pool {
     }
 
     /// Keeps the runtime for another run, unless this run left something in it.
-    pub(crate) fn give_back(&self, sandbox: Sandbox) {
+    pub(crate) fn return_to_pool(&self, sandbox: Sandbox) {
         if sandbox.is_used_up() {
             return;
         }
@@ -122,7 +122,7 @@ impl Pool {
 impl Sandbox {
     fn new(stopping: Arc<AtomicBool>) -> Result<Sandbox, ScriptError> {
         let runtime = Runtime::new().map_err(engine_failed)?;
-        let idle_context = Context::custom::<Everything>(&runtime).map_err(engine_failed)?;
+        let idle_context = Context::custom::<AllIntrinsics>(&runtime).map_err(engine_failed)?;
         let state = Arc::new(RunState::new(stopping));
         let watched = Arc::clone(&state);
         runtime.set_interrupt_handler(Some(Box::new(move || watched.interrupts())));
@@ -136,7 +136,7 @@ impl Sandbox {
             state,
             shared_realm: Mutex::default(),
             runs: 0,
-            spoilt: AtomicBool::new(false),
+            is_unusable: AtomicBool::new(false),
         })
     }
 
@@ -165,7 +165,7 @@ impl Sandbox {
 
     fn is_used_up(&self) -> bool {
         self.holds_much_memory()
-            || self.spoilt.load(Relaxed)
+            || self.is_unusable.load(Relaxed)
             || self.runs >= RUN_COUNT_MAX
             || self.state.is_interrupted()
             || self.runtime.is_job_pending()
@@ -195,7 +195,7 @@ impl Sandbox {
 
     /// Marks the runtime as not reusable, because it reached a limit.
     pub(crate) fn mark_unusable(&self) {
-        self.spoilt.store(true, Relaxed);
+        self.is_unusable.store(true, Relaxed);
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -294,7 +294,7 @@ impl Prelude {
     }
 }
 
-type Everything = (
+type AllIntrinsics = (
     intrinsic::Date,
     intrinsic::Eval,
     intrinsic::RegExpCompiler,
@@ -313,20 +313,24 @@ fn context_for(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
         if needs.date { regexp::<(I, intrinsic::Date)>(runtime, needs) } else { regexp::<I>(runtime, needs) }
     }
     fn regexp<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
-        type Added<I> = (I, intrinsic::RegExpCompiler, intrinsic::RegExp);
-        if needs.regexp { map_set::<Added<I>>(runtime, needs) } else { map_set::<I>(runtime, needs) }
+        type WithIntrinsic<I> = (I, intrinsic::RegExpCompiler, intrinsic::RegExp);
+        if needs.regexp { map_set::<WithIntrinsic<I>>(runtime, needs) } else { map_set::<I>(runtime, needs) }
     }
     fn map_set<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
-        type Added<I> = (I, intrinsic::MapSet);
+        type WithIntrinsic<I> = (I, intrinsic::MapSet);
         if needs.map_set {
-            typed_arrays::<Added<I>>(runtime, needs)
+            typed_arrays::<WithIntrinsic<I>>(runtime, needs)
         } else {
             typed_arrays::<I>(runtime, needs)
         }
     }
     fn typed_arrays<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
-        type Added<I> = (I, intrinsic::TypedArrays);
-        if needs.typed_arrays { proxy::<Added<I>>(runtime, needs) } else { proxy::<I>(runtime, needs) }
+        type WithIntrinsic<I> = (I, intrinsic::TypedArrays);
+        if needs.typed_arrays {
+            proxy::<WithIntrinsic<I>>(runtime, needs)
+        } else {
+            proxy::<I>(runtime, needs)
+        }
     }
     fn proxy<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
         if needs.proxy {

@@ -88,7 +88,7 @@ impl Shareable {
         self.may_be() && *self.decided.get_or_init(decide)
     }
 
-    pub(crate) fn forbid(&self) {
+    pub(crate) fn set_forbidden(&self) {
         self.forbidden.store(true, Relaxed);
     }
 }

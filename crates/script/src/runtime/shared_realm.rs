@@ -32,7 +32,7 @@ use crate::ScriptError;
 /// A context whose built-ins are frozen, during a run.
 pub(crate) struct SharedRealm(Realm);
 
-/// The same between runs. Its runtime has [`kept`] what the next run needs.
+/// The same between runs. Its runtime has [`shared_api`] what the next run needs.
 pub(crate) struct IdleRealm {
     context: Context,
     programs: LoadedPrograms,
@@ -106,7 +106,7 @@ impl SharedRealm {
         let is_untouched = |ctx: &Ctx<'_>| {
             ApiFunction::End.of(&self.0.api(ctx)?)?.call::<_, ()>(())?;
             let is_untouched: bool = FreezeFunction::IsUntouched.of(ctx)?.call(())?;
-            let count: usize = kept(ctx, ContextSlot::GlobalCount)?;
+            let count: usize = shared_api(ctx, ContextSlot::GlobalCount)?;
             Ok(is_untouched && global_count(ctx) == count)
         };
         let is_untouched = self.0.turn(state, is_untouched).is_ok_and(|is_untouched| is_untouched);
@@ -126,7 +126,7 @@ impl SharedRealm {
 
 impl IdleRealm {
     pub(crate) fn into_shared(self) -> Result<SharedRealm, ScriptError> {
-        let realm = Realm::with_api(self.context, |ctx| kept(ctx, ContextSlot::Api))?;
+        let realm = Realm::with_api(self.context, |ctx| shared_api(ctx, ContextSlot::Api))?;
         Ok(SharedRealm(Realm { programs: Some(self.programs), ..realm }))
     }
 }
@@ -144,7 +144,7 @@ impl FrozenNames {
 
 impl FreezeFunction {
     fn of<'js>(self, ctx: &Ctx<'js>) -> rquickjs::Result<Function<'js>> {
-        kept::<Object<'js>>(ctx, ContextSlot::Freeze)?.get(self as u32)
+        shared_api::<Object<'js>>(ctx, ContextSlot::Freeze)?.get(self as u32)
     }
 }
 
@@ -156,7 +156,7 @@ impl LoadedPrograms {
         number: u64,
         code: &Bytecode,
     ) -> rquickjs::Result<Value<'js>> {
-        let list: Array<'js> = kept(ctx, ContextSlot::Programs)?;
+        let list: Array<'js> = shared_api(ctx, ContextSlot::Programs)?;
         let at = self.0.lock().iter().position(|program| program.number == number);
         let program = match at {
             Some(at) => list.get(at)?,
@@ -188,7 +188,7 @@ impl LoadedPrograms {
     }
 }
 
-fn kept<'js, T: FromJs<'js>>(ctx: &Ctx<'js>, what: ContextSlot) -> rquickjs::Result<T> {
+fn shared_api<'js, T: FromJs<'js>>(ctx: &Ctx<'js>, what: ContextSlot) -> rquickjs::Result<T> {
     let list = ctx.userdata::<Object<'js>>().map(|list| list.clone()).ok_or(Error::Unknown)?;
     list.get(what as u32)
 }

@@ -31,16 +31,16 @@ impl Versions {
         self.known.lock().compiled.contains_key(version)
     }
 
-    /// The entry function of a script, in a realm that `make_realm` makes ready for it. `give_back` gets those in which there is none.
+    /// The entry function of a script, in a realm that `make_realm` makes ready for it. `return_to_pool` gets those in which there is none.
     pub(crate) fn load<R: Borrow<Realm>>(
         &self,
         sandbox: &Sandbox,
         script: &Script<'_>,
         limits: &Limits,
         make_realm: impl Fn(&Compiled) -> Result<R, ScriptError>,
-        give_back: impl Fn(R, &Compiled),
+        return_to_pool: impl Fn(R, &Compiled),
     ) -> Result<(Arc<Compiled>, R, Entry), ScriptError> {
-        let enter = |compiled: &Compiled| enter(sandbox, compiled, limits, &make_realm, &give_back);
+        let enter = |compiled: &Compiled| enter(sandbox, compiled, limits, &make_realm, &return_to_pool);
         let known = self.known.lock().compiled.get(script.version).cloned();
         if let Some(compiled) = known {
             let (realm, entry) = enter(&compiled)?.ok_or_else(no_function)?;
@@ -65,14 +65,14 @@ fn enter<R: Borrow<Realm>>(
     compiled: &Compiled,
     limits: &Limits,
     make_realm: impl Fn(&Compiled) -> Result<R, ScriptError>,
-    give_back: impl Fn(R, &Compiled),
+    return_to_pool: impl Fn(R, &Compiled),
 ) -> Result<Option<(R, Entry)>, ScriptError> {
     let made = make_realm(compiled)?;
     let realm = made.borrow();
     match compiled.entry(realm, &sandbox.state) {
         Ok(Some(entry)) => Ok(Some((made, entry))),
         Ok(None) => {
-            give_back(made, compiled);
+            return_to_pool(made, compiled);
             Ok(None)
         }
         Err(stop) => {
@@ -81,7 +81,7 @@ fn enter<R: Borrow<Realm>>(
             }
             let error = error_of(realm, &sandbox.state, stop, compiled.form, limits);
             if error.leaves_runtime_usable() {
-                give_back(made, compiled);
+                return_to_pool(made, compiled);
             }
             Err(error)
         }

@@ -145,7 +145,7 @@ impl Workers {
         let result = self.run_watched(&mut worker, watch, |worker| worker.run(run, limits, host));
         let result = result.map_err(failed)?;
         if result.as_ref().err().is_none_or(|failure| failure.error.leaves_runtime_usable()) {
-            self.give_back(worker);
+            self.return_to_pool(worker);
         }
         result
     }
@@ -167,7 +167,7 @@ impl Workers {
         match result {
             Ok(result) => Ok(result),
             Err(_) if overran => Err(ScriptError::TimedOut),
-            Err(error) => Err(worker.death_error(&error)),
+            Err(error) => Err(worker.unexpected_exit_error(&error)),
         }
     }
 
@@ -208,7 +208,7 @@ impl Workers {
     }
 
     /// Kills the worker if it is dead or not needed.
-    pub(crate) fn give_back(&self, worker: Worker) {
+    pub(crate) fn return_to_pool(&self, worker: Worker) {
         let mut state = self.shared.state.lock();
         let is_fit = worker.runs < RUN_COUNT_MAX && !worker.is_ended;
         if is_fit && state.idle.len() < self.idle_max && !state.closed {
@@ -331,7 +331,7 @@ impl PoolState {
         let overdue: Vec<u64> = self
             .running
             .iter_mut()
-            .filter_map(|(number, watched)| watched.must_end(now).then_some(*number))
+            .filter_map(|(number, watched)| watched.is_overdue(now).then_some(*number))
             .collect();
         let overdue =
             overdue.iter().filter_map(|number| self.running.remove(number)).map(|watched| watched.process);
@@ -352,7 +352,7 @@ impl WatchedWorker {
         self.caller.next_check().map_or(self.deadline, |next_check| next_check.min(self.deadline))
     }
 
-    fn must_end(&mut self, now: Instant) -> bool {
+    fn is_overdue(&mut self, now: Instant) -> bool {
         self.deadline <= now || self.caller.is_gone(now)
     }
 }
@@ -403,7 +403,7 @@ impl Worker {
                     Frame::answers(&answers(operations, host)).send(&mut self.input)?;
                 }
                 FromWorker::Done(outcome) => {
-                    self.remember(run.script.version);
+                    self.add_loaded_version(run.script.version);
                     return Ok(Ok(outcome));
                 }
                 FromWorker::Failed(failure) => return Ok(Err(failure)),
@@ -430,7 +430,7 @@ impl Worker {
             match self.receive()? {
                 FromWorker::Values(values) => {
                     let functions = load.map_or(&[][..], |(_, functions)| functions);
-                    functions.iter().for_each(|function| self.remember(function.script().version));
+                    functions.iter().for_each(|function| self.add_loaded_version(function.script().version));
                     return Ok(Ok(values));
                 }
                 FromWorker::Failed(failure) => return Ok(Err(failure.error)),
@@ -457,7 +457,7 @@ impl Worker {
         Frame::release().send(&mut self.input)
     }
 
-    fn remember(&mut self, version: &str) {
+    fn add_loaded_version(&mut self, version: &str) {
         if self.known.contains(version) {
             return;
         }
@@ -468,7 +468,7 @@ impl Worker {
     }
 
     /// The error for a worker that ended unexpectedly.
-    fn death_error(&self, error: &io::Error) -> ScriptError {
+    fn unexpected_exit_error(&self, error: &io::Error) -> ScriptError {
         // A worker whose output ended is about to exit.
         let deadline = Instant::now() + Duration::from_millis(200);
         while self.is_alive() && Instant::now() < deadline {

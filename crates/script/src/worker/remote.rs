@@ -92,7 +92,7 @@ impl Drop for RemoteFunctions {
         if let Some(mut worker) = self.worker.take()
             && worker.release().is_ok()
         {
-            self.workers.give_back(worker);
+            self.workers.return_to_pool(worker);
         }
     }
 }

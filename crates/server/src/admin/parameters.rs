@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_parameters_are_named() {
         assert_eq!(error("/p?waitms=1"), "The query parameter 'waitms' is not known.");
         assert_eq!(error("/p?name=1&name=1"), "The query parameter 'name' must be sent only once.");
         assert_eq!(error("/p?name=%FF"), "The query string is not UTF-8.");

@@ -42,7 +42,7 @@ impl IssuerKeys {
 
 fn usable_key(entry: Value) -> Option<Jwk> {
     let key: Jwk = serde_json::from_value(entry).ok()?;
-    ALGORITHMS.iter().any(|algorithm| suits(&key, *algorithm)).then_some(key)
+    ALGORITHMS.iter().any(|algorithm| is_usable_for(&key, *algorithm)).then_some(key)
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl KeySet {
 
     /// By key id; a token without one is accepted when there is only one key.
     pub fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<&Jwk> {
-        let mut suitable = self.keys.iter().filter(|key| suits(key, algorithm));
+        let mut suitable = self.keys.iter().filter(|key| is_usable_for(key, algorithm));
         match kid {
             Some(kid) => suitable.find(|key| key.common.key_id.as_deref() == Some(kid)),
             None => suitable.next().filter(|_| suitable.next().is_none()),
@@ -77,7 +77,7 @@ impl KeySet {
 }
 
 /// A key is used for the purpose that it names, and for nothing else.
-fn suits(key: &Jwk, algorithm: Algorithm) -> bool {
+fn is_usable_for(key: &Jwk, algorithm: Algorithm) -> bool {
     let family = match (&key.algorithm, algorithm) {
         (
             AlgorithmParameters::RSA(_),

@@ -45,12 +45,12 @@ pub(crate) enum Principal {
 
 impl Principal {
     /// Whether it is limited to a part of a container, such as a partition key.
-    pub fn sees_part(&self) -> bool {
+    pub fn is_limited_to_part(&self) -> bool {
         matches!(self, Principal::ResourceToken(grant) if grant.is_of_part())
     }
 
     /// Whether it is limited to one item.
-    pub fn sees_item(&self) -> bool {
+    pub fn is_limited_to_item(&self) -> bool {
         matches!(self, Principal::ResourceToken(grant) if grant.is_of_item())
     }
 

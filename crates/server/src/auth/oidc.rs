@@ -207,7 +207,7 @@ impl Issuer {
         if !self.start_refresh() {
             return Ok(());
         }
-        let _waiting = Waiting::enter(&self.waiting)?;
+        let _waiting = WaiterCount::enter(&self.waiting)?;
         match tokio::time::timeout(WAIT_MAX, looks.changed()).await {
             Ok(_) => Ok(()),
             Err(_) => Err(AuthError::IssuerUnavailable),
@@ -230,11 +230,11 @@ impl Issuer {
 }
 
 /// A request that waits for the issuer.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaiterCount<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn enter(count: &'a AtomicUsize) -> Result<Waiting<'a>, AuthError> {
-        let waiting = Waiting(count);
+impl<'a> WaiterCount<'a> {
+    fn enter(count: &'a AtomicUsize) -> Result<WaiterCount<'a>, AuthError> {
+        let waiting = WaiterCount(count);
         if count.fetch_add(1, Ordering::Relaxed) >= WAITING_COUNT_MAX {
             return Err(AuthError::IssuerUnavailable);
         }
@@ -242,7 +242,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -165,11 +165,11 @@ impl Terms {
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     owner: ResourceId,
-    below: Below,
+    below: RelativeScope,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Below {
+enum RelativeScope {
     Nothing,
     Feed(&'static str),
     /// By its name, in either form.
@@ -194,19 +194,19 @@ impl Target {
         let parts: Vec<&str> = link.splitn(6, '/').collect();
         match *parts {
             ["dbs", database, "colls", container] => {
-                Target::container(engine, database, container, Below::Nothing)
+                Target::container(engine, database, container, RelativeScope::Nothing)
             }
             ["dbs", database, "colls", container, "docs", id] => {
                 Target::item(engine, database, container, id)
             }
             ["dbs", database, "colls", container, "conflicts", id] => {
-                Target::container(engine, database, container, Below::Conflict(id.to_owned()))
+                Target::container(engine, database, container, RelativeScope::Conflict(id.to_owned()))
             }
             ["dbs", database, "colls", container, kind, id] => {
                 let kind = SCRIPTS.into_iter().find(|known| script_segment(*known) == kind)?;
                 Target::script(engine, database, container, kind, id)
             }
-            ["dbs", database, "users", user] => Target::user(engine, database, user, Below::Nothing),
+            ["dbs", database, "users", user] => Target::user(engine, database, user, RelativeScope::Nothing),
             _ => None,
         }
     }
@@ -218,13 +218,13 @@ impl Target {
             Script { script, database, container, id } => {
                 return Target::script(engine, database, container, *script, id);
             }
-            Container { .. } | User { .. } => Below::Nothing,
-            Items { .. } => Below::Feed("docs"),
-            Scripts { script, .. } => Below::Feed(script_segment(*script)),
-            Conflicts { .. } => Below::Feed("conflicts"),
-            Conflict { id, .. } => Below::Conflict(id.to_string()),
-            PartitionKeyRanges { .. } => Below::Feed("pkranges"),
-            PartitionKeyDelete { .. } => Below::Feed("operations"),
+            Container { .. } | User { .. } => RelativeScope::Nothing,
+            Items { .. } => RelativeScope::Feed("docs"),
+            Scripts { script, .. } => RelativeScope::Feed(script_segment(*script)),
+            Conflicts { .. } => RelativeScope::Feed("conflicts"),
+            Conflict { id, .. } => RelativeScope::Conflict(id.to_string()),
+            PartitionKeyRanges { .. } => RelativeScope::Feed("pkranges"),
+            PartitionKeyDelete { .. } => RelativeScope::Feed("operations"),
             Account | Databases | Database { .. } | Containers { .. } | Users { .. } => return None,
             Permissions { .. } | Permission { .. } | Offers | Offer { .. } | Addresses => return None,
             ClientEncryptionKeys { .. } | ClientEncryptionKey { .. } => return None,
@@ -241,7 +241,7 @@ impl Target {
     fn item(engine: &Engine, database: &str, container: &str, id: &str) -> Option<Target> {
         let found = engine.catalog().container(database, container).ok()?;
         let is_rid = found.database.id != database;
-        Some(Target { owner: found.resource.rid, below: Below::Item { id: id.to_owned(), is_rid } })
+        Some(Target { owner: found.resource.rid, below: RelativeScope::Item { id: id.to_owned(), is_rid } })
     }
 
     fn script(
@@ -253,21 +253,21 @@ impl Target {
     ) -> Option<Target> {
         let found = engine.catalog().script(database, container, kind, id).ok();
         let id = found.map_or_else(|| id.to_owned(), |found| found.id.clone());
-        Target::container(engine, database, container, Below::Script(script_segment(kind), id))
+        Target::container(engine, database, container, RelativeScope::Script(script_segment(kind), id))
     }
 
-    fn container(engine: &Engine, database: &str, container: &str, below: Below) -> Option<Target> {
+    fn container(engine: &Engine, database: &str, container: &str, below: RelativeScope) -> Option<Target> {
         let owner = engine.catalog().container(database, container).ok()?.resource.rid;
         Some(Target { owner, below })
     }
 
-    fn user(engine: &Engine, database: &str, user: &str, below: Below) -> Option<Target> {
+    fn user(engine: &Engine, database: &str, user: &str, below: RelativeScope) -> Option<Target> {
         Some(Target { owner: engine.catalog().user(database, user).ok()?.rid, below })
     }
 
     /// Both have the same owner.
     fn covers(&self, requested: &Target) -> bool {
-        self.below == Below::Nothing || self.below == requested.below
+        self.below == RelativeScope::Nothing || self.below == requested.below
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<(), EngineError> {
         session.at(step, REQUESTS);
         let id = id(session.random.below(PEOPLE));
         match session.random.below(40) {
-            0 => move_house(session, &id)?,
+            0 => change_address(session, &id)?,
             1 => {
                 session.query(0, "SELECT c.id, c.name FROM c WHERE c.name = @value", &words::person(step))?
             }
@@ -52,7 +52,7 @@ fn address(kind: &str, random: &mut Random) -> String {
     format!(r#"{{"type":"{kind}","street":"{street}","city":"{city}"}}"#)
 }
 
-fn move_house(session: &mut Session<'_>, id: &str) -> Result<(), EngineError> {
+fn change_address(session: &mut Session<'_>, id: &str) -> Result<(), EngineError> {
     let address = address("home", &mut session.random);
     session.patch(0, id, &[format!(r#"{{"op":"set","path":"/addresses/0","value":{address}}}"#)])
 }

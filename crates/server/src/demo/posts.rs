@@ -34,7 +34,7 @@ fn id(number: usize) -> String {
 fn post(number: usize, comments: &mut usize, random: &mut Random) -> String {
     let count = 20 + random.below(COMMENTS_MAX * 2 / 3) + random.skewed(COMMENTS_MAX / 3);
     let all = (0..count).map(|_| comment(comments, random)).collect::<Vec<_>>().join(",");
-    let (id, title, author) = (id(number), words::title(random), words::anyone(random));
+    let (id, title, author) = (id(number), words::title(random), words::random_name(random));
     let (published, body) = (words::time(random), words::paragraph(random, 8));
     format!(
         r#"{{"id":"{id}","title":"{title}","author":"{author}","published":"{published}","body":"{body}","comments":[{all}]}}"#
@@ -43,7 +43,7 @@ fn post(number: usize, comments: &mut usize, random: &mut Random) -> String {
 
 fn comment(number: &mut usize, random: &mut Random) -> String {
     *number += 1;
-    let (by, at, text) = (words::anyone(random), words::time(random), words::remark(random));
+    let (by, at, text) = (words::random_name(random), words::time(random), words::random_remark(random));
     format!(r#"{{"id":"comment-{number:06}","by":"{by}","at":"{at}","text":"{text}"}}"#)
 }
 

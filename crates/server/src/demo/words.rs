@@ -143,7 +143,7 @@ pub(super) fn person(number: usize) -> String {
     format!("{} {}", FIRST[number % FIRST.len()], LAST[(number / FIRST.len() + number * 7) % LAST.len()])
 }
 
-pub(super) fn anyone(random: &mut Random) -> String {
+pub(super) fn random_name(random: &mut Random) -> String {
     person(random.below(FIRST.len() * LAST.len()))
 }
 
@@ -156,7 +156,7 @@ pub(super) fn title(random: &mut Random) -> String {
     }
 }
 
-pub(super) fn remark(random: &mut Random) -> &'static str {
+pub(super) fn random_remark(random: &mut Random) -> &'static str {
     random.pick(REMARKS)
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn count(
         (true, false) => (STREAM_BYTES, bytes),
         (false, false) => (0, bytes),
     };
-    let reserved = [reserve_long(state, counted, is_read)?, reserve_held(state, held)];
+    let reserved = [reserve_long(state, counted, is_read)?, reserve_buffered(state, held)];
     count_until_sent(response, reserved, connection.sending(bytes, &state.config.limits));
     Ok(())
 }
@@ -57,7 +57,7 @@ pub(crate) fn count_refusal(
 ) {
     let bytes = response.body().size_hint().lower() as usize;
     if version == Version::HTTP_2 {
-        let reserved = [state.bytes.reserve(), reserve_held(state, STREAM_BYTES + bytes)];
+        let reserved = [state.bytes.reserve(), reserve_buffered(state, STREAM_BYTES + bytes)];
         count_until_sent(response, reserved, connection.sending(bytes, &state.config.limits));
     }
 }
@@ -75,10 +75,10 @@ fn reserve_long(state: &State, bytes: usize, is_read: bool) -> Result<ByteReserv
 }
 
 /// Another connection makes place for what does not fit: a refusal would be held in the same way.
-fn reserve_held(state: &State, bytes: usize) -> ByteReservation {
+fn reserve_buffered(state: &State, bytes: usize) -> ByteReservation {
     let mut reserved = state.answers.reserve();
     if reserved.grow_to(bytes).is_err() {
-        state.network.connections.end_waiting();
+        state.network.connections.close_longest_waiting();
         reserved.add(bytes);
     }
     reserved

@@ -75,6 +75,6 @@ async fn throttled(call: &mut Call<'_>, kind: &RouteKind<'_>) -> HandlerResult {
 
 async fn run(call: &Call<'_>, kind: &RouteKind<'_>) -> HandlerResult {
     let reply = response_format::convert(call, kind, operations::run(call, kind).await?)?;
-    let reply = if call.request.sees_part { reply.without_usage() } else { reply };
+    let reply = if call.request.is_limited_to_part { reply.without_usage() } else { reply };
     Ok(models::with_pending(call, kind, views::with_lag(call, kind, reply)))
 }

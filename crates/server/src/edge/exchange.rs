@@ -159,8 +159,8 @@ impl Exchange {
             host,
             activity_id,
             client: Client::new(&self.connection),
-            sees_part: false,
-            sees_item: false,
+            is_limited_to_part: false,
+            is_limited_to_item: false,
             has_token: false,
         })
     }
@@ -189,8 +189,8 @@ impl Exchange {
         self.operation = Operation::new(route.resource_type, action);
         let principal = auth::authenticate(&state, &request, &route).await?;
         state.network.connections.authenticated(&self.connection);
-        request.sees_part = principal.sees_part();
-        request.sees_item = principal.sees_item();
+        request.is_limited_to_part = principal.is_limited_to_part();
+        request.is_limited_to_item = principal.is_limited_to_item();
         request.has_token = principal.has_token();
         let operation = match found {
             Ok(operation) => operation,

@@ -30,9 +30,9 @@ pub(crate) struct Request {
     pub activity_id: HeaderValue,
     pub client: Client,
     /// The sender may read only a part of the container: answers say nothing about the rest of it.
-    pub sees_part: bool,
+    pub is_limited_to_part: bool,
     /// The sender may read and write one item: it may not give it another id.
-    pub sees_item: bool,
+    pub is_limited_to_item: bool,
     /// The sender has a resource token.
     pub has_token: bool,
 }

@@ -153,8 +153,8 @@ impl<'a> Call<'a> {
     }
 
     /// For headers whose answer is about the whole container.
-    pub fn check_sees_all(&self, header: &str) -> Result<(), HandlerError> {
-        if !self.request.sees_part {
+    pub fn check_whole_container(&self, header: &str) -> Result<(), HandlerError> {
+        if !self.request.is_limited_to_part {
             return Ok(());
         }
         let reason = format!("A token for a part of a container cannot ask for {header}.");

@@ -63,7 +63,7 @@ pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> HandlerR
     let container = call.container(database, container)?;
     let statistics = call.is_true(&POPULATE_STATISTICS);
     if statistics {
-        call.check_sees_all("x-ms-documentdb-populatepartitionstatistics")?;
+        call.check_whole_container("x-ms-documentdb-populatepartitionstatistics")?;
     }
     let reply = call.read_reply(&container.resource, || {
         let engine = &call.state.engine;

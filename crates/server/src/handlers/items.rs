@@ -104,7 +104,7 @@ fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {
     let reply = match answer.result {
         Ok(ItemRead::Found { body, etag, item_lsn }) => {
             let reply = Reply::json(StatusCode::OK, body).etag(&etag).item_lsn(item_lsn).count(1);
-            match container.usage_known() {
+            match container.cached_usage() {
                 Some((item_count, size_bytes)) => reply.usage(item_count, size_bytes),
                 None => reply,
             }
@@ -135,7 +135,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id
 
 /// A replace may give an item another id. A token for one item covers no other, so it may not.
 fn check_keeps_id(call: &Call<'_>, id: &str) -> Result<(), HandlerError> {
-    if !call.request.sees_item {
+    if !call.request.is_limited_to_item {
         return Ok(());
     }
     match call.json()?.get("id").and_then(Value::as_str) {

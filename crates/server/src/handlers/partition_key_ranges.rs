@@ -18,7 +18,8 @@ pub(super) const A_IM: HeaderName = HeaderName::from_static("a-im");
 pub(crate) fn list(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.owner_container(database, container)?;
     call.page()?;
-    let reply = if is_incremental(call)? { incremental(call, &container)? } else { whole(&container) };
+    let reply =
+        if is_incremental(call)? { incremental(call, &container)? } else { all_partitions(&container) };
     Ok(reply.in_container(&container).first_session(&container).charge(charge::LIST))
 }
 
@@ -38,12 +39,12 @@ fn incremental(call: &Call<'_>, container: &Container) -> HandlerResult {
     let etag = container.partitions_etag();
     let reply = match call.text(&IF_NONE_MATCH)? {
         Some(known) if known == etag => Reply::empty(StatusCode::NOT_MODIFIED),
-        _ => whole(container),
+        _ => all_partitions(container),
     };
     Ok(reply.etag(&etag))
 }
 
-fn whole(container: &Container) -> Reply {
+fn all_partitions(container: &Container) -> Reply {
     let rows = rows(container).into_iter().map(Value::from).collect();
     feeds::rows_reply(Feed::PartitionKeyRanges, &container.resource.rid.to_string(), rows)
 }

@@ -41,7 +41,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
     let explain = call.is_true(&EXPLAIN);
     if explain {
         // It counts index rows of all partition keys.
-        call.check_sees_all("x-quire-explain")?;
+        call.check_whole_container("x-quire-explain")?;
     }
     let page = PageRequest {
         crossing: crossing(call, &container),

@@ -139,7 +139,7 @@ impl Connections {
 
     /// Closes the unauthenticated connection whose body or answer has been under way for longest; where there is none, one
     /// that is stalled.
-    pub fn end_waiting(&self) {
+    pub fn close_longest_waiting(&self) {
         let mut table = self.table.lock();
         let age = |id: &u64| Some((table.open.get(id)?.state.transfer_age()?, *id));
         let oldest = table.unauthenticated.iter().filter_map(age).max();

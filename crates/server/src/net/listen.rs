@@ -111,7 +111,7 @@ impl<S: Service, M: Fn(Arc<ConnectionState>) -> S + Send + Sync + 'static> Accep
         let service = (self.make_service)(state.clone());
         let mut connection = Connection::new(&self.protocols, stream, state.clone(), phase, service);
         while connection.run(&self.limits, true).await == RunEnd::MayMove {
-            match self.move_to_thread(Moving { connection, open }) {
+            match self.move_to_thread(ThreadHandover { connection, open }) {
                 None => return,
                 Some(stays) => (connection, open) = (stays.connection, stays.open),
             }
@@ -120,7 +120,7 @@ impl<S: Service, M: Fn(Arc<ConnectionState>) -> S + Send + Sync + 'static> Accep
     }
 
     /// Gives the connection a thread of its own. Returns it when there is no thread for it.
-    fn move_to_thread(&self, mut moving: Moving<S>) -> Option<Moving<S>> {
+    fn move_to_thread(&self, mut moving: ThreadHandover<S>) -> Option<ThreadHandover<S>> {
         let limits = self.limits.clone();
         let started = self.network.threads.start(move |runtime, (moving, socket)| {
             runtime.block_on(serve_on_thread(&limits, moving, socket));
@@ -169,12 +169,16 @@ struct Open {
 }
 
 /// A connection on its way to a thread. The connection is dropped first.
-struct Moving<S: Service> {
+struct ThreadHandover<S: Service> {
     connection: Connection<S>,
     open: Open,
 }
 
-async fn serve_on_thread<S: Service>(limits: &Limits, mut moving: Moving<S>, socket: std::net::TcpStream) {
+async fn serve_on_thread<S: Service>(
+    limits: &Limits,
+    mut moving: ThreadHandover<S>,
+    socket: std::net::TcpStream,
+) {
     match moving.connection.attach(socket) {
         Ok(()) => {
             moving.connection.run(limits, false).await;

@@ -130,7 +130,7 @@ impl Lane {
     }
 
     async fn wait(&self) -> Result<OwnedSemaphorePermit, EngineError> {
-        let waiting = Waiting::enter(&self.waiting, self.waiting_max)?;
+        let waiting = WaiterCount::enter(&self.waiting, self.waiting_max)?;
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| EngineError::Overloaded)?;
         drop(waiting);
         Ok(permit)
@@ -138,11 +138,11 @@ impl Lane {
 }
 
 /// One caller in the queue; removed when dropped, also when its client disconnects.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaiterCount<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn enter(count: &'a AtomicUsize, count_max: usize) -> Result<Waiting<'a>, EngineError> {
-        let waiting = Waiting(count);
+impl<'a> WaiterCount<'a> {
+    fn enter(count: &'a AtomicUsize, count_max: usize) -> Result<WaiterCount<'a>, EngineError> {
+        let waiting = WaiterCount(count);
         if count.fetch_add(1, Ordering::Relaxed) >= count_max {
             return Err(EngineError::Overloaded);
         }
@@ -150,7 +150,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -82,25 +82,25 @@ pub(crate) struct Reply {
     body: Body,
     headers: HeaderMap,
     /// They come after `headers`.
-    made: MadeValues,
+    made: HeaderValues,
     charge: f64,
 }
 
 /// Values that are made for one answer. They lie one behind the other in one text, which all of them share: a value of its own
 /// for each would be an allocation or two.
-struct MadeValues {
+struct HeaderValues {
     text: Vec<u8>,
     values: Vec<(HeaderName, Range<usize>)>,
 }
 
-impl MadeValues {
+impl HeaderValues {
     const TEXT_BYTES: usize = 512;
     const VALUES: usize = 20;
 
-    fn new() -> MadeValues {
-        MadeValues {
-            text: Vec::with_capacity(MadeValues::TEXT_BYTES),
-            values: Vec::with_capacity(MadeValues::VALUES),
+    fn new() -> HeaderValues {
+        HeaderValues {
+            text: Vec::with_capacity(HeaderValues::TEXT_BYTES),
+            values: Vec::with_capacity(HeaderValues::VALUES),
         }
     }
 
@@ -197,7 +197,7 @@ impl Reply {
     fn of(status: StatusCode, body: Body) -> Reply {
         let mut headers = TEMPLATE.clone();
         headers.reserve(HEADER_COUNT - CONSTANT.len());
-        Reply { status, body, headers, made: MadeValues::new(), charge: 0.0 }
+        Reply { status, body, headers, made: HeaderValues::new(), charge: 0.0 }
     }
 
     /// The body of an answer that is JSON text.

@@ -324,7 +324,7 @@ fn steps_are_for_people() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_said() {
+fn invalid_advice_requests_are_reported() {
     let client = Client::start(1);
     client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
     for (path, order) in [

@@ -57,7 +57,7 @@ impl MovedClock {
         Arc::new(MovedClock(std::sync::atomic::AtomicI64::new(NOW_MS)))
     }
 
-    pub fn go_on(&self, seconds: i64) {
+    pub fn advance_clock(&self, seconds: i64) {
         self.0.fetch_add(seconds * 1000, std::sync::atomic::Ordering::SeqCst);
     }
 }

@@ -214,7 +214,7 @@ fn numbers_as_they_come_back() {
 }
 
 #[test]
-fn what_json_cannot_represent() {
+fn bodies_that_json_cannot_represent() {
     let client = Client::with_container(1);
     client.must(201, "POST", DOCS, &[KEY], r#"{"id":"a","pk":"p","zero":0}"#);
     for text in ["1 / c.zero", "-1 / c.zero", "LOG(c.zero)", "SQRT(-1)", "EXP(1000)", "[1, {a: 0 / c.zero}]"]

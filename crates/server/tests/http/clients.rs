@@ -366,10 +366,10 @@ fn time_to_live_from_a_property() {
     client.must(200, "GET", &format!("{DOCS}/young"), &[KEY], "");
     client.must(200, "GET", &format!("{DOCS}/text"), &[KEY], "");
     // The one counts from the time at the path, the other from its last write.
-    clock.go_on(41);
+    clock.advance_clock(41);
     client.must(404, "GET", &format!("{DOCS}/young"), &[KEY], "");
     client.must(200, "GET", &format!("{DOCS}/text"), &[KEY], "");
-    clock.go_on(60);
+    clock.advance_clock(60);
     client.must(404, "GET", &format!("{DOCS}/text"), &[KEY], "");
 }
 
@@ -392,7 +392,7 @@ fn client_encryption_policies() {
     let made = client.must(201, "POST", "/dbs/d/clientencryptionkeys", &[], key);
     assert!(made.body.contains(r#""_cts":1794767524"#), "{}", made.body);
     // The time of creation stays.
-    clock.go_on(10);
+    clock.advance_clock(10);
     let rewrapped = client.must(200, "PUT", "/dbs/d/clientencryptionkeys/key", &[], key);
     assert!(rewrapped.body.contains(r#""_cts":1794767524"#), "{}", rewrapped.body);
     assert!(rewrapped.body.contains(r#""_ts":1794767534"#), "{}", rewrapped.body);

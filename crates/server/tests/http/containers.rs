@@ -5,7 +5,7 @@ use crate::client::Client;
 const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
 
 #[test]
-fn life_of_a_container() {
+fn create_read_replace_delete_a_container() {
     let client = Client::start(1);
     client.must(201, "POST", "/dbs", &[], r#"{"id":"my db"}"#);
     let created = client.check("POST", "/dbs/my%20db/colls", &[], CONTAINER, expect![[r#"

@@ -3,7 +3,7 @@ use expect_test::expect;
 use crate::client::{Client, sign_link};
 
 #[test]
-fn life_of_a_database() {
+fn create_read_delete_a_database() {
     let client = Client::start(1);
     let created = client.check("POST", "/dbs", &[], r#"{"id":"d"}"#, expect![[r#"
         201

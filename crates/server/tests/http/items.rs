@@ -6,7 +6,7 @@ const DOCS: &str = "/dbs/d/colls/c/docs";
 const PK: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"p\"]");
 
 #[test]
-fn life_of_an_item() {
+fn create_read_replace_delete_an_item() {
     let client = Client::with_container(1);
     let created = client.check("POST", DOCS, &[PK], r#"{"id":"i","pk":"p","n":1}"#, expect![[r#"
         201
@@ -515,7 +515,7 @@ fn every_indexing_directive() {
 }
 
 #[test]
-fn odd_ids() {
+fn unusual_ids() {
     let client = Client::with_container(1);
     for (id, path) in [
         ("a b%", "a%20b%25"),

@@ -5,7 +5,7 @@ use crate::client::Client;
 const JOBS: &str = "/_quire/jobs";
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn a_missing_job_is_not_found() {
     let client = Client::start(1);
     for id in ["j-1", "1", "j-01", "J-1", "j-99999999999999999999"] {
         for (verb, end) in [

@@ -33,7 +33,7 @@ fn body(answer: &Answer) -> Value {
 }
 
 #[test]
-fn its_life() {
+fn create_read_replace_delete_a_model() {
     let client = client();
     let empty = body(&client.must(200, "GET", MODEL, &[], ""));
     assert_eq!((&empty["version"], &empty["revision"]), (&json!(1), &json!(0)));
@@ -80,7 +80,7 @@ fn preconditions() {
 }
 
 #[test]
-fn what_is_not_there() {
+fn a_missing_model_is_not_found() {
     let client = client();
     for (method, path) in [("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "/status")] {
         let path = format!("/_quire/dbs/nowhere/model{path}");

@@ -3,7 +3,7 @@ use expect_test::expect;
 use crate::client::Client;
 
 #[test]
-fn life_of_an_offer() {
+fn read_and_replace_an_offer() {
     let client = Client::with_container(1);
     let list = client.check("GET", "/offers", &[], "", expect![[r#"
         200

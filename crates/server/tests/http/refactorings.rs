@@ -61,7 +61,7 @@ fn a_property_gets_another_name_and_its_old_one_again() {
 }
 
 #[test]
-fn what_is_wrong_with_a_refactoring_is_said() {
+fn invalid_refactorings_are_reported() {
     let client = people();
     let wrong = json!({"kind": "rename", "container": "c", "from": "/id", "to": "/key"}).to_string();
     let refused = body(&client.must(400, "POST", REFACTORINGS, &[], &wrong));

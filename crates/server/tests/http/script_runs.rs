@@ -40,7 +40,7 @@ fn run(client: &Client, id: &str, headers: &[(&str, &str)], parameters: &str) ->
 }
 
 /// Status, sub-status and message without what follows it.
-fn brief(answer: &Answer) -> String {
+fn status_and_message(answer: &Answer) -> String {
     let substatus = answer.header("x-ms-substatus").map_or(String::new(), |number| format!("/{number}"));
     let body = answer.body.split("\\r\\nActivityId").next().unwrap_or_default();
     format!("{}{substatus} {body}", answer.status)
@@ -176,7 +176,10 @@ fn procedures_that_cannot_run() {
         ("elsewhere", vec![KEY], "[]"),
     ] {
         let shown = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>();
-        out.push_str(&format!("{id} {shown:?}\n    {}\n", brief(&run(&client, id, &headers, parameters))));
+        out.push_str(&format!(
+            "{id} {shown:?}\n    {}\n",
+            status_and_message(&run(&client, id, &headers, parameters))
+        ));
     }
     expect![[r#"
         missing ["x-ms-documentdb-partitionkey: [\"p\"]"]
@@ -221,7 +224,7 @@ fn a_procedure_that_takes_too_long() {
         "s",
         "function () { __.createDocument(__.getSelfLink(), { id: 'i', pk: 'p' }, () => { for (;;); }); }",
     );
-    expect![[r#"408 {"code":"RequestTimeout","message":"Message: {\"Errors\":[\"The requested operation exceeded maximum alloted time.\"]}"#]].assert_eq(&brief(&run(&client, "s", &[KEY], "[]")));
+    expect![[r#"408 {"code":"RequestTimeout","message":"Message: {\"Errors\":[\"The requested operation exceeded maximum alloted time.\"]}"#]].assert_eq(&status_and_message(&run(&client, "s", &[KEY], "[]")));
     client.must(404, "GET", "/dbs/d/colls/c/docs/i", &[KEY], "");
 }
 
@@ -272,7 +275,10 @@ fn parameters_as_they_are_sent() {
         "undefined",
         "[1",
     ] {
-        out.push_str(&format!("{parameters}\n    {}\n", brief(&run(&client, "s", &[KEY], parameters))));
+        out.push_str(&format!(
+            "{parameters}\n    {}\n",
+            status_and_message(&run(&client, "s", &[KEY], parameters))
+        ));
     }
     expect![[r#"
         ["one", 2, {"three": 3}]
@@ -538,7 +544,10 @@ fn triggers_that_do_not_fit() {
         (vec![KEY, (PRE, "moves")], "one that changes the partition key"),
         (vec![KEY, (PRE, "spoils")], "one that takes the id away"),
     ] {
-        out.push_str(&format!("{what}\n    {}\n", brief(&client.send("POST", ITEMS, &headers, item))));
+        out.push_str(&format!(
+            "{what}\n    {}\n",
+            status_and_message(&client.send("POST", ITEMS, &headers, item))
+        ));
     }
     expect![[r#"
         an unknown one
@@ -582,7 +591,7 @@ fn functions_in_queries() {
         "SELECT VALUE udf.missing() FROM c",
     ] {
         let answer = client.send("POST", ITEMS, &headers, &format!(r#"{{"query":"{query}"}}"#));
-        out.push_str(&format!("{query}\n    {}\n", brief(&answer)));
+        out.push_str(&format!("{query}\n    {}\n", status_and_message(&answer)));
     }
     expect![[r#"
         SELECT VALUE udf.double(c.n) FROM c WHERE udf.double(c.n) = 6

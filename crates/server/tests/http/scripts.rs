@@ -9,7 +9,7 @@ const TRIGGERS: &str = "/dbs/d/colls/c/triggers";
 const UDFS: &str = "/dbs/d/colls/c/udfs";
 
 #[test]
-fn life_of_a_stored_procedure() {
+fn create_read_replace_delete_a_stored_procedure() {
     let client = Client::with_container(1);
     let body = r#"{"id":"s","body":"function () { /* é */ }  \n"}"#;
     client.check("POST", SPROCS, &[], body, expect![[r#"
@@ -137,7 +137,7 @@ fn life_of_a_stored_procedure() {
 }
 
 #[test]
-fn lives_of_triggers_and_functions() {
+fn create_read_replace_delete_triggers_and_functions() {
     let client = Client::with_container(5);
     let trigger =
         r#"{"id":"t","body":"serverScript() { var x = 10; }","triggerType":"pre","triggerOperation":"ALL"}"#;

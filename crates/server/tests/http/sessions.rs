@@ -149,7 +149,7 @@ fn a_page_over_all_ranges_names_the_range_of_its_rows() {
 
 /// After a restore, clients hold tokens from the future.
 #[test]
-fn no_write_looks_at_the_session() {
+fn no_write_checks_the_session() {
     for partitions in [1, 5] {
         let client = Client::with_container(partitions);
         let ahead = "0:-1#1000,1:-1#1000,2:-1#1000,3:-1#1000,4:-1#1000";

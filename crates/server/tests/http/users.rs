@@ -5,7 +5,7 @@ use expect_test::expect;
 use crate::client::Client;
 
 #[test]
-fn life_of_a_user() {
+fn create_read_replace_delete_a_user() {
     let client = Client::with_container(1);
     client.check("POST", "/dbs/d/users", &[], r#"{"id":"u"}"#, expect![[r#"
         201

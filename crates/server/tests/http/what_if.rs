@@ -352,7 +352,7 @@ fn history_in_item() -> Shop {
 
 /// The price of every rule is right: a replay of the same requests saves as much.
 #[test]
-fn what_is_predicted_is_measured() {
+fn predictions_match_measured_charges() {
     let mut wrong = Vec::new();
     for (rule, case) in CASES {
         let shop = case();
@@ -374,7 +374,7 @@ fn what_is_predicted_is_measured() {
 /// The same for the refactorings of the demo: parts that become items, arrays that become windows and references, join items that
 /// become arrays.
 #[test]
-fn what_is_predicted_of_the_demo_is_measured() {
+fn predictions_for_the_demo_match_measured_charges() {
     let client = Client::start(1);
     client.run_job("/_quire/demo", "");
     client.run_job("/_quire/dbs/demo/advice", "{}");
@@ -452,7 +452,7 @@ fn kept_databases_are_the_servers_own() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request() {
+fn invalid_what_if_requests_are_reported() {
     let shop = Shop::new(1);
     shop.container("people", Value::Null);
     let client = &shop.client;

@@ -158,12 +158,12 @@ impl Condition {
     }
 
     /// Marks all ranges as not exact.
-    pub(super) fn forget_exactness(&mut self) {
+    pub(super) fn set_inexact(&mut self) {
         match self {
             Condition::All | Condition::Nothing | Condition::Spatial(_) => {}
             Condition::FullText(_) | Condition::Computed(_) => {}
             Condition::And(inner) | Condition::Or(inner) => {
-                inner.iter_mut().for_each(Condition::forget_exactness);
+                inner.iter_mut().for_each(Condition::set_inexact);
             }
             Condition::Range(range) => range.exact = false,
         }

@@ -32,7 +32,7 @@ impl FoundCondition {
     pub const NOTHING: FoundCondition = FoundCondition { condition: Condition::Nothing, exact: true };
 
     pub fn inexact(mut condition: Condition) -> FoundCondition {
-        condition.forget_exactness();
+        condition.set_inexact();
         let exact = condition == Condition::Nothing;
         FoundCondition { condition, exact }
     }

@@ -43,8 +43,8 @@ fn check(query: &Query, text: &str, items: &[Value]) {
     }
     check_order(query, &analysis, items, &context);
     if let Some(aggregate) = &analysis.aggregate {
-        let standing_in = stand_ins(aggregate, &filtered);
-        assert_eq!(rows(query, &standing_in).as_ref(), Ok(&expected), "aggregate: {context}");
+        let substitutes = substitute_items(aggregate, &filtered);
+        assert_eq!(rows(query, &substitutes).as_ref(), Ok(&expected), "aggregate: {context}");
     }
 }
 
@@ -68,25 +68,25 @@ fn check_order(query: &Query, analysis: &Analysis, items: &[Value], context: &st
 }
 
 /// Items with the same numbers, minimum and maximum.
-fn stand_ins(aggregate: &IndexAggregate, items: &[Value]) -> Vec<Value> {
+fn substitute_items(aggregate: &IndexAggregate, items: &[Value]) -> Vec<Value> {
     let Some(path) = &aggregate.path else { return vec![Value::Object(Object::new()); items.len()] };
     let mut values: Vec<&Value> = items.iter().filter_map(|item| path.find(item)).collect();
     values.sort();
     let defined = values.len();
-    let mut standing_in: Vec<Value> = Vec::new();
+    let mut substitutes: Vec<Value> = Vec::new();
     let extremes = [aggregate.min.then_some(values.first()), aggregate.max.then_some(values.last())];
     for value in extremes.into_iter().flatten().flatten() {
-        standing_in.push(at_path(path, (*value).clone()));
+        substitutes.push(at_path(path, (*value).clone()));
     }
     // MIN alone would miss an array; the maximum shows whether there is one.
     if let Some(largest) = values.last().filter(|_| aggregate.min || aggregate.max) {
-        standing_in.push(at_path(path, (*largest).clone()));
+        substitutes.push(at_path(path, (*largest).clone()));
     }
     let any = values.first().map_or(Value::Null, |value| (*value).clone());
-    standing_in.truncate(defined);
-    standing_in.resize(defined, at_path(path, any));
-    standing_in.resize(items.len(), Value::Object(Object::new()));
-    standing_in
+    substitutes.truncate(defined);
+    substitutes.resize(defined, at_path(path, any));
+    substitutes.resize(items.len(), Value::Object(Object::new()));
+    substitutes
 }
 
 fn at_path(path: &Path, value: Value) -> Value {

@@ -7,7 +7,7 @@ use quire_value::Value;
 
 use crate::data::Row;
 use crate::error::SqlError;
-use crate::limits::KeptMemory;
+use crate::limits::RetainedMemory;
 
 /// Bytes of an entry, with the free entries of a hash table.
 const SLOT_BYTES: usize = 2 * std::mem::size_of::<(u64, Value)>();
@@ -30,7 +30,7 @@ pub(crate) enum InsertOutcome {
 /// The memory for the rows of DISTINCT.
 #[derive(Clone, Copy)]
 pub(crate) struct RowMemory<'k> {
-    pub kept: &'k KeptMemory<'k>,
+    pub kept: &'k RetainedMemory<'k>,
     pub when_full: WhenFull,
 }
 
@@ -54,8 +54,8 @@ impl DistinctRows {
         let row = row.reborrow();
         let bytes = row.approximate_size() + SLOT_BYTES;
         let has_room = match memory.when_full {
-            WhenFull::Fail => memory.kept.keep(bytes).map(|()| true)?,
-            WhenFull::Defer => memory.kept.try_keep(bytes)?,
+            WhenFull::Fail => memory.kept.retain_bytes(bytes).map(|()| true)?,
+            WhenFull::Defer => memory.kept.try_retain_bytes(bytes)?,
             WhenFull::DeferAll => false,
         };
         if !has_room {

@@ -8,7 +8,7 @@ use crate::bind::bound::{Expr, Query, Step};
 use crate::data::{Datum, ValueRef, approximate_size};
 use crate::error::SqlError;
 use crate::functions::{Argument, Call, Evaluate, FoundFunction, Function, Implementation};
-use crate::limits::KeptMemory;
+use crate::limits::RetainedMemory;
 use crate::syntax::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::text::like::Pattern;
 
@@ -533,9 +533,9 @@ impl Execution<'_> {
 
     fn row_array(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<Value, SqlError> {
         let mut rows = Vec::new();
-        let kept = KeptMemory::new(self.meter());
+        let kept = RetainedMemory::new(self.meter());
         let _all = self.rows(query, scope, &mut |row| {
-            kept.keep(row.approximate_size())?;
+            kept.retain_bytes(row.approximate_size())?;
             rows.push(self.own_row(row)?);
             Ok(Flow::Continue(()))
         })?;

@@ -10,22 +10,22 @@ use crate::bind::bound::{Expr, Grouping, Query};
 use crate::data::{Datum, Fields, KeyIndex, ValueRef, invalid_record, put_value};
 use crate::error::SqlError;
 use crate::functions::{Accumulator, Aggregate};
-use crate::limits::KeptMemory;
+use crate::limits::RetainedMemory;
 
 use super::scope::Group;
 use super::spill::{Sorter, StepLimit};
 use super::{Execution, Flow, Scope, Visit};
 
-struct Accumulating {
+struct GroupState {
     keys: Vec<Value>,
     accumulators: Vec<Accumulator>,
 }
 
 /// The groups in memory.
 struct Groups<'m> {
-    groups: Vec<Accumulating>,
+    groups: Vec<GroupState>,
     by_keys: KeyIndex,
-    kept: KeptMemory<'m>,
+    kept: RetainedMemory<'m>,
     /// Spilled parts of groups, and how many there are.
     spilled: Option<Sorter<'m>>,
     spilled_count: u64,
@@ -110,7 +110,7 @@ impl Execution<'_> {
         grouping: &Grouping,
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<Groups<'_>, SqlError> {
-        let (by_keys, kept) = (KeyIndex::default(), KeptMemory::new(self.meter()));
+        let (by_keys, kept) = (KeyIndex::default(), RetainedMemory::new(self.meter()));
         let mut groups = Groups {
             groups: Vec::new(),
             by_keys,
@@ -121,7 +121,7 @@ impl Execution<'_> {
         };
         if grouping.keys.is_empty() {
             // Aggregates over no rows still give one row.
-            groups.groups.push(Accumulating::new(Vec::new(), grouping, Accumulator::new));
+            groups.groups.push(GroupState::new(Vec::new(), grouping, Accumulator::new));
         }
         // Rows of a subquery that does not read the container do not multiply with the item.
         let reads_container = query.reads_container();
@@ -180,22 +180,22 @@ impl Execution<'_> {
         let bytes: usize = keys.as_ref().iter().map(|key| key.value_ref().approximate_size()).sum();
         let accumulators = grouping.aggregates.len() * std::mem::size_of::<Accumulator>();
         let bytes = 128 + KeyIndex::SLOT_BYTES + accumulators + bytes;
-        if !groups.kept.try_keep(bytes)? {
+        if !groups.kept.try_retain_bytes(bytes)? {
             groups.spill()?;
-            groups.kept.keep(bytes)?;
+            groups.kept.retain_bytes(bytes)?;
         }
         let keys: Vec<Value> = keys.into_iter().map(Datum::into_value).collect();
         let position = groups.groups.len();
         let accumulator = if groups.spilled.is_some() { Accumulator::later } else { Accumulator::new };
-        groups.groups.push(Accumulating::new(keys, grouping, accumulator));
+        groups.groups.push(GroupState::new(keys, grouping, accumulator));
         groups.by_keys.insert(hash, position);
         Ok(position)
     }
 
     fn push_row(
         &self,
-        group: &mut Accumulating,
-        kept: &KeptMemory<'_>,
+        group: &mut GroupState,
+        kept: &RetainedMemory<'_>,
         grouping: &Grouping,
         times: u64,
         scope: Option<&Scope<'_, '_>>,
@@ -210,14 +210,14 @@ impl Execution<'_> {
     }
 }
 
-impl Accumulating {
+impl GroupState {
     fn new(
         keys: Vec<Value>,
         grouping: &Grouping,
         accumulator: impl Fn(Aggregate) -> Accumulator,
-    ) -> Accumulating {
+    ) -> GroupState {
         let accumulators = grouping.aggregates.iter().map(|call| accumulator(call.aggregate)).collect();
-        Accumulating { keys, accumulators }
+        GroupState { keys, accumulators }
     }
 }
 
@@ -254,9 +254,9 @@ fn merged<'m>(
     grouping: &Grouping,
 ) -> Result<Sorter<'m>, SqlError> {
     let mut parts = parts.finish()?;
-    let kept = KeptMemory::new(finished.meter());
+    let kept = RetainedMemory::new(finished.meter());
     // Encoded keys, number of the first part, and the group merged so far.
-    let mut open: Option<(Vec<u8>, [u8; 8], Accumulating)> = None;
+    let mut open: Option<(Vec<u8>, [u8; 8], GroupState)> = None;
     while let Some((record_key, payload)) = parts.next_record()? {
         let (keys, number) = record_key.split_last_chunk::<8>().ok_or_else(invalid_record)?;
         let mut fields = Fields(payload);
@@ -268,7 +268,7 @@ fn merged<'m>(
                 finish_group(&mut finished, number, group)?;
             }
             kept.release_all();
-            open = Some((keys.to_vec(), *number, Accumulating::new(values, grouping, Accumulator::new)));
+            open = Some((keys.to_vec(), *number, GroupState::new(values, grouping, Accumulator::new)));
         }
         let Some((.., group)) = &mut open else { return Err(invalid_record()) };
         for (accumulator, call) in group.accumulators.iter_mut().zip(&grouping.aggregates) {
@@ -286,7 +286,7 @@ fn merged<'m>(
     Ok(finished)
 }
 
-fn finish_group(finished: &mut Sorter<'_>, number: [u8; 8], group: Accumulating) -> Result<(), SqlError> {
+fn finish_group(finished: &mut Sorter<'_>, number: [u8; 8], group: GroupState) -> Result<(), SqlError> {
     let mut payload = Vec::new();
     group.keys.iter().for_each(|value| put_value(value, &mut payload));
     for accumulator in group.accumulators {

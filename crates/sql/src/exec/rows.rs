@@ -12,7 +12,7 @@ use crate::data::{
     Datum, Fields, Row, RowForm, ValueRef, approximate_size, invalid_record, put_number, put_value,
 };
 use crate::error::SqlError;
-use crate::limits::{KeptMemory, Meter};
+use crate::limits::{Meter, RetainedMemory};
 
 use super::distinct::{DistinctRows, InsertOutcome, RowMemory, WhenFull};
 use super::spill::{SortedRecords, Sorter, StepLimit};
@@ -44,7 +44,7 @@ impl Execution<'_> {
         emit: &mut Emit<'_>,
     ) -> Result<Flow, SqlError> {
         let mut seen = DistinctRows::default();
-        let kept = KeptMemory::new(self.meter());
+        let kept = RetainedMemory::new(self.meter());
         let distinct =
             query.distinct.then(|| Distinct::new(&mut seen, &kept, WhenFull::Defer, StepLimit::of(query)));
         let mut tail = RowOutput { run: self, distinct, is_top: false, skip: 0, take: None, emit };
@@ -67,7 +67,7 @@ impl Execution<'_> {
         seen: &mut DistinctRows,
         emit: &mut Emit<'_>,
     ) -> Result<(), SqlError> {
-        let kept = KeptMemory::until_meter_drops(self.meter());
+        let kept = RetainedMemory::until_meter_drops(self.meter());
         // A caller that evaluates item by item needs the rows of each item at once.
         let when_full = if window.in_order { WhenFull::Fail } else { WhenFull::Defer };
         let distinct = query.distinct.then(|| Distinct::new(seen, &kept, when_full, StepLimit::of(query)));
@@ -155,7 +155,7 @@ impl Execution<'_> {
     }
 
     fn sorted(&self, query: &Query, window: RowWindow, emit: &mut Emit<'_>) -> Result<Flow, SqlError> {
-        let mut buffer = SortBuffer::new(KeptMemory::new(self.meter()), query, window);
+        let mut buffer = SortBuffer::new(RetainedMemory::new(self.meter()), query, window);
         let _all = self.projected(query, None, &mut |scope| {
             let keys = query.order_by.iter().map(|item| self.evaluate(&item.expr, scope));
             let keys = keys.collect::<Result<Vec<Datum<'_>>, SqlError>>()?;
@@ -294,7 +294,7 @@ struct Distinct<'t> {
 impl<'t> Distinct<'t> {
     fn new(
         seen: &'t mut DistinctRows,
-        kept: &'t KeptMemory<'t>,
+        kept: &'t RetainedMemory<'t>,
         when_full: WhenFull,
         steps: StepLimit,
     ) -> Distinct<'t> {
@@ -344,7 +344,7 @@ impl<'t> Distinct<'t> {
 
 /// Rows with their sort keys and item numbers. With a limit, only the needed rows are kept.
 struct SortBuffer<'b> {
-    kept: KeptMemory<'b>,
+    kept: RetainedMemory<'b>,
     order_by: &'b [OrderItem],
     rows: Vec<(Vec<Value>, u64, Value)>,
     ties_descending: bool,
@@ -357,12 +357,12 @@ struct SortBuffer<'b> {
 }
 
 enum SortedRows<'b> {
-    InMemory(std::vec::IntoIter<Value>, KeptMemory<'b>),
+    InMemory(std::vec::IntoIter<Value>, RetainedMemory<'b>),
     Spilled(SortedRecords<'b>),
 }
 
 impl<'b> SortBuffer<'b> {
-    fn new(kept: KeptMemory<'b>, query: &'b Query, window: RowWindow) -> SortBuffer<'b> {
+    fn new(kept: RetainedMemory<'b>, query: &'b Query, window: RowWindow) -> SortBuffer<'b> {
         let wanted = window.limit.and_then(|limit| usize::try_from(limit.saturating_add(window.offset)).ok());
         SortBuffer {
             kept,
@@ -389,7 +389,7 @@ impl<'b> SortBuffer<'b> {
     }
 
     fn push(&mut self, keys: Vec<Value>, item: u64, row: Value) -> Result<(), SqlError> {
-        if self.spilled.is_some() || !self.kept.try_keep(row_bytes(&keys, &row))? {
+        if self.spilled.is_some() || !self.kept.try_retain_bytes(row_bytes(&keys, &row))? {
             self.spill()?;
             return self.spill_row(&keys, item, &row);
         }

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use crate::bind::bound::Query;
 use crate::data::invalid_record;
 use crate::error::SqlError;
-use crate::limits::{KeptMemory, Meter, TempFile};
+use crate::limits::{Meter, RetainedMemory, TempFile};
 
 /// Runs merged in one pass.
 const FAN_IN: usize = 32;
@@ -67,7 +67,7 @@ impl StepLimit {
 pub struct Sorter<'m> {
     meter: &'m Meter,
     step_limit: StepLimit,
-    kept: KeptMemory<'m>,
+    kept: RetainedMemory<'m>,
     buffer: Vec<u8>,
     entries: Vec<Entry>,
     buffer_bytes_max: usize,
@@ -80,7 +80,7 @@ impl<'m> Sorter<'m> {
         Sorter {
             meter,
             step_limit,
-            kept: KeptMemory::new(meter),
+            kept: RetainedMemory::new(meter),
             buffer: Vec::new(),
             entries: Vec::new(),
             buffer_bytes_max: meter.allowance().memory().bytes_max() / BUFFER_SHARE,
@@ -125,11 +125,11 @@ impl<'m> Sorter<'m> {
         if buffer + entries == 0 {
             return Ok(());
         }
-        if !self.kept.keep_if_free(buffer + entries * ENTRY_BYTES) {
+        if !self.kept.retain_bytes_if_free(buffer + entries * ENTRY_BYTES) {
             self.write_run()?;
             buffer = bytes.saturating_sub(self.buffer.capacity());
             entries = usize::from(self.entries.capacity() == 0);
-            self.kept.keep(buffer + entries * ENTRY_BYTES)?;
+            self.kept.retain_bytes(buffer + entries * ENTRY_BYTES)?;
         }
         self.buffer.reserve_exact(self.buffer.capacity() + buffer - self.buffer.len());
         self.entries.reserve_exact(self.entries.capacity() + entries - self.entries.len());
@@ -270,7 +270,7 @@ impl SortedRecords<'_> {
 struct Merge<'m> {
     meter: &'m Meter,
     step_limit: StepLimit,
-    kept: KeptMemory<'m>,
+    kept: RetainedMemory<'m>,
     readers: Vec<RunReader>,
     /// The current key of each reader, and the number of the reader.
     heap: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
@@ -296,8 +296,8 @@ impl<'m> Merge<'m> {
     ) -> Result<Merge<'m>, SqlError> {
         let share = meter.allowance().memory().bytes_max() / BUFFER_SHARE / FAN_IN;
         let chunk_bytes = share.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
-        let kept = KeptMemory::new(meter);
-        kept.keep(chunk_bytes * runs.len())?;
+        let kept = RetainedMemory::new(meter);
+        kept.retain_bytes(chunk_bytes * runs.len())?;
         let mut merge = Merge {
             meter,
             step_limit,
@@ -336,7 +336,7 @@ impl<'m> Merge<'m> {
 
 impl RunReader {
     /// The key of the next record; the payload stays in the reader. `None` at the end.
-    fn read(&mut self, file: &TempFile, kept: &KeptMemory<'_>) -> Result<Option<Vec<u8>>, SqlError> {
+    fn read(&mut self, file: &TempFile, kept: &RetainedMemory<'_>) -> Result<Option<Vec<u8>>, SqlError> {
         if self.at == self.chunk.len() && self.rest.from == self.rest.to {
             return Ok(None);
         }
@@ -344,7 +344,7 @@ impl RunReader {
         self.take(file, &mut head)?;
         let [key_len, payload_len] = [&head[..4], &head[4..]]
             .map(|bytes| bytes.iter().rev().fold(0, |length, byte| length << 8 | usize::from(*byte)));
-        kept.keep(key_len + payload_len)?;
+        kept.retain_bytes(key_len + payload_len)?;
         kept.release(std::mem::replace(&mut self.record_bytes, key_len + payload_len));
         let mut key = vec![0; key_len];
         self.take(file, &mut key)?;

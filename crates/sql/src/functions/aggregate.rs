@@ -4,7 +4,7 @@ use quire_value::Value;
 
 use crate::data::{Datum, Fields, KeyIndex, ValueRef, put_double, put_number, put_value};
 use crate::error::SqlError;
-use crate::limits::KeptMemory;
+use crate::limits::RetainedMemory;
 
 use super::type_check::is_primitive_kind;
 use super::{Function, Implementation, IndexUse, exactly, row};
@@ -60,12 +60,12 @@ impl Total {
         Total { sum: Some(0.0), pending: is_later.then(Vec::new) }
     }
 
-    fn push(&mut self, value: ValueRef<'_>, times: u64, kept: &KeptMemory<'_>) -> Result<(), SqlError> {
+    fn push(&mut self, value: ValueRef<'_>, times: u64, kept: &RetainedMemory<'_>) -> Result<(), SqlError> {
         match (value.as_number(), &mut self.pending) {
             (None, _) => self.sum = None,
             (Some(number), None) => self.add(number.as_f64(), times),
             (Some(number), Some(pending)) if self.sum.is_some() => {
-                kept.keep(std::mem::size_of::<(f64, u64)>())?;
+                kept.retain_bytes(std::mem::size_of::<(f64, u64)>())?;
                 pending.push((number.as_f64(), times));
             }
             _ => {}
@@ -131,7 +131,7 @@ impl Accumulator {
     }
 
     /// Adds a value `times` times, with the same result as `times` separate calls. Memory is counted in `kept`.
-    pub fn push(&mut self, datum: Datum<'_>, times: u64, kept: &KeptMemory<'_>) -> Result<(), SqlError> {
+    pub fn push(&mut self, datum: Datum<'_>, times: u64, kept: &RetainedMemory<'_>) -> Result<(), SqlError> {
         let value = datum.value_ref();
         if value.is_undefined() {
             return Ok(());
@@ -148,7 +148,7 @@ impl Accumulator {
                 *valid = *valid && is_primitive_kind(value.kind());
                 let is_better = |best: &Value| value.total_cmp(ValueRef::Value(best)) == *keep;
                 if *valid && best.as_ref().is_none_or(is_better) {
-                    kept.keep(value.approximate_size())?;
+                    kept.retain_bytes(value.approximate_size())?;
                     if let Some(worse) = best.replace(datum.into_value()) {
                         kept.release(ValueRef::Value(&worse).approximate_size());
                     }
@@ -156,10 +156,10 @@ impl Accumulator {
             }
             Accumulator::List(values) => {
                 let bytes = value.approximate_size();
-                kept.keep(bytes)?;
+                kept.retain_bytes(bytes)?;
                 let value = datum.into_value();
                 for _ in 1..times {
-                    kept.keep(bytes)?;
+                    kept.retain_bytes(bytes)?;
                     values.push(value.clone());
                 }
                 values.push(value);
@@ -173,7 +173,7 @@ impl Accumulator {
                         .is_some_and(|known| datum[0].value_ref().equals(ValueRef::Value(known)))
                 };
                 if index.find(hash, is_equal).is_none() {
-                    kept.keep(datum[0].value_ref().approximate_size() + KeyIndex::SLOT_BYTES)?;
+                    kept.retain_bytes(datum[0].value_ref().approximate_size() + KeyIndex::SLOT_BYTES)?;
                     index.insert(hash, values.len());
                     let [datum] = datum;
                     values.push(datum.into_value());
@@ -184,7 +184,7 @@ impl Accumulator {
     }
 
     /// Adds the values of a later accumulator, with the same result as adding them one by one.
-    pub fn merge(&mut self, later: Accumulator, kept: &KeptMemory<'_>) -> Result<(), SqlError> {
+    pub fn merge(&mut self, later: Accumulator, kept: &RetainedMemory<'_>) -> Result<(), SqlError> {
         match (&mut *self, later) {
             (Accumulator::Count(count), Accumulator::Count(more))
             | (Accumulator::CountIf(count), Accumulator::CountIf(more)) => *count += more,
@@ -238,7 +238,7 @@ impl Accumulator {
         aggregate: Aggregate,
         is_later: bool,
         fields: &mut Fields<'_>,
-        kept: &KeptMemory<'_>,
+        kept: &RetainedMemory<'_>,
     ) -> Result<Accumulator, SqlError> {
         let mut taken = Accumulator::start(aggregate, is_later);
         match &mut taken {
@@ -251,7 +251,7 @@ impl Accumulator {
             Accumulator::Extreme { best, valid, .. } => {
                 *valid = fields.flag()?;
                 let value = fields.value()?;
-                kept.keep(ValueRef::Value(&value).approximate_size())?;
+                kept.retain_bytes(ValueRef::Value(&value).approximate_size())?;
                 *best = Some(value).filter(|value| !value.is_undefined());
             }
             Accumulator::List(_) | Accumulator::Set { .. } => {

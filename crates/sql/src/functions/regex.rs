@@ -2,7 +2,7 @@
 //! back-references are not supported and give undefined.
 //!
 //! Linear still means length of the text times size of the pattern, for every match. So a search that may take long
-//! is not one call of the engine: [`Walk`] runs its automaton byte by byte and spends steps on the way. For what only
+//! is not one call of the engine: [`MeteredSearch`] runs its automaton byte by byte and spends steps on the way. For what only
 //! the engine can do (groups, word boundaries next to letters that are not ASCII), the worst case is spent before.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -148,9 +148,9 @@ impl Regex {
             call.spend(1 + text.len() as u64 / 16 + self.work(text.len()) / DIRECT_WORK_PER_STEP)?;
             return Some(self.engine.is_match(text));
         }
-        match Walk::new(self, call)?.end(Input::new(text).earliest(true))? {
-            Walked::Found(end) => Some(end.is_some()),
-            Walked::Stuck => {
+        match MeteredSearch::new(self, call)?.end(Input::new(text).earliest(true))? {
+            SearchResult::Found(end) => Some(end.is_some()),
+            SearchResult::Unsupported => {
                 self.spend_on_engine(call, text.len())?;
                 Some(self.engine.is_match(text))
             }
@@ -167,9 +167,9 @@ impl Regex {
             call.spend(1 + self.work(rest) / DIRECT_WORK_PER_STEP)?;
             return Some(engine(&input));
         }
-        match Walk::new(self, call)?.span(input.clone())? {
-            Walked::Found(span) => Some(span),
-            Walked::Stuck => {
+        match MeteredSearch::new(self, call)?.span(input.clone())? {
+            SearchResult::Found(span) => Some(span),
+            SearchResult::Unsupported => {
                 self.spend_on_engine(call, rest)?;
                 Some(engine(&input))
             }
@@ -186,14 +186,14 @@ impl Regex {
     }
 }
 
-/// `Stuck`: the text has bytes that the automaton does not support.
-enum Walked<T> {
+/// `Unsupported`: the text has bytes that the automaton does not support.
+enum SearchResult<T> {
     Found(T),
-    Stuck,
+    Unsupported,
 }
 
 /// A search that spends steps for every piece of text, and for every state it builds.
-struct Walk<'w> {
+struct MeteredSearch<'w> {
     regex: &'w Regex,
     call: &'w Call<'w>,
     ends: dfa::Cache,
@@ -202,11 +202,11 @@ struct Walk<'w> {
     charged_bytes: usize,
 }
 
-impl<'w> Walk<'w> {
-    fn new(regex: &'w Regex, call: &'w Call<'_>) -> Option<Walk<'w>> {
+impl<'w> MeteredSearch<'w> {
+    fn new(regex: &'w Regex, call: &'w Call<'_>) -> Option<MeteredSearch<'w>> {
         call.build(2 * PATTERN_BYTES_MAX)?;
         let (ends, begins) = (regex.ends.create_cache(), regex.begins.create_cache());
-        let mut walk = Walk { regex, call, ends, begins, charged_bytes: 0 };
+        let mut walk = MeteredSearch { regex, call, ends, begins, charged_bytes: 0 };
         walk.charged_bytes = walk.made_bytes();
         Some(walk)
     }
@@ -224,32 +224,34 @@ impl<'w> Walk<'w> {
         self.call.spend(1 + bytes as u64 / 16 + new as u64 / 4)
     }
 
-    fn span(&mut self, mut input: Input<'_>) -> Option<Walked<Option<Span>>> {
+    fn span(&mut self, mut input: Input<'_>) -> Option<SearchResult<Option<Span>>> {
         loop {
             let end = match self.end(input.clone())? {
-                Walked::Stuck => return Some(Walked::Stuck),
-                Walked::Found(None) => return Some(Walked::Found(None)),
-                Walked::Found(Some(end)) => end,
+                SearchResult::Unsupported => return Some(SearchResult::Unsupported),
+                SearchResult::Found(None) => return Some(SearchResult::Found(None)),
+                SearchResult::Found(Some(end)) => end,
             };
             let begin = match self.begin(&input, end)? {
-                Walked::Found(Some(begin)) => begin,
+                SearchResult::Found(Some(begin)) => begin,
                 // The reverse automaton finds the start, unless it is stuck.
-                Walked::Found(None) | Walked::Stuck => return Some(Walked::Stuck),
+                SearchResult::Found(None) | SearchResult::Unsupported => {
+                    return Some(SearchResult::Unsupported);
+                }
             };
             // An empty match inside of a character does not count.
             if begin == end && !is_boundary(input.haystack(), end) {
                 input.set_start(end + 1);
                 continue;
             }
-            return Some(Walked::Found(Some(Span { start: begin, end })));
+            return Some(SearchResult::Found(Some(Span { start: begin, end })));
         }
     }
 
     /// The end of the first match.
-    fn end(&mut self, input: Input<'_>) -> Option<Walked<Option<usize>>> {
+    fn end(&mut self, input: Input<'_>) -> Option<SearchResult<Option<usize>>> {
         let regex = self.regex;
         let Ok(mut state) = regex.ends.start_state_forward(&mut self.ends, &input) else {
-            return Some(Walked::Stuck);
+            return Some(SearchResult::Unsupported);
         };
         let mut found = None;
         for (index, byte) in input.haystack()[input.start()..input.end()].iter().enumerate() {
@@ -258,7 +260,7 @@ impl<'w> Walk<'w> {
             }
             let at = input.start() + index;
             let Ok(next) = regex.ends.next_state(&mut self.ends, state, *byte) else {
-                return Some(Walked::Stuck);
+                return Some(SearchResult::Unsupported);
             };
             state = next;
             match StateKind::of(state) {
@@ -267,28 +269,32 @@ impl<'w> Walk<'w> {
                 StateKind::Match if input.get_earliest() => {
                     // An empty match inside of a character does not count, and the walk does not tell what follows.
                     let is_whole = is_boundary(input.haystack(), at);
-                    return Some(if is_whole { Walked::Found(Some(at)) } else { Walked::Stuck });
+                    return Some(if is_whole {
+                        SearchResult::Found(Some(at))
+                    } else {
+                        SearchResult::Unsupported
+                    });
                 }
                 StateKind::Match => found = Some(at),
-                StateKind::Dead => return Some(Walked::Found(found)),
-                StateKind::Quit => return Some(Walked::Stuck),
+                StateKind::Dead => return Some(SearchResult::Found(found)),
+                StateKind::Quit => return Some(SearchResult::Unsupported),
             }
         }
         let Ok(last) = regex.ends.next_eoi_state(&mut self.ends, state) else {
-            return Some(Walked::Stuck);
+            return Some(SearchResult::Unsupported);
         };
         if last.is_match() {
             found = Some(input.end());
         }
-        Some(Walked::Found(found))
+        Some(SearchResult::Found(found))
     }
 
     /// The start of the match that ends at `end`.
-    fn begin(&mut self, input: &Input<'_>, end: usize) -> Option<Walked<Option<usize>>> {
+    fn begin(&mut self, input: &Input<'_>, end: usize) -> Option<SearchResult<Option<usize>>> {
         let regex = self.regex;
         let input = input.clone().range(input.start()..end).anchored(Anchored::Yes);
         let Ok(mut state) = regex.begins.start_state_reverse(&mut self.begins, &input) else {
-            return Some(Walked::Stuck);
+            return Some(SearchResult::Unsupported);
         };
         let mut found = None;
         for (index, byte) in input.haystack()[input.start()..end].iter().rev().enumerate() {
@@ -296,14 +302,14 @@ impl<'w> Walk<'w> {
                 self.charge(WALK_BYTES)?;
             }
             let Ok(next) = regex.begins.next_state(&mut self.begins, state, *byte) else {
-                return Some(Walked::Stuck);
+                return Some(SearchResult::Unsupported);
             };
             state = next;
             match StateKind::of(state) {
                 StateKind::Nothing => {}
                 StateKind::Match => found = Some(end - index),
-                StateKind::Dead => return Some(Walked::Found(found)),
-                StateKind::Quit => return Some(Walked::Stuck),
+                StateKind::Dead => return Some(SearchResult::Found(found)),
+                StateKind::Quit => return Some(SearchResult::Unsupported),
             }
         }
         // The byte before the range decides `^` and `\\b`.
@@ -311,14 +317,14 @@ impl<'w> Walk<'w> {
             Some(byte) => regex.begins.next_state(&mut self.begins, state, *byte),
             None => regex.begins.next_eoi_state(&mut self.begins, state),
         };
-        let Ok(last) = last else { return Some(Walked::Stuck) };
+        let Ok(last) = last else { return Some(SearchResult::Unsupported) };
         if last.is_quit() {
-            return Some(Walked::Stuck);
+            return Some(SearchResult::Unsupported);
         }
         if last.is_match() {
             found = Some(input.start());
         }
-        Some(Walked::Found(found))
+        Some(SearchResult::Found(found))
     }
 }
 

@@ -120,7 +120,7 @@ impl GeometryCache {
             return Some(parsed);
         }
         let parsed = parse()?;
-        self.0.borrow_mut().remember(call, hash, value, 2 * bytes, &parsed)?;
+        self.0.borrow_mut().cache_geometry(call, hash, value, 2 * bytes, &parsed)?;
         Some(parsed)
     }
 }
@@ -133,7 +133,7 @@ impl CachedGeometries {
             .map(|cached| Rc::clone(&cached.parsed))
     }
 
-    fn remember(
+    fn cache_geometry(
         &mut self,
         call: &Call<'_>,
         hash: u64,
@@ -149,7 +149,7 @@ impl CachedGeometries {
         let meter = &call.context.meter;
         let last = if self.cached.len() == GEOMETRIES_MAX { self.cached.pop_back() } else { None };
         last.into_iter().for_each(|last| meter.release(last.bytes));
-        call.record_failure(meter.keep(bytes))?;
+        call.record_failure(meter.retain_bytes(bytes))?;
         self.cached.push_front(CachedGeometry {
             hash,
             value: value.clone(),

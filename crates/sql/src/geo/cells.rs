@@ -148,8 +148,8 @@ impl Grid {
         match self {
             Grid::Globe => {
                 let [front, across, up] = face_axes(cell.face);
-                let at_least = |axis: Vector, bound: f64| (axis - front * warp(bound)).unit();
-                let at_most = |axis: Vector, bound: f64| (front * warp(bound) - axis).unit();
+                let at_least = |axis: Vector, bound: f64| (axis - front * equalize(bound)).unit();
+                let at_most = |axis: Vector, bound: f64| (front * equalize(bound) - axis).unit();
                 SmallVec::from([
                     at_least(across, left),
                     at_most(across, right),
@@ -181,7 +181,7 @@ impl Grid {
         match self {
             Grid::Globe => {
                 let [front, across, up] = face_axes(cell.face);
-                project(GeospatialType::Geography, front + across * warp(s) + up * warp(t))
+                project(GeospatialType::Geography, front + across * equalize(s) + up * equalize(t))
             }
             Grid::Plane(bounds) => Vector { x: bounds.x()(s), y: bounds.y()(t), z: 1.0 },
         }
@@ -271,7 +271,7 @@ fn spread(index: u32) -> u64 {
 }
 
 /// Makes the cells of a face nearly equal; at -1 and 1 it is exact.
-fn warp(part: f64) -> f64 {
+fn equalize(part: f64) -> f64 {
     if part.abs() == 1.0 { part } else { (part * std::f64::consts::FRAC_PI_4).tan() }
 }
 

@@ -23,7 +23,7 @@ const EQUATOR_METRES: f64 = 6_378_137.0;
 /// Beyond this angle, the nearest point on the sphere is no estimate for the ellipsoid.
 const NEAR_RADIANS: f64 = 0.3;
 /// Relative error of the distance to the sphere's nearest point, up to that angle.
-const FOOT_ERROR: f64 = 1e-4;
+const NEAREST_ERROR: f64 = 1e-4;
 /// The charge of one geodesic, in bytes.
 const GEODESIC_BYTES: usize = 512;
 /// The list of candidates is pruned when it reaches this length.
@@ -89,21 +89,21 @@ pub(super) fn distance(left: &Geometry, right: &Geometry, spend: Spend<'_>) -> O
 fn on_globe(left: &Geometry, right: &Geometry, spend: Spend<'_>) -> Option<f64> {
     let found = candidates(left, right, spend)?;
     let mut best = f64::INFINITY;
-    let mut feet = Vec::with_capacity(found.len());
+    let mut nearest_points = Vec::with_capacity(found.len());
     for mut candidate in found {
         if candidate.low > best {
             break;
         }
         spend(GEODESIC_BYTES)?;
-        let reached = Arc::new(candidate.edge).distance(candidate.from, foot(&candidate));
+        let reached = Arc::new(candidate.edge).distance(candidate.from, nearest_on_edge(&candidate));
         best = best.min(reached);
         if candidate.angle < NEAR_RADIANS {
-            candidate.low = candidate.low.max(reached * (1.0 - FOOT_ERROR));
+            candidate.low = candidate.low.max(reached * (1.0 - NEAREST_ERROR));
         }
-        feet.push(candidate);
+        nearest_points.push(candidate);
     }
-    feet.sort_by(|one, two| one.low.total_cmp(&two.low));
-    for candidate in feet {
+    nearest_points.sort_by(|one, two| one.low.total_cmp(&two.low));
+    for candidate in nearest_points {
         if candidate.low > best {
             break;
         }
@@ -196,7 +196,7 @@ impl<'a> Arc<'a> {
 }
 
 /// The nearest point of the edge on the sphere, as an angle from its start.
-fn foot(candidate: &Candidate<'_>) -> f64 {
+fn nearest_on_edge(candidate: &Candidate<'_>) -> f64 {
     let arc = Arc::new(candidate.edge);
     let p = candidate.from.at;
     if arc.length == 0.0 {
@@ -229,8 +229,8 @@ fn nearest(candidate: &Candidate<'_>, spend: Spend<'_>) -> Option<f64> {
     let arc = Arc::new(candidate.edge);
     let at = |angle: f64| arc.distance(candidate.from, angle);
     let (mut low, mut high) = if candidate.angle < NEAR_RADIANS {
-        let (foot, reach) = (foot(candidate), 0.02 * candidate.angle + 1e-12);
-        (foot - reach, foot + reach)
+        let (nearest_on_edge, reach) = (nearest_on_edge(candidate), 0.02 * candidate.angle + 1e-12);
+        (nearest_on_edge - reach, nearest_on_edge + reach)
     } else {
         let step = arc.length / SAMPLES as f64;
         let samples = (0..=SAMPLES).map(|index| (index as f64 * step, at(index as f64 * step)));
@@ -282,7 +282,7 @@ pub(super) fn area(geometry: &Geometry, spend: Spend<'_>) -> Option<f64> {
     let mut total = 0.0;
     for polygon in &geometry.polygons {
         let (outer, holes) = polygon.rings.split_first().expect("a polygon has an outer ring");
-        let mut own = kept_area(outer, spend)?;
+        let mut own = interior_area(outer, spend)?;
         for hole in holes {
             own -= lost_area(hole, spend)?;
         }
@@ -293,7 +293,7 @@ pub(super) fn area(geometry: &Geometry, spend: Spend<'_>) -> Option<f64> {
 }
 
 /// On the interior side of the ring; of a ring in the plane: inside of it.
-fn kept_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
+fn interior_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
     let left = match ring.chain.kind {
         GeospatialType::Geometry => return Some(signed_area(&ring.chain).abs()),
         GeospatialType::Geography => left_area(ring, spend)?,
@@ -304,8 +304,8 @@ fn kept_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
 /// Of a hole.
 fn lost_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
     match ring.chain.kind {
-        GeospatialType::Geometry => kept_area(ring, spend),
-        GeospatialType::Geography => Some(WGS84.area() - kept_area(ring, spend)?),
+        GeospatialType::Geometry => interior_area(ring, spend),
+        GeospatialType::Geography => Some(WGS84.area() - interior_area(ring, spend)?),
     }
 }
 

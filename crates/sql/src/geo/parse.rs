@@ -164,7 +164,7 @@ impl Parser<'_> {
             }
             chains.push(self.ring(positions, index + 1)?);
         }
-        self.check_apart(&chains)?;
+        self.check_disjoint_rings(&chains)?;
         self.oriented(chains)
     }
 
@@ -215,7 +215,7 @@ impl Parser<'_> {
     }
 
     /// Rings may touch in points, and not cross.
-    fn check_apart(&self, rings: &[Chain]) -> Parsed<()> {
+    fn check_disjoint_rings(&self, rings: &[Chain]) -> Parsed<()> {
         for (index, one) in rings.iter().enumerate() {
             for (other, two) in rings.iter().enumerate().skip(index + 1) {
                 let flow = one.near_pairs(two, self.spend, &|| 0.0, &mut |i, j| {

@@ -24,8 +24,8 @@ pub(super) struct Vertex {
 pub(super) struct Chain {
     pub kind: GeospatialType,
     pub vertices: Vec<Vertex>,
-    bundles: Vec<Ball>,
-    ball: Ball,
+    bundles: Vec<BoundingBall>,
+    ball: BoundingBall,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Edge<'a> {
 
 /// Contains some edges, the bulge of arcs over their chords included.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ball {
+pub(super) struct BoundingBall {
     center: Vector,
     radius: f64,
 }
@@ -70,8 +70,8 @@ pub(super) enum Location {
     Outside,
 }
 
-impl Ball {
-    pub fn around<'a>(kind: GeospatialType, edges: impl Iterator<Item = Edge<'a>> + Clone) -> Ball {
+impl BoundingBall {
+    pub fn around<'a>(kind: GeospatialType, edges: impl Iterator<Item = Edge<'a>> + Clone) -> BoundingBall {
         let count = edges.clone().count().max(1) as f64;
         let zero = Vector { x: 0.0, y: 0.0, z: 0.0 };
         let center = edges.clone().fold(zero, |sum, edge| sum + edge.a.at + edge.b.at) * (0.5 / count);
@@ -84,11 +84,11 @@ impl Ball {
             }
         };
         let radius = edges.map(reach).fold(0.0, f64::max);
-        Ball { center, radius: radius + 4.0 * tolerance(kind, center) }
+        BoundingBall { center, radius: radius + 4.0 * tolerance(kind, center) }
     }
 
     /// No two points of the balls are nearer.
-    pub fn gap(&self, other: &Ball) -> f64 {
+    pub fn gap(&self, other: &BoundingBall) -> f64 {
         (self.center.chord(other.center) - self.radius - other.radius).max(0.0)
     }
 
@@ -102,10 +102,10 @@ impl Chain {
         // By position: skipping would iterate over all earlier edges for every bundle.
         let bundle = |start: usize| {
             let end = (start + BUNDLE_EDGES).min(edges_of(&vertices).len());
-            Ball::around(kind, (start..end).map(|index| edge_of(&vertices, index)))
+            BoundingBall::around(kind, (start..end).map(|index| edge_of(&vertices, index)))
         };
         let bundles = (0..edges_of(&vertices).len()).step_by(BUNDLE_EDGES).map(bundle).collect();
-        let ball = Ball::around(kind, edges_of(&vertices));
+        let ball = BoundingBall::around(kind, edges_of(&vertices));
         Chain { kind, vertices, bundles, ball }
     }
 
@@ -164,7 +164,7 @@ impl Chain {
         visit: &mut dyn FnMut(Edge<'_>),
     ) -> Option<()> {
         spend(EDGE_BYTES)?;
-        let ball = Ball::around(self.kind, std::iter::once(edge));
+        let ball = BoundingBall::around(self.kind, std::iter::once(edge));
         if self.ball.gap(&ball) > 0.0 {
             return Some(());
         }

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_hold_changes_nothing() {
+    fn memory_of_other_queries_does_not_matter() {
         const THREADS: usize = 8;
         let (begun, bytes) = (Barrier::new(THREADS), THREAD_BYTES_MAX / 2);
         let hold = |wait: &dyn Fn(), bytes: usize| {

@@ -216,13 +216,13 @@ impl Meter {
     }
 
     /// Reserves memory for a value that outlives its expression.
-    pub fn keep(&self, bytes: usize) -> Result<(), SqlError> {
+    pub fn retain_bytes(&self, bytes: usize) -> Result<(), SqlError> {
         self.kept.set(self.kept.get().saturating_add(bytes));
         self.take()
     }
 
-    /// Like [`Meter::keep`], but returns false if there is too little memory.
-    pub fn try_keep(&self, bytes: usize) -> bool {
+    /// Like [`Meter::retain_bytes`], but returns false if there is too little memory.
+    pub fn try_retain_bytes(&self, bytes: usize) -> bool {
         let used = self.kept.get().saturating_add(bytes).saturating_add(self.transient.get());
         let missing = used.saturating_sub(self.taken.get());
         if missing > 0 {
@@ -243,7 +243,7 @@ impl Meter {
 
     pub fn release(&self, bytes: usize) {
         self.kept.set(self.kept.get().saturating_sub(bytes));
-        self.give_back();
+        self.release_spare();
     }
 
     /// Whether values that can spill should spill now: all kept values together may use half of the query's memory.
@@ -270,7 +270,7 @@ impl Meter {
     pub fn restore(&self, mark: usize) {
         if self.transient.get() != mark {
             self.transient.set(mark);
-            self.give_back();
+            self.release_spare();
         }
     }
 
@@ -297,7 +297,7 @@ impl Meter {
 
     /// Keeps one piece reserved for the next value.
     #[inline]
-    fn give_back(&self) {
+    fn release_spare(&self) {
         let used = self.kept.get().saturating_add(self.transient.get());
         let spare = self.taken.get().saturating_sub(used);
         if spare > 2 * PIECE_BYTES {
@@ -309,45 +309,45 @@ impl Meter {
 }
 
 /// Kept memory of one owner: groups, rows to sort, rows of DISTINCT.
-pub(crate) struct KeptMemory<'m> {
+pub(crate) struct RetainedMemory<'m> {
     meter: &'m Meter,
     bytes: Cell<usize>,
     is_released: bool,
 }
 
-impl<'m> KeptMemory<'m> {
+impl<'m> RetainedMemory<'m> {
     /// Released when this is dropped.
-    pub fn new(meter: &'m Meter) -> KeptMemory<'m> {
-        KeptMemory { meter, bytes: Cell::new(0), is_released: true }
+    pub fn new(meter: &'m Meter) -> RetainedMemory<'m> {
+        RetainedMemory { meter, bytes: Cell::new(0), is_released: true }
     }
 
     /// Released when the meter is dropped, for owners that live as long.
-    pub fn until_meter_drops(meter: &'m Meter) -> KeptMemory<'m> {
-        KeptMemory { meter, bytes: Cell::new(0), is_released: false }
+    pub fn until_meter_drops(meter: &'m Meter) -> RetainedMemory<'m> {
+        RetainedMemory { meter, bytes: Cell::new(0), is_released: false }
     }
 
     pub fn meter(&self) -> &'m Meter {
         self.meter
     }
 
-    pub fn keep(&self, bytes: usize) -> Result<(), SqlError> {
+    pub fn retain_bytes(&self, bytes: usize) -> Result<(), SqlError> {
         self.bytes.set(self.bytes.get().saturating_add(bytes));
-        self.meter.keep(bytes)
+        self.meter.retain_bytes(bytes)
     }
 
     /// For an owner that can spill: returns false, and reserves nothing, when it should spill.
-    pub fn try_keep(&self, bytes: usize) -> Result<bool, SqlError> {
+    pub fn try_retain_bytes(&self, bytes: usize) -> Result<bool, SqlError> {
         if self.meter.allowance.temp.is_none() {
-            self.keep(bytes)?;
+            self.retain_bytes(bytes)?;
             return Ok(true);
         }
-        Ok(!self.should_spill() && self.keep_if_free(bytes))
+        Ok(!self.should_spill() && self.retain_bytes_if_free(bytes))
     }
 
-    /// Like [`KeptMemory::keep`], but returns false if there is too little memory. Ignores
-    /// [`KeptMemory::should_spill`]: for the sorter that takes spilled values.
-    pub fn keep_if_free(&self, bytes: usize) -> bool {
-        let is_kept = self.meter.try_keep(bytes);
+    /// Like [`RetainedMemory::retain_bytes`], but returns false if there is too little memory. Ignores
+    /// [`RetainedMemory::should_spill`]: for the sorter that takes spilled values.
+    pub fn retain_bytes_if_free(&self, bytes: usize) -> bool {
+        let is_kept = self.meter.try_retain_bytes(bytes);
         if is_kept {
             self.bytes.set(self.bytes.get().saturating_add(bytes));
         }
@@ -369,7 +369,7 @@ impl<'m> KeptMemory<'m> {
     }
 }
 
-impl Drop for KeptMemory<'_> {
+impl Drop for RetainedMemory<'_> {
     fn drop(&mut self) {
         if self.is_released {
             self.meter.release(self.bytes.get());
@@ -439,7 +439,7 @@ mod tests {
         assert!(matches!(meter.build(3 << 20), Err(SqlError::QueryMemory { .. })));
         meter.restore(mark);
         assert!(allowance.memory().used_bytes() <= 2 * PIECE_BYTES);
-        meter.keep(9 << 20).expect("fits");
+        meter.retain_bytes(9 << 20).expect("fits");
         meter.start_item();
         assert!(allowance.memory().used_bytes() >= 9 << 20, "what is kept stays");
         meter.release(9 << 20);

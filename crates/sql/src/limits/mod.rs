@@ -9,7 +9,7 @@ mod write; // all evaluations of one write
 use crate::error::SqlError;
 
 pub use self::memory::{MemoryPool, MemoryUse, QueryMemory, Reservation};
-pub(crate) use self::meter::KeptMemory;
+pub(crate) use self::meter::RetainedMemory;
 pub use self::meter::{Allowance, Cancellation, Meter};
 pub use self::temp::{QueryTemp, TempFile, TempSpace, TempUse};
 pub use self::write::WriteMeter;

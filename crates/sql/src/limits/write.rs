@@ -99,7 +99,7 @@ impl WriteMeter {
 
     /// Counts bytes until the commit has ended, or they are released. False: there is too little memory, and the write is
     /// going to be refused.
-    pub fn keep(bytes: usize) -> bool {
+    pub fn retain_bytes(bytes: usize) -> bool {
         WriteMeter::with(|meter| meter.grow(bytes)).unwrap_or(true)
     }
 
@@ -213,23 +213,25 @@ mod tests {
     fn what_writes_keep_is_in_one_pool() {
         let pool = MemoryPool::new(2 << 20, 1 << 20);
         WriteMeter::limited(&pool, || {
-            assert!(WriteMeter::keep(FREE_BYTES) && pool.usage().used_bytes == 0);
-            assert!(WriteMeter::keep((1 << 20) - FREE_BYTES));
+            assert!(WriteMeter::retain_bytes(FREE_BYTES) && pool.usage().used_bytes == 0);
+            assert!(WriteMeter::retain_bytes((1 << 20) - FREE_BYTES));
             assert_eq!(pool.usage().used_bytes, 1 << 20);
             WriteMeter::release(1 << 19);
-            assert!(WriteMeter::keep(1 << 19) && !WriteMeter::keep(1));
+            assert!(WriteMeter::retain_bytes(1 << 19) && !WriteMeter::retain_bytes(1));
             assert_eq!(WriteMeter::check(), Err(SqlError::QueryMemory { bytes_max: 1 << 20 }));
         });
         assert_eq!(pool.usage().used_bytes, 0, "released with the write");
         let other = pool.query();
         other.take(1 << 20).expect("free");
-        WriteMeter::limited(&pool, || assert!(WriteMeter::keep(1 << 20)));
+        WriteMeter::limited(&pool, || assert!(WriteMeter::retain_bytes(1 << 20)));
         WriteMeter::unlimited(&pool, || {
-            assert!(WriteMeter::keep(1 << 20) && !WriteMeter::keep(1));
+            assert!(WriteMeter::retain_bytes(1 << 20) && !WriteMeter::retain_bytes(1));
             assert_eq!(WriteMeter::check(), Err(SqlError::ServerMemory { bytes_max: 2 << 20 }));
         });
         drop(other);
-        WriteMeter::unlimited(&pool, || assert!(WriteMeter::keep(2 << 20), "more than the share of a query"));
+        WriteMeter::unlimited(&pool, || {
+            assert!(WriteMeter::retain_bytes(2 << 20), "more than the share of a query")
+        });
         assert_eq!(pool.usage().used_bytes, 0);
     }
 

@@ -158,7 +158,7 @@ impl CollectedRows {
     }
 
     pub fn push(&mut self, row: &Row<'_>) -> ControlFlow<()> {
-        self.result = row.check().and_then(|()| self.meter.keep(row.approximate_size()));
+        self.result = row.check().and_then(|()| self.meter.retain_bytes(row.approximate_size()));
         if self.result.is_err() {
             return ControlFlow::Break(());
         }

@@ -232,7 +232,7 @@ impl Lexer<'_> {
     fn string(&mut self) -> TokenKind {
         let quote = self.peek(0);
         self.position += 1;
-        let mut units = Units::default();
+        let mut units = StringLiteral::default();
         let mut valid = true;
         loop {
             let start = self.position;
@@ -248,7 +248,7 @@ impl Lexer<'_> {
         if valid { TokenKind::String(units.finish()) } else { TokenKind::Invalid }
     }
 
-    fn escape(&mut self, units: &mut Units) -> bool {
+    fn escape(&mut self, units: &mut StringLiteral) -> bool {
         let Some(byte) = self.peek(1) else {
             self.position += 1;
             return false;
@@ -272,7 +272,7 @@ impl Lexer<'_> {
         true
     }
 
-    fn unicode_escape(&mut self, units: &mut Units) -> bool {
+    fn unicode_escape(&mut self, units: &mut StringLiteral) -> bool {
         let digits = self.text.get(self.position + 2..self.position + 6);
         let hexadecimal = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         match hexadecimal.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
@@ -291,12 +291,12 @@ impl Lexer<'_> {
 
 /// A string literal under construction. A high surrogate may wait for its low surrogate.
 #[derive(Default)]
-struct Units {
+struct StringLiteral {
     text: String,
     high: Option<u16>,
 }
 
-impl Units {
+impl StringLiteral {
     fn push_str(&mut self, text: &str) {
         if !text.is_empty() {
             self.flush();
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_odd_characters() {
+    fn comments_and_unusual_characters() {
         assert_eq!(kinds("-- all of it"), [TokenKind::End]);
         assert_eq!(kinds("é"), [TokenKind::Invalid, TokenKind::End]);
         assert_eq!(kinds("@"), [TokenKind::Invalid, TokenKind::End]);

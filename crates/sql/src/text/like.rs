@@ -10,7 +10,7 @@ use crate::limits::Spend;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
     /// The parts between the `%`; at least one, and parts may be empty.
-    pieces: Vec<Piece>,
+    pieces: Vec<PatternPiece>,
 }
 
 /// What a pattern requires after its [prefix](Pattern::prefix).
@@ -24,7 +24,7 @@ pub(crate) enum LikeShape {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Piece {
+enum PatternPiece {
     Text(String),
     Tokens(Vec<Token>),
 }
@@ -52,7 +52,7 @@ impl Pattern {
         let mut position = 0;
         while position < characters.len() {
             if characters[position] == '%' && escape != Some('%') {
-                pieces.push(Piece::new(std::mem::take(&mut tokens)));
+                pieces.push(PatternPiece::new(std::mem::take(&mut tokens)));
                 position += 1;
             } else {
                 let (token, next) = text.token(position)?;
@@ -60,30 +60,32 @@ impl Pattern {
                 position = next;
             }
         }
-        pieces.push(Piece::new(tokens));
+        pieces.push(PatternPiece::new(tokens));
         Ok(Pattern { pieces })
     }
 
     /// The common prefix of all matching texts.
     pub fn prefix(&self) -> String {
         match self.pieces.first() {
-            Some(Piece::Text(text)) => text.clone(),
-            Some(Piece::Tokens(tokens)) => tokens.iter().map_while(Token::character).collect(),
+            Some(PatternPiece::Text(text)) => text.clone(),
+            Some(PatternPiece::Tokens(tokens)) => tokens.iter().map_while(Token::character).collect(),
             None => String::new(),
         }
     }
 
     pub fn shape(&self) -> LikeShape {
         match self.pieces.as_slice() {
-            [Piece::Text(_)] => LikeShape::Text,
-            [Piece::Text(_), rest @ ..] if rest.iter().all(Piece::is_empty) => LikeShape::Prefix,
+            [PatternPiece::Text(_)] => LikeShape::Text,
+            [PatternPiece::Text(_), rest @ ..] if rest.iter().all(PatternPiece::is_empty) => {
+                LikeShape::Prefix
+            }
             _ => LikeShape::Other,
         }
     }
 
     /// Upper bound of the steps to match a text of this length.
     pub fn work(&self, text_length: usize) -> u64 {
-        let longest = self.pieces.iter().map(Piece::comparisons).max().unwrap_or(0) as u64;
+        let longest = self.pieces.iter().map(PatternPiece::comparisons).max().unwrap_or(0) as u64;
         let text_length = text_length as u64;
         text_length / 16 + text_length.saturating_mul(longest) / 4
     }
@@ -104,39 +106,39 @@ impl Pattern {
     }
 }
 
-impl Piece {
-    fn new(tokens: Vec<Token>) -> Piece {
+impl PatternPiece {
+    fn new(tokens: Vec<Token>) -> PatternPiece {
         let text: Option<String> = tokens.iter().map(Token::character).collect();
-        text.map_or(Piece::Tokens(tokens), Piece::Text)
+        text.map_or(PatternPiece::Tokens(tokens), PatternPiece::Text)
     }
 
     fn is_empty(&self) -> bool {
-        matches!(self, Piece::Text(text) if text.is_empty())
+        matches!(self, PatternPiece::Text(text) if text.is_empty())
     }
 
     /// Upper bound of the character comparisons at one position of a text.
     fn comparisons(&self) -> usize {
         match self {
-            Piece::Text(_) => 0,
-            Piece::Tokens(tokens) => tokens.iter().map(Token::comparisons).sum(),
+            PatternPiece::Text(_) => 0,
+            PatternPiece::Tokens(tokens) => tokens.iter().map(Token::comparisons).sum(),
         }
     }
 
     fn strip_start<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
-            Piece::Text(piece) => text.strip_prefix(piece.as_str()),
-            Piece::Tokens(tokens) => strip_tokens(tokens, text),
+            PatternPiece::Text(piece) => text.strip_prefix(piece.as_str()),
+            PatternPiece::Tokens(tokens) => strip_tokens(tokens, text),
         }
     }
 
     /// The text after the leftmost match.
     fn skip_past<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
-            Piece::Text(piece) => {
+            PatternPiece::Text(piece) => {
                 let found = memchr::memmem::find(text.as_bytes(), piece.as_bytes());
                 found.and_then(|at| text.get(at + piece.len()..))
             }
-            Piece::Tokens(tokens) => {
+            PatternPiece::Tokens(tokens) => {
                 text.char_indices().find_map(|(at, _)| strip_tokens(tokens, &text[at..]))
             }
         }
@@ -144,8 +146,8 @@ impl Piece {
 
     fn ends(&self, text: &str) -> bool {
         match self {
-            Piece::Text(piece) => text.ends_with(piece.as_str()),
-            Piece::Tokens(tokens) => {
+            PatternPiece::Text(piece) => text.ends_with(piece.as_str()),
+            PatternPiece::Tokens(tokens) => {
                 let start = text.char_indices().rev().nth(tokens.len() - 1).map(|(at, _)| at);
                 start.is_some_and(|at| strip_tokens(tokens, &text[at..]) == Some(""))
             }

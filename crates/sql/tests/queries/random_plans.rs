@@ -47,7 +47,7 @@ fn merged_rows_of_random_queries_are_those_of_all_items() {
 
 fn setup(random: &mut Random) -> QuerySetup {
     let parse = |json: &str| text::parse(json.as_bytes(), Limits::default()).expect("JSON");
-    let computed = if random.once_in(2) { COMPUTED } else { &[] };
+    let computed = if random.one_in(2) { COMPUTED } else { &[] };
     QuerySetup {
         items: (0..ITEMS).map(|id| parse(&random.item(id))).collect(),
         parameters: PARAMETERS.iter().map(|(name, json)| ((*name).to_owned(), parse(json))).collect(),

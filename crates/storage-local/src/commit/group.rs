@@ -7,7 +7,7 @@
 //! order.
 
 use crate::OpenStore;
-use crate::commit::leader::{LeaderQueue, NotCommitted, Waiting};
+use crate::commit::leader::{LeaderQueue, NotCommitted, QueuedCommit};
 use crate::commit::round::{RoundStore, commit_round, refuse_round};
 use crate::commit::state::{Ledger, StorageState};
 use crate::error::failed;
@@ -87,14 +87,14 @@ impl GroupCommit {
                 state.counters.merged_rows_max.fetch_max(merged as u64, Ordering::Relaxed);
             }
             Err(_) => {
-                state.halt("flush");
+                state.refuse_writes("flush");
                 refuse_round(round, || refusal(state));
             }
         }
     }
 
     /// Takes work from the front of the queue, up to the limits or the first key that occurs twice.
-    fn take_round(&self) -> Vec<Waiting<Work, Outcome>> {
+    fn take_round(&self) -> Vec<QueuedCommit<Work, Outcome>> {
         let (mut works, mut bytes, mut keys) = (0, 0, HashSet::new());
         self.queue.take_round(|work, behind| {
             let alone = works == 0 && behind == 0;
@@ -227,11 +227,11 @@ impl<'a> Batch<'a> {
                 ledger.prepared.check(&guards)?;
                 self.add_rows(rows, *delta);
                 let sequence = self.enter(token, &guards, ledger);
-                token.into_iter().for_each(|token| ledger.tokens.keep(token, sequence));
+                token.into_iter().for_each(|token| ledger.tokens.retain_token(token, sequence));
                 Ok(Answer::Committed(Committed { sequence }))
             }
             Work::Fence { partition, epoch } => {
-                let (position, raised) = ledger.prepared.fenced(partition, epoch);
+                let (position, raised) = ledger.prepared.raised_epoch(partition, epoch);
                 if raised {
                     let Position { epoch, lsn } = position;
                     self.enter(None, &[Guard { partition, epoch, previous_lsn: lsn, next_lsn: lsn }], ledger);
@@ -334,7 +334,7 @@ impl<'a> Batch<'a> {
         match committed {
             Ok(Ok(())) => return true,
             // fjall checks this before it writes anything.
-            Ok(Err(fjall::Error::Poisoned)) => state.halt("flush"),
+            Ok(Err(fjall::Error::Poisoned)) => state.refuse_writes("flush"),
             Ok(Err(error)) => {
                 let error = failed("writing the journal", error);
                 tracing::error!(%error, "journal write failed, no more writes until reopened");

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct StorageState {
     /// As the leader sees it: ahead of the durable state while a sync is running.
     pub(crate) ledger: Mutex<Ledger>,
-    durable: RwLock<Durable>,
+    durable: RwLock<DurableState>,
     acknowledged: Mutex<Acknowledged>,
     poisoned: OnceLock<Poison>,
     halted: OnceLock<&'static str>,
@@ -32,7 +32,7 @@ struct Poison {
     disk_full: bool,
 }
 
-struct Durable {
+struct DurableState {
     positions: Positions,
     sequence: u64,
 }
@@ -65,7 +65,8 @@ pub(crate) struct OpeningCounters {
 
 impl StorageState {
     pub(crate) fn new(ledger: Ledger, acknowledged: Acknowledged, opening: OpeningCounters) -> StorageState {
-        let durable = Durable { positions: ledger.prepared.clone(), sequence: ledger.chain.newest.sequence };
+        let durable =
+            DurableState { positions: ledger.prepared.clone(), sequence: ledger.chain.newest.sequence };
         StorageState {
             ledger: Mutex::new(ledger),
             durable: RwLock::new(durable),
@@ -82,7 +83,7 @@ impl StorageState {
     }
 
     /// Refuses writes until the storage has reopened itself.
-    pub(crate) fn halt(&self, during: &'static str) {
+    pub(crate) fn refuse_writes(&self, during: &'static str) {
         self.halted.get_or_init(|| during);
     }
 

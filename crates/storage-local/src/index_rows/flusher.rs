@@ -14,7 +14,7 @@
 //! derives from it which of them it still needs.
 
 use crate::error::{OpenError, corrupt, failed, reading};
-use crate::health::is_passing;
+use crate::health::is_transient;
 use crate::index_rows::packed::{EMPTY, Spaces, packed_key, packed_sequence, unpack};
 use crate::index_rows::read_view::{ReadViews, RunLayer};
 use crate::index_rows::run::{Merge, Run, RunBuilder};
@@ -245,7 +245,7 @@ fn run_caught(views: &ReadViews, open: &Weak<OpenStore>) {
     if totals.run_thread("quire-flush", || run(views, open)).is_err()
         && let Some(open) = open.upgrade()
     {
-        open.state.halt("flush of index rows");
+        open.state.refuse_writes("flush of index rows");
     }
 }
 
@@ -258,7 +258,7 @@ fn run(views: &ReadViews, open: &Weak<OpenStore>) {
             match flush(&layer, views, &open.store) {
                 Ok(()) => break,
                 // The rows are in the journal and in memory: nothing is lost by waiting.
-                Err(error) if is_passing(&error) => {
+                Err(error) if is_transient(&error) => {
                     tracing::warn!(%error, "index rows are not flushed yet");
                     if !views.sleep_unless_ended(wait) {
                         return;

@@ -17,7 +17,7 @@
 use crate::LocalOptions;
 use crate::commit::state::StorageState;
 use crate::index_rows::packed::Spaces;
-use crate::index_rows::run::{Bounds, Merge, Merging, Run};
+use crate::index_rows::run::{Bounds, Merge, Run, RunMerge};
 use fjall::Database;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use quire_storage::{Direction, SPACE_COUNT, Space};
@@ -70,7 +70,7 @@ pub(crate) struct ReadViews {
     changed: Condvar,
     current: RwLock<Arc<ReadView>>,
     /// Running merges, by space, the newest last. Only the leader uses them.
-    merges: Mutex<Vec<(usize, Merging)>>,
+    merges: Mutex<Vec<(usize, RunMerge)>>,
     /// Rows added since the leader last merged.
     arrived: AtomicUsize,
 }
@@ -194,9 +194,9 @@ impl ReadViews {
     }
 
     /// Starts merges where there are too many runs of one size, and drops merges whose runs the flusher has taken.
-    fn begin_merges(&self, merges: &mut Vec<(usize, Merging)>) {
+    fn begin_merges(&self, merges: &mut Vec<(usize, RunMerge)>) {
         let layers = self.layers.lock();
-        let place = |space: usize, merging: &Merging| find(&layers.active.spaces[space], merging.parts());
+        let place = |space: usize, merging: &RunMerge| find(&layers.active.spaces[space], merging.parts());
         merges.retain(|(space, merging)| place(*space, merging).is_some());
         for (space, runs) in layers.active.spaces.iter().enumerate() {
             let ends = merges.iter().filter(|(other, _)| *other == space);
@@ -204,7 +204,7 @@ impl ReadViews {
             let free = &runs[ends.max().unwrap_or(0)..];
             let lengths: Vec<usize> = free.iter().map(|run| run.len()).collect();
             if let Some(range) = range_to_merge(&lengths) {
-                merges.push((space, Merging::new(free[range].to_vec())));
+                merges.push((space, RunMerge::new(free[range].to_vec())));
             }
         }
     }

@@ -143,7 +143,7 @@ impl Run {
 }
 
 /// An incremental merge of several runs into one.
-pub(crate) struct Merging {
+pub(crate) struct RunMerge {
     /// Oldest first.
     parts: Vec<Arc<Run>>,
     /// The next slot of each.
@@ -151,11 +151,11 @@ pub(crate) struct Merging {
     merged: RunBuilder,
 }
 
-impl Merging {
-    pub(crate) fn new(parts: Vec<Arc<Run>>) -> Merging {
+impl RunMerge {
+    pub(crate) fn new(parts: Vec<Arc<Run>>) -> RunMerge {
         let rows = parts.iter().map(|run| run.slots.len()).sum();
         let bytes = parts.iter().map(|run| run.bytes.len()).sum();
-        Merging { next: vec![0; parts.len()], parts, merged: RunBuilder::with_capacity(rows, bytes) }
+        RunMerge { next: vec![0; parts.len()], parts, merged: RunBuilder::with_capacity(rows, bytes) }
     }
 
     pub(crate) fn parts(&self) -> &[Arc<Run>] {
@@ -164,7 +164,7 @@ impl Merging {
 
     /// Moves about `rows_max` rows. Returns the number of rows moved; 0 at the end.
     pub(crate) fn step(&mut self, rows_max: usize) -> usize {
-        let Merging { parts, next, merged } = self;
+        let RunMerge { parts, next, merged } = self;
         let mut rows = 0;
         while rows < rows_max {
             let mut first: Option<(usize, &[u8])> = None;
@@ -346,7 +346,7 @@ mod tests {
                     run(&mut random, rows, &mut all)
                 })
                 .collect();
-            let mut merging = Merging::new(runs.clone());
+            let mut merging = RunMerge::new(runs.clone());
             while merging.step(1 + random.below(5) as usize) > 0 {}
             let merged = [Arc::new(merging.finish().1)];
             for _ in 0..10 {

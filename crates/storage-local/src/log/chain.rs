@@ -21,23 +21,23 @@ const PRUNED_PER_BATCH: usize = 256;
 
 pub(crate) struct Chain {
     pub(crate) newest: Link,
-    kept: VecDeque<KeptRecord>,
+    kept: VecDeque<RetainedRecord>,
     kept_commits: usize,
 }
 
-struct KeptRecord {
+struct RetainedRecord {
     link: Link,
     commits: usize,
 }
 
 /// The contents of the ledger keyspace.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedLedger {
     pub(crate) chain: Chain,
     pub(crate) positions: Positions,
     pub(crate) tokens: Tokens,
 }
 
-pub(crate) fn load(ledger: &Keyspace, snapshot: &Snapshot) -> Result<Loaded, OpenError> {
+pub(crate) fn load(ledger: &Keyspace, snapshot: &Snapshot) -> Result<LoadedLedger, OpenError> {
     let positions = load_positions(ledger, snapshot)?;
     let checkpoint = match snapshot.get(ledger, CHECKPOINT_KEY).map_err(reading)? {
         Some(bytes) => decode_checkpoint(&bytes).ok_or_else(|| corrupt("the checkpoint row is damaged"))?,
@@ -50,7 +50,7 @@ pub(crate) fn load(ledger: &Keyspace, snapshot: &Snapshot) -> Result<Loaded, Ope
         let (record, link) = check_record(&key, &value, chain.newest)?;
         let first = record.previous.sequence + 1;
         for (sequence, token) in (first..).zip(&record.commits) {
-            token.iter().for_each(|token| tokens.keep(*token, sequence));
+            token.iter().for_each(|token| tokens.retain_token(*token, sequence));
         }
         replay_moves(&record, &mut replayed)?;
         chain.extend(link, record.commits.len());
@@ -63,7 +63,7 @@ pub(crate) fn load(ledger: &Keyspace, snapshot: &Snapshot) -> Result<Loaded, Ope
             )));
         }
     }
-    Ok(Loaded { chain, positions, tokens })
+    Ok(LoadedLedger { chain, positions, tokens })
 }
 
 fn load_positions(ledger: &Keyspace, snapshot: &Snapshot) -> Result<Positions, OpenError> {
@@ -110,7 +110,7 @@ fn replay_moves(record: &Record, positions: &mut Positions) -> Result<(), OpenEr
 impl Chain {
     pub(crate) fn extend(&mut self, link: Link, commits: usize) {
         self.newest = link;
-        self.kept.push_back(KeptRecord { link, commits });
+        self.kept.push_back(RetainedRecord { link, commits });
         self.kept_commits += commits;
     }
 

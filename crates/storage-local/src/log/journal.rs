@@ -86,7 +86,7 @@ fn active_journal(store: &Path) -> Result<Option<(PathBuf, u64)>, OpenError> {
 /// The length of the intact batches from the start.
 fn intact_bytes(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
-    let mut reader = Bounded { reader: BufReader::with_capacity(1 << 20, file), left: length };
+    let mut reader = BoundedReader { reader: BufReader::with_capacity(1 << 20, file), left: length };
     let mut intact = 0;
     while read_batch(&mut reader)?.is_some() {
         intact = length - reader.left;
@@ -95,12 +95,12 @@ fn intact_bytes(file: &File) -> io::Result<u64> {
 }
 
 /// Never reads or allocates beyond the file, for any length it is given.
-struct Bounded<'a> {
+struct BoundedReader<'a> {
     reader: BufReader<&'a File>,
     left: u64,
 }
 
-impl Bounded<'_> {
+impl BoundedReader<'_> {
     fn take(&mut self, count: u64, into: &mut Vec<u8>) -> io::Result<Option<()>> {
         if count > self.left {
             return Ok(None);
@@ -133,7 +133,7 @@ macro_rules! some_or_stop {
 }
 
 /// Reads one batch; `None` if no intact one begins here.
-fn read_batch(reader: &mut Bounded<'_>) -> io::Result<Option<()>> {
+fn read_batch(reader: &mut BoundedReader<'_>) -> io::Result<Option<()>> {
     let start = some_or_stop!(reader.array::<13>()?);
     if start[0] != START {
         return Ok(None);
@@ -161,7 +161,7 @@ struct ItemHeader {
     key_length: usize,
 }
 
-fn read_item(reader: &mut Bounded<'_>, item: &mut Vec<u8>) -> io::Result<Option<ItemHeader>> {
+fn read_item(reader: &mut BoundedReader<'_>, item: &mut Vec<u8>) -> io::Result<Option<ItemHeader>> {
     item.clear();
     some_or_stop!(reader.take(ITEM_HEADER as u64, item)?);
     if item[0] != ITEM {

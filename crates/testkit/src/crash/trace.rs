@@ -58,7 +58,7 @@ pub enum FileEvent {
         since: usize,
     },
     /// A line on standard output.
-    Said {
+    Printed {
         line: String,
     },
 }
@@ -131,9 +131,9 @@ impl FileRecording {
     }
 
     /// Lines said before a point.
-    pub fn said_before(&self, point: usize) -> impl Iterator<Item = &str> {
+    pub fn printed_before(&self, point: usize) -> impl Iterator<Item = &str> {
         self.events[..point].iter().filter_map(|event| match event {
-            FileEvent::Said { line } => Some(line.as_str()),
+            FileEvent::Printed { line } => Some(line.as_str()),
             _ => None,
         })
     }
@@ -146,11 +146,11 @@ impl FileRecording {
         for (index, event) in self.events[..point].iter().enumerate() {
             match event {
                 event if event.is_sync() => image.sync(event, &mut pending),
-                FileEvent::Said { .. } => {}
+                FileEvent::Printed { .. } => {}
                 event => pending.push((index, event)),
             }
         }
-        image.survive(&pending, rest);
+        image.apply_pending(&pending, rest);
         image.write_below(&self.root, target)
     }
 }
@@ -191,20 +191,20 @@ impl FileSystemImage {
             FileEvent::SyncFile { .. }
             | FileEvent::SyncFolder { .. }
             | FileEvent::SyncAll { .. }
-            | FileEvent::Said { .. } => {}
+            | FileEvent::Printed { .. } => {}
         }
     }
 
-    fn survive(&mut self, pending: &[(usize, &FileEvent)], rest: UnsyncedChanges) {
+    fn apply_pending(&mut self, pending: &[(usize, &FileEvent)], rest: UnsyncedChanges) {
         match rest {
             UnsyncedChanges::Dropped => {}
             UnsyncedChanges::Kept => pending.iter().for_each(|(_, event)| self.apply(event)),
-            UnsyncedChanges::Cut => self.survive_cut(pending),
-            UnsyncedChanges::Garbled(seed) => self.survive_garbled(pending, &mut Random(seed)),
+            UnsyncedChanges::Cut => self.apply_cut(pending),
+            UnsyncedChanges::Garbled(seed) => self.apply_garbled(pending, &mut Random(seed)),
         }
     }
 
-    fn survive_cut(&mut self, pending: &[(usize, &FileEvent)]) {
+    fn apply_cut(&mut self, pending: &[(usize, &FileEvent)]) {
         for (position, (_, event)) in pending.iter().enumerate() {
             let later_write =
                 |file| pending[position + 1..].iter().any(|(_, later)| later.file_bytes() == Some(file));
@@ -218,7 +218,7 @@ impl FileSystemImage {
         }
     }
 
-    fn survive_garbled(&mut self, pending: &[(usize, &FileEvent)], random: &mut Random) {
+    fn apply_garbled(&mut self, pending: &[(usize, &FileEvent)], random: &mut Random) {
         let names = pending.iter().filter(|(_, event)| event.folder().is_some()).count();
         let mut names_left = random.below(names as u64 + 1);
         for (_, event) in pending {
@@ -227,7 +227,7 @@ impl FileSystemImage {
                     0 => {}
                     1 => self.apply(event),
                     _ => {
-                        let bytes = bytes.iter().map(|byte| byte ^ random.draw() as u8).collect();
+                        let bytes = bytes.iter().map(|byte| byte ^ random.next() as u8).collect();
                         self.apply(&FileEvent::Write { file: *file, offset: *offset, bytes });
                     }
                 },
@@ -321,7 +321,7 @@ mod tests {
             FileEvent::SyncFile { file: 0, since: 2 },
             FileEvent::SyncFolder { path: root.clone(), since: 3 },
             write(4, "two "),
-            FileEvent::Said { line: "two".into() },
+            FileEvent::Printed { line: "two".into() },
             write(8, "three"),
             FileEvent::SyncFile { file: 0, since: 6 },
         ];
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn points_and_lines() {
         assert_eq!(recording().sync_points(), [2, 3, 7, 8]);
-        assert_eq!(recording().said_before(5).count(), 0);
-        assert_eq!(recording().said_before(6).collect::<Vec<_>>(), ["two"]);
+        assert_eq!(recording().printed_before(5).count(), 0);
+        assert_eq!(recording().printed_before(6).collect::<Vec<_>>(), ["two"]);
     }
 }

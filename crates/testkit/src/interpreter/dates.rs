@@ -59,7 +59,7 @@ fn part_of(name: &Json) -> Option<DatePart> {
     PARTS.iter().find(|part| part.names.contains(&name.as_str())).copied()
 }
 
-fn moment_of(value: &Json) -> Option<Nanoseconds> {
+fn time_of(value: &Json) -> Option<Nanoseconds> {
     parse(value.as_str()?)
 }
 
@@ -78,19 +78,19 @@ pub fn call(name: &str, values: &[Json], now_ticks: i128) -> Option<JsonOrUndefi
         "NOW" => values.get(1).and_then(|count| moved(&values[0], count.as_i64()?, now)),
         "AGO" => values[1].as_i64().and_then(|count| moved(&values[0], count.checked_neg()?, now)),
         "DATETIMEADD" => {
-            moment_of(&values[2]).and_then(|moment| moved(&values[0], values[1].as_i64()?, moment))
+            time_of(&values[2]).and_then(|moment| moved(&values[0], values[1].as_i64()?, moment))
         }
         "DATETIMEDIFF" => difference(values),
         "DATETIMEPART" => {
-            part_of(&values[0]).zip(moment_of(&values[1])).map(|(part, moment)| value_of(part, moment))
+            part_of(&values[0]).zip(time_of(&values[1])).map(|(part, moment)| value_of(part, moment))
         }
-        "YEAR" => moment_of(&values[0]).map(|moment| value_of(YEAR, moment)),
-        "MONTH" => moment_of(&values[0]).map(|moment| value_of(MONTH, moment)),
-        "DAY" => moment_of(&values[0]).map(|moment| value_of(DAY_OF_MONTH, moment)),
+        "YEAR" => time_of(&values[0]).map(|moment| value_of(YEAR, moment)),
+        "MONTH" => time_of(&values[0]).map(|moment| value_of(MONTH, moment)),
+        "DAY" => time_of(&values[0]).map(|moment| value_of(DAY_OF_MONTH, moment)),
         "DATETIMEBIN" => bin(values),
         "DATETIMEFROMPARTS" => from_parts(values),
-        "DATETIMETOTICKS" => moment_of(&values[0]).map(|moment| since_1970(moment, TICK)),
-        "DATETIMETOTIMESTAMP" => moment_of(&values[0]).map(|moment| since_1970(moment, MILLISECOND)),
+        "DATETIMETOTICKS" => time_of(&values[0]).map(|moment| since_1970(moment, TICK)),
+        "DATETIMETOTIMESTAMP" => time_of(&values[0]).map(|moment| since_1970(moment, MILLISECOND)),
         "TICKSTODATETIME" => {
             values[0].as_i64().and_then(|ticks| print(calendar::epoch() + i128::from(ticks) * TICK))
         }
@@ -98,7 +98,7 @@ pub fn call(name: &str, values: &[Json], now_ticks: i128) -> Option<JsonOrUndefi
             values[0].as_i64().and_then(|time| print(calendar::epoch() + i128::from(time) * MILLISECOND))
         }
         "DATETIMEFORMAT" => {
-            moment_of(&values[0]).zip(values[1].as_str()).map(|(moment, form)| formatted(moment, form))
+            time_of(&values[0]).zip(values[1].as_str()).map(|(moment, form)| formatted(moment, form))
         }
         _ => return None,
     })
@@ -126,7 +126,7 @@ fn moved(part: &Json, count: i64, moment: Nanoseconds) -> JsonOrUndefined {
 
 /// Boundaries between the two, not the time: all parts begin with the year 1.
 fn difference(values: &[Json]) -> JsonOrUndefined {
-    let (start, end) = (moment_of(&values[1])?, moment_of(&values[2])?);
+    let (start, end) = (time_of(&values[1])?, time_of(&values[2])?);
     let complete = |moment: Nanoseconds| match part_of(&values[0]).map(|part| part.length) {
         Some(PartLength::Months(months)) => Some(calendar::place_of(moment).0 as i128 / months),
         Some(PartLength::Nanoseconds(length)) => Some(moment / length),
@@ -137,9 +137,9 @@ fn difference(values: &[Json]) -> JsonOrUndefined {
 }
 
 fn bin(values: &[Json]) -> JsonOrUndefined {
-    let (moment, part) = (moment_of(&values[0])?, part_of(&values[1])?);
+    let (moment, part) = (time_of(&values[0])?, part_of(&values[1])?);
     let size = values.get(2).map_or(Some(1), Json::as_i64).filter(|size| *size > 0)?;
-    let origin = values.get(3).map_or(Some(calendar::epoch()), moment_of)?;
+    let origin = values.get(3).map_or(Some(calendar::epoch()), time_of)?;
     if origin < calendar::year_start(1601) {
         return None;
     }

@@ -267,7 +267,7 @@ fn on_border(point: Point, shape: &Geometry) -> bool {
     lines(shape).iter().any(|line| on_line(point, line))
 }
 
-fn in_inside(point: Point, shape: &Geometry) -> bool {
+fn is_in_interior(point: Point, shape: &Geometry) -> bool {
     let Geometry::Area(polygons) = shape else { return false };
     !on_border(point, shape)
         && polygons
@@ -278,7 +278,7 @@ fn in_inside(point: Point, shape: &Geometry) -> bool {
 fn covers(shape: &Geometry, point: Point) -> bool {
     match shape {
         Geometry::Point(own) => same(*own, point),
-        _ => on_border(point, shape) || in_inside(point, shape),
+        _ => on_border(point, shape) || is_in_interior(point, shape),
     }
 }
 
@@ -300,7 +300,7 @@ fn is_within(inner: &Geometry, outer: &Geometry) -> bool {
     // Nothing of the outer shape's border may lie inside: behind it is what the outer shape leaves out.
     let crossed = matches!(inner, Geometry::Area(_))
         && (!matches!(outer, Geometry::Area(_))
-            || points_of(outer, inner).iter().any(|point| in_inside(*point, inner)));
+            || points_of(outer, inner).iter().any(|point| is_in_interior(*point, inner)));
     border_is_covered && !crossed && !leaves_out_inside(inner, outer)
 }
 
@@ -314,7 +314,7 @@ fn leaves_out_inside(inner: &Geometry, outer: &Geometry) -> bool {
             let corners = [ring[nth], ring[(nth + 1) % count], ring[(nth + 2) % count]];
             let sum = |part: usize| corners.iter().map(|corner| corner[part]).sum::<f64>();
             let middle = unit([sum(0), sum(1), sum(2)]);
-            in_inside(middle, inner) && !covers(outer, middle)
+            is_in_interior(middle, inner) && !covers(outer, middle)
         })
     })
 }

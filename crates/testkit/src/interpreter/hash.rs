@@ -97,7 +97,7 @@ fn plus(left: u64, right: u64) -> u64 {
     ((u128::from(left) + u128::from(right)) % (1 << 64)) as u64
 }
 
-fn turned(word: u64, bits: u32) -> u64 {
+fn rotated(word: u64, bits: u32) -> u64 {
     let wide = u128::from(word) << bits;
     (wide | wide >> 64) as u64
 }
@@ -109,9 +109,9 @@ fn murmur(data: &[u8], from: u128) -> u128 {
             // Bytes that are missing at the end are zeros.
             let bytes = block.iter().skip(8 * nth).take(8).enumerate();
             let word = bytes.fold(0, |word, (place, byte)| word | u64::from(*byte) << (8 * place));
-            halves[nth] ^= times(turned(times(word, lane.word.0), lane.word.1), lane.word.2);
+            halves[nth] ^= times(rotated(times(word, lane.word.0), lane.word.1), lane.word.2);
             if block.len() == 16 {
-                let sum = plus(turned(halves[nth], lane.turn), halves[1 - nth]);
+                let sum = plus(rotated(halves[nth], lane.turn), halves[1 - nth]);
                 halves[nth] = plus(times(sum, 5), lane.add);
             }
         }

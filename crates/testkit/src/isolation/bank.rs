@@ -28,12 +28,12 @@ impl std::fmt::Display for BankAnomaly {
 }
 
 /// Everything that differs from the sum each bank began with.
-pub fn check(sum: i64, looks: &[BankRead]) -> Vec<BankAnomaly> {
-    looks.iter().flat_map(|look| losses(sum, look)).collect()
+pub fn check(sum: i64, reads: &[BankRead]) -> Vec<BankAnomaly> {
+    reads.iter().flat_map(|read| losses(sum, read)).collect()
 }
 
-fn losses(sum: i64, look: &BankRead) -> impl Iterator<Item = BankAnomaly> {
-    let BankRead { how, bank, sum: found, lowest } = *look;
+fn losses(sum: i64, read: &BankRead) -> impl Iterator<Item = BankAnomaly> {
+    let BankRead { how, bank, sum: found, lowest } = *read;
     let wrong = (found != sum).then_some(BankAnomaly::Sum { how, bank, found });
     let overdrawn =
         lowest.filter(|lowest| *lowest < 0).map(|lowest| BankAnomaly::Overdrawn { how, bank, lowest });
@@ -46,10 +46,10 @@ mod tests {
 
     #[test]
     fn money_that_is_missing_or_owed_is_found() {
-        let look = |sum, lowest| BankRead { how: "query", bank: 3, sum, lowest };
-        assert_eq!(check(100, &[look(100, None), look(100, Some(0))]), []);
-        assert_eq!(check(100, &[look(90, None)]), [BankAnomaly::Sum { how: "query", bank: 3, found: 90 }]);
-        let found = check(100, &[look(100, Some(-1)), look(101, Some(1))]);
+        let read = |sum, lowest| BankRead { how: "query", bank: 3, sum, lowest };
+        assert_eq!(check(100, &[read(100, None), read(100, Some(0))]), []);
+        assert_eq!(check(100, &[read(90, None)]), [BankAnomaly::Sum { how: "query", bank: 3, found: 90 }]);
+        let found = check(100, &[read(100, Some(-1)), read(101, Some(1))]);
         let overdrawn = BankAnomaly::Overdrawn { how: "query", bank: 3, lowest: -1 };
         assert_eq!(found, [overdrawn, BankAnomaly::Sum { how: "query", bank: 3, found: 101 }]);
     }

@@ -25,7 +25,7 @@ pub const ACTIONS: &[Action] = &[
     action(2, transfer_by_patches),
     action(2, transfer_by_replaces),
     action(1, reserve),
-    action(2, pay),
+    action(2, transfer_by_trigger),
     action(2, sum_by_procedure),
     action(2, sum_by_query),
     action(1, sum_by_batch),
@@ -40,7 +40,7 @@ pub fn open_banks(client: &mut Client<'_>) {
         let request = client.batch(&place, &Json::Array(accounts.collect()));
         match client.send("opening a bank", &request) {
             RequestOutcome::Answered(answer) if answer.status == 200 => {}
-            _ => client.surprise(format!("bank {bank} cannot be opened")),
+            _ => client.add_unexpected(format!("bank {bank} cannot be opened")),
         }
     }
 }
@@ -132,7 +132,7 @@ fn reserve(client: &mut Client<'_>) {
 }
 
 /// A payment whose post-trigger moves the money.
-fn pay(client: &mut Client<'_>) {
+fn transfer_by_trigger(client: &mut Client<'_>) {
     let Transfer { place, from, to, amount, .. } = any_transfer(client);
     let number = client.random.below(4);
     let payment = json!({ "id": format!("payment-{number}"), "pk": place.key, "kind": "payment", "from": from, "to": to, "amount": amount });
@@ -159,9 +159,9 @@ fn read(client: &mut Client<'_>, place: &LogicalPartition, account: u32) -> Opti
 pub fn sum_by_procedure(client: &mut Client<'_>) {
     let bank = client.random.below(BANKS);
     let request = client.procedure(&client.bank(bank), "audit", &json!([]));
-    if let Some(answer) = good(client, "sum by procedure", &request) {
+    if let Some(answer) = send_ok(client, "sum by procedure", &request) {
         let accounts = parsed(&answer.body);
-        look(client, "procedure", bank, accounts.as_array().into_iter().flatten());
+        record_balances(client, "procedure", bank, accounts.as_array().into_iter().flatten());
     }
 }
 
@@ -173,7 +173,7 @@ pub fn sum_by_query(client: &mut Client<'_>) {
 pub fn sum_of(client: &mut Client<'_>, bank: u32) {
     let text = "SELECT VALUE SUM(c.balance + c.reserved) FROM c WHERE c.kind = 'account'";
     let request = client.query(&client.bank(bank), text, &json!([]));
-    let Some(answer) = good(client, "sum by query", &request) else { return };
+    let Some(answer) = send_ok(client, "sum by query", &request) else { return };
     if header(&answer, "x-ms-continuation").is_none() {
         let sum = parsed(&answer.body)["Documents"][0].as_i64().unwrap_or(i64::MIN);
         client.record.reads.push(BankRead { how: "query", bank, sum, lowest: None });
@@ -187,21 +187,26 @@ fn sum_by_batch(client: &mut Client<'_>) {
     }
     let reads = (0..ACCOUNTS).map(|number| json!({ "operationType": "Read", "id": id(number) }));
     let request = client.batch(&client.bank(bank), &Json::Array(reads.collect()));
-    if let Some(answer) = good(client, "sum by batch", &request) {
+    if let Some(answer) = send_ok(client, "sum by batch", &request) {
         let results = parsed(&answer.body);
         let accounts = results.as_array().into_iter().flatten().map(|result| &result["resourceBody"]);
-        look(client, "batch", bank, accounts);
+        record_balances(client, "batch", bank, accounts);
     }
 }
 
-fn good(client: &mut Client<'_>, how: &'static str, request: &[u8]) -> Option<Response> {
+fn send_ok(client: &mut Client<'_>, how: &'static str, request: &[u8]) -> Option<Response> {
     match client.send(how, request) {
         RequestOutcome::Answered(answer) if answer.status == 200 => Some(answer),
         _ => None,
     }
 }
 
-fn look<'j>(client: &mut Client<'_>, how: &'static str, bank: u32, accounts: impl Iterator<Item = &'j Json>) {
+fn record_balances<'j>(
+    client: &mut Client<'_>,
+    how: &'static str,
+    bank: u32,
+    accounts: impl Iterator<Item = &'j Json>,
+) {
     let balances: Vec<(i64, i64)> = accounts
         .map(|account| (balance(account), account["reserved"].as_i64().unwrap_or_default()))
         .collect();

@@ -118,7 +118,7 @@ pub struct ClientRecord {
     pub statuses: BTreeMap<(&'static str, u16), u64>,
     pub cut: u64,
     /// Answers that have no place in a run.
-    pub surprises: Vec<String>,
+    pub unexpected: Vec<String>,
 }
 
 impl ClientRecord {
@@ -141,7 +141,7 @@ impl ClientRecord {
         self.reads.extend(other.reads);
         other.statuses.into_iter().for_each(|(key, count)| *self.statuses.entry(key).or_default() += count);
         self.cut += other.cut;
-        self.surprises.extend(other.surprises);
+        self.unexpected.extend(other.unexpected);
     }
 }
 
@@ -172,7 +172,7 @@ impl<'a> Client<'a> {
                 self.record.count(how, &answer);
                 if answer.status >= 300 && !REFUSALS.contains(&answer.status) {
                     let body = String::from_utf8_lossy(&answer.body).into_owned();
-                    self.record.surprises.push(format!("{how}: {} {body}", answer.status));
+                    self.record.unexpected.push(format!("{how}: {} {body}", answer.status));
                 }
                 RequestOutcome::Answered(answer)
             }
@@ -235,8 +235,8 @@ impl<'a> Client<'a> {
         self.record.transactions.push(Transaction { how, operations, outcome, begun, ended });
     }
 
-    pub fn surprise(&mut self, text: String) {
-        self.record.surprises.push(text);
+    pub fn add_unexpected(&mut self, text: String) {
+        self.record.unexpected.push(text);
     }
 
     pub fn new_value(&mut self, partition: u32) -> Value {
@@ -364,7 +364,7 @@ impl Random {
         (self.next() % u64::from(end)) as u32
     }
 
-    pub fn once_in(&mut self, times: u32) -> bool {
+    pub fn one_in(&mut self, times: u32) -> bool {
         self.below(times) == 0
     }
 }

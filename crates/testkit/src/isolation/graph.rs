@@ -64,31 +64,32 @@ impl Graph {
         let mut known = vec![false; self.after.len()];
         let mut cycles = Vec::new();
         for (kind, reasons) in LEVELS {
-            for knot in self.knots(reasons) {
-                if knot.iter().any(|node| known[*node]) {
+            for component in self.strongly_connected(reasons) {
+                if component.iter().any(|node| known[*node]) {
                     continue;
                 }
-                knot.iter().for_each(|node| known[*node] = true);
-                cycles.push(self.cycle_in(&knot, *kind, reasons));
+                component.iter().for_each(|node| known[*node] = true);
+                cycles.push(self.cycle_in(&component, *kind, reasons));
             }
         }
         cycles
     }
 
-    fn cycle_in(&self, knot: &[usize], kind: CycleKind, reasons: &[Dependency]) -> Cycle {
+    fn cycle_in(&self, component: &[usize], kind: CycleKind, reasons: &[Dependency]) -> Cycle {
         if kind == CycleKind::WriteSkew
-            && let Some(steps) = self.with_one_read(knot)
+            && let Some(steps) = self.with_one_read(component)
         {
             return Cycle { kind: CycleKind::ReadSkew, steps };
         }
-        let starts = knot.iter().take(CYCLE_STARTS_MAX);
+        let starts = component.iter().take(CYCLE_STARTS_MAX);
         let shortest = starts.filter_map(|node| self.path(*node, *node, reasons)).min_by_key(Vec::len);
         Cycle { kind, steps: shortest.expect("a knot has a cycle") }
     }
 
     /// A cycle with a single read that misses a write.
-    fn with_one_read(&self, knot: &[usize]) -> Option<Vec<(usize, Dependency)>> {
-        let reads = knot.iter().flat_map(|node| self.after[*node].iter().map(move |edge| (*node, *edge)));
+    fn with_one_read(&self, component: &[usize]) -> Option<Vec<(usize, Dependency)>> {
+        let reads =
+            component.iter().flat_map(|node| self.after[*node].iter().map(move |edge| (*node, *edge)));
         reads.filter(|(_, (_, reason))| *reason == ReadWrite).find_map(|(reader, (writer, _))| {
             let back = self.path(writer, reader, &[WriteWrite, WriteRead])?;
             Some([vec![(reader, ReadWrite)], back].concat())
@@ -115,7 +116,7 @@ impl Graph {
     }
 
     /// Strongly connected sets of more than one transaction (Tarjan's algorithm, without recursion).
-    fn knots(&self, reasons: &[Dependency]) -> Vec<Vec<usize>> {
+    fn strongly_connected(&self, reasons: &[Dependency]) -> Vec<Vec<usize>> {
         let mut search = CycleSearch::new(self.after.len());
         for root in 0..self.after.len() {
             if search.order[root] == UNSEEN {
@@ -216,17 +217,17 @@ impl CycleSearch {
         if self.lowest[node] != self.order[node] {
             return;
         }
-        let mut knot = Vec::new();
+        let mut component = Vec::new();
         loop {
             let member = self.stack.pop().expect("the root of a knot is on the stack");
             self.on_stack[member] = false;
-            knot.push(member);
+            component.push(member);
             if member == node {
                 break;
             }
         }
-        if knot.len() > 1 {
-            self.components.push(knot);
+        if component.len() > 1 {
+            self.components.push(component);
         }
     }
 }

@@ -55,7 +55,7 @@ fn append(list: ListId, value: Value) -> ListOperation {
     ListOperation::Append { list, value }
 }
 
-fn saw(list: ListId, values: &Json) -> ListOperation {
+fn read_of(list: ListId, values: &Json) -> ListOperation {
     ListOperation::Read { list, values: values_of(values) }
 }
 
@@ -90,11 +90,11 @@ impl ProcedureStep {
 
     fn operations(&self, partition: u32, seen: &Json) -> Vec<ListOperation> {
         match self {
-            ProcedureStep::Append(list, value, _) => vec![saw(*list, seen), append(*list, *value)],
-            ProcedureStep::Read(list) => vec![saw(*list, seen)],
+            ProcedureStep::Append(list, value, _) => vec![read_of(*list, seen), append(*list, *value)],
+            ProcedureStep::Read(list) => vec![read_of(*list, seen)],
             ProcedureStep::Feed(first, end) | ProcedureStep::Query(first, end) => (*first..*end)
                 .zip(0..)
-                .map(|(number, place): (u32, usize)| saw(ListId { partition, number }, &seen[place]))
+                .map(|(number, place): (u32, usize)| read_of(ListId { partition, number }, &seen[place]))
                 .collect(),
         }
     }
@@ -103,7 +103,7 @@ impl ProcedureStep {
 fn procedure(client: &mut Client<'_>) {
     let partition = client.any_partition();
     let steps = (0..1 + client.random.below(4)).map(|_| any_step(client, partition)).collect();
-    let fail = client.random.once_in(12);
+    let fail = client.random.one_in(12);
     run_steps(client, "procedure", partition, steps, fail);
 }
 
@@ -158,14 +158,14 @@ fn batch(client: &mut Client<'_>) {
     let (mut operations, mut lists) = (Vec::new(), Vec::new());
     for _ in 0..2 + client.random.below(3) {
         let list = client.any_list(partition);
-        let value = (!client.random.once_in(3)).then(|| client.new_value(partition));
+        let value = (!client.random.one_in(3)).then(|| client.new_value(partition));
         operations.push(match value {
             Some(value) => patch_operation(list, value),
             None => json!({ "operationType": "Read", "id": id(list) }),
         });
         lists.push((list, value));
     }
-    if client.random.once_in(12) {
+    if client.random.one_in(12) {
         operations.push(json!({ "operationType": "Delete", "id": "nothing" }));
     }
     run_batch(client, "batch", partition, operations, &lists);
@@ -174,7 +174,7 @@ fn batch(client: &mut Client<'_>) {
 /// A list of its own, and an append to another one.
 fn batch_that_creates(client: &mut Client<'_>) {
     let partition = client.any_partition();
-    let own = if client.random.once_in(2) { client.own_list(partition) } else { client.any_list(partition) };
+    let own = if client.random.one_in(2) { client.own_list(partition) } else { client.any_list(partition) };
     let other = client.any_list(partition);
     let (first, second) = (client.new_value(partition), client.new_value(partition));
     let create = json!({ "operationType": "Create", "resourceBody": item(client, own, &[first]) });
@@ -220,7 +220,7 @@ fn run_operations(
 
 /// An append, where there was one, and the item as it was afterwards.
 fn after(list: ListId, value: Option<Value>, item: &Json) -> Vec<ListOperation> {
-    value.map(|value| append(list, value)).into_iter().chain([saw(list, &item["values"])]).collect()
+    value.map(|value| append(list, value)).into_iter().chain([read_of(list, &item["values"])]).collect()
 }
 
 /// Appends and reads in any logical partitions of both containers.
@@ -229,7 +229,7 @@ fn across(client: &mut Client<'_>) {
     for _ in 0..2 + client.random.below(3) {
         let partition = client.any_partition();
         let list = client.any_list(partition);
-        let value = (!client.random.once_in(3)).then(|| client.new_value(partition));
+        let value = (!client.random.one_in(3)).then(|| client.new_value(partition));
         let mut operation = match value {
             Some(value) => patch_operation(list, value),
             None => json!({ "operationType": "Read", "id": id(list) }),
@@ -320,7 +320,7 @@ fn change(
     also: Option<ListId>,
 ) {
     let begun = client.begin();
-    let Some((values, etag)) = look(client, list) else { return };
+    let Some((values, etag)) = read_list(client, list) else { return };
     let value = client.new_value(list.partition);
     let mut body = item(client, list, &[&values[..], &[value]].concat());
     let mut operations = vec![append(list, value)];
@@ -354,7 +354,7 @@ fn change(
 }
 
 /// The list and its ETag, recorded as a read; nothing if it cannot be read.
-fn look(client: &mut Client<'_>, list: ListId) -> Option<(Vec<Value>, Option<String>)> {
+fn read_list(client: &mut Client<'_>, list: ListId) -> Option<(Vec<Value>, Option<String>)> {
     let begun = client.begin();
     let request = client.on_item("GET", &client.place(list.partition), &id(list), "", None);
     let RequestOutcome::Answered(answer) = client.send("read", &request) else { return None };
@@ -371,7 +371,7 @@ fn look(client: &mut Client<'_>, list: ListId) -> Option<(Vec<Value>, Option<Str
 fn read(client: &mut Client<'_>) {
     let partition = client.any_partition();
     let list = client.any_list(partition);
-    look(client, list);
+    read_list(client, list);
 }
 
 /// A list of its own, while a post-trigger appends to another one; now and then the trigger fails afterwards.
@@ -379,14 +379,14 @@ fn create_with_post_trigger(client: &mut Client<'_>) {
     let partition = client.any_partition();
     let (own, also) = (client.own_list(partition), client.any_list(partition));
     let (first, second) = (client.new_value(partition), client.new_value(partition));
-    let fail = client.random.once_in(8);
+    let fail = client.random.one_in(8);
     let mut body = item(client, own, &[first]);
     body["also"] = json!({ "list": also.number, "value": second, "fail": fail });
     let headers = "x-ms-documentdb-post-trigger-include: also_after\r\n";
     let request = client.on_items(&client.place(partition), headers, &body);
     let appends = vec![append(own, first), append(also, second)];
     client.transaction("create with a post-trigger", &request, appends, |answer| {
-        vec![append(own, first), saw(also, &answer["before"]), append(also, second)]
+        vec![append(own, first), read_of(also, &answer["before"]), append(also, second)]
     });
 }
 
@@ -407,7 +407,7 @@ fn query(client: &mut Client<'_>) {
     let rows = body["Documents"].as_array().cloned().unwrap_or_default();
     let operations = lists.map(|number| {
         let row = rows.iter().find(|row| row["number"].as_u64() == Some(u64::from(number)));
-        saw(ListId { partition, number }, row.map_or(&Json::Null, |row| &row["values"]))
+        read_of(ListId { partition, number }, row.map_or(&Json::Null, |row| &row["values"]))
     });
     client.finish("query", begun, TransactionOutcome::Committed, operations.collect());
 }

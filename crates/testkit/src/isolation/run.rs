@@ -68,7 +68,7 @@ pub struct IsolationFigures {
     pub losses: Vec<BankAnomaly>,
     pub statuses: BTreeMap<(&'static str, u16), u64>,
     pub cut: u64,
-    pub surprises: Vec<String>,
+    pub unexpected: Vec<String>,
     /// What is not as the model says, and how many owned places were looked at.
     pub drift: Vec<String>,
     pub places: usize,
@@ -91,7 +91,7 @@ impl IsolationFigures {
     pub fn is_clean(&self) -> bool {
         self.checked.anomalies.is_empty()
             && self.losses.is_empty()
-            && self.surprises.is_empty()
+            && self.unexpected.is_empty()
             && self.drift.is_empty()
     }
 }
@@ -268,7 +268,7 @@ fn check_round(
     figures.losses.extend(bank::check(SUM, &record.reads));
     record.statuses.into_iter().for_each(|(key, count)| *figures.statuses.entry(key).or_default() += count);
     figures.cut += record.cut;
-    figures.surprises.extend(record.surprises);
+    figures.unexpected.extend(record.unexpected);
     Ok(())
 }
 
@@ -363,6 +363,6 @@ impl std::fmt::Display for IsolationFigures {
             .iter()
             .take(SHOWN_MAX)
             .try_for_each(|problem| writeln!(f, "not by the model: {problem}"))?;
-        self.surprises.iter().take(SHOWN_MAX).try_for_each(|surprise| writeln!(f, "surprise: {surprise}"))
+        self.unexpected.iter().take(SHOWN_MAX).try_for_each(|text| writeln!(f, "surprise: {text}"))
     }
 }

@@ -82,11 +82,11 @@ impl ModelOracle {
         ModelOracle { judged: Some(names.into_iter().map(str::to_owned).collect()), ..self }
     }
 
-    fn is_judged(&self, declaration: &Json) -> bool {
-        self.is_judged_by_name(text(declaration, "name"))
+    fn is_checked(&self, declaration: &Json) -> bool {
+        self.is_name_checked(text(declaration, "name"))
     }
 
-    pub fn is_judged_by_name(&self, name: &str) -> bool {
+    pub fn is_name_checked(&self, name: &str) -> bool {
         self.judged.as_ref().is_none_or(|names| names.iter().any(|own| own == name))
     }
 

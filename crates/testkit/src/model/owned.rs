@@ -13,13 +13,13 @@ impl ModelOracle {
     /// All owned places with what must be there and what is; places whose parent is no object must be empty.
     pub fn expected(&self, items: &Items) -> Vec<ExpectedValue> {
         let mut expected = Vec::new();
-        for copy in self.list("copies").iter().filter(|own| self.is_judged(own)) {
+        for copy in self.list("copies").iter().filter(|own| self.is_checked(own)) {
             self.expect_copy(copy, items, &mut expected);
         }
-        for mirror in self.list("mirrors").iter().filter(|own| self.is_judged(own)) {
+        for mirror in self.list("mirrors").iter().filter(|own| self.is_checked(own)) {
             self.expect_on_targets(mirror, items, &mut expected, ModelOracle::mirror);
         }
-        for rollup in self.list("rollups").iter().filter(|own| self.is_judged(own)) {
+        for rollup in self.list("rollups").iter().filter(|own| self.is_checked(own)) {
             self.expect_on_targets(rollup, items, &mut expected, ModelOracle::rollup);
         }
         expected

@@ -42,10 +42,10 @@ const ROLLUPS: &[&str] = &[
 ];
 
 /// A small generator: the same seed, the same run.
-pub struct Chance(pub u64);
+pub struct Random(pub u64);
 
-impl Chance {
-    pub fn draw(&mut self) -> u64 {
+impl Random {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -53,7 +53,7 @@ impl Chance {
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.draw() % limit as u64) as usize
+        (self.next() % limit as u64) as usize
     }
 
     pub fn one_in(&mut self, times: usize) -> bool {
@@ -67,10 +67,10 @@ impl Chance {
 }
 
 /// Declarations are added one by one; what does not fit the others is left out.
-pub fn random_model(chance: &mut Chance, mut is_valid: impl FnMut(&Value) -> bool) -> Value {
+pub fn random_model(random: &mut Random, mut is_valid: impl FnMut(&Value) -> bool) -> Value {
     let mut body = parse(r#"{"version":1,"links":[],"copies":[],"mirrors":[],"rollups":[],"windows":[]}"#);
     for number in 0..16 {
-        let (list, declaration) = random_declaration(chance, number);
+        let (list, declaration) = random_declaration(random, number);
         let mut longer = body.clone();
         if let Some(Value::Array(entries)) = longer.as_object_mut().and_then(|body| body.get_mut(list)) {
             entries.push(parse(&declaration));
@@ -82,14 +82,14 @@ pub fn random_model(chance: &mut Chance, mut is_valid: impl FnMut(&Value) -> boo
     body
 }
 
-fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, String) {
-    let link = format!("l{}", chance.below(5));
-    let on_write = if chance.one_in(8) { r#","onWrite":"refuse""# } else { "" };
-    match (number, chance.below(3)) {
+fn random_declaration(random: &mut Random, number: usize) -> (&'static str, String) {
+    let link = format!("l{}", random.below(5));
+    let on_write = if random.one_in(8) { r#","onWrite":"refuse""# } else { "" };
+    match (number, random.below(3)) {
         (0..5, _) => {
-            let (from, rest) = chance.pick(LINKS);
-            let integrity = *chance.pick(&["", "", r#","integrity":"enforced""#]);
-            let on_delete = *chance.pick(&["", "allow", "restrict", "cascade", "remove", "remove"]);
+            let (from, rest) = random.pick(LINKS);
+            let integrity = *random.pick(&["", "", r#","integrity":"enforced""#]);
+            let on_delete = *random.pick(&["", "allow", "restrict", "cascade", "remove", "remove"]);
             let on_delete =
                 if on_delete.is_empty() { String::new() } else { format!(r#","onDelete":"{on_delete}""#) };
             let link = format!(
@@ -98,8 +98,8 @@ fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, Stri
             ("links", link)
         }
         (5, _) => {
-            let key = *chance.pick(&["", r#""key":"/id","#]);
-            let more = *chance.pick(&["", r#""newest":"first","#, r#""slack":3,"#, r#""by":"/at","#]);
+            let key = *random.pick(&["", r#""key":"/id","#]);
+            let more = *random.pick(&["", r#""newest":"first","#, r#""slack":3,"#, r#""by":"/at","#]);
             let window = format!(
                 r#"{{"name":"w","container":"a","path":"/win","keep":2,{key}{more}"count":"/count",
                 "pages":{{"container":"pages","path":"/all","parent":"/post","number":"/page","size":10}}{on_write}}}"#
@@ -107,7 +107,7 @@ fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, Stri
             ("windows", window)
         }
         (_, 0) => {
-            let (fields, missing) = (chance.pick(FIELDS), chance.pick(&["remove", "keep"]));
+            let (fields, missing) = (random.pick(FIELDS), random.pick(&["remove", "keep"]));
             let copy = format!(
                 r#"{{"name":"d{number}","link":"{link}","fields":{fields},"onMissing":"{missing}"{on_write}}}"#
             );
@@ -115,8 +115,8 @@ fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, Stri
         }
         (_, 1) => {
             let (value, full) = (
-                chance.pick(VALUES),
-                chance.pick(&[r#""max":2,"whenFull":"cut""#, r#""max":1"#, r#""max":50"#]),
+                random.pick(VALUES),
+                random.pick(&[r#""max":2,"whenFull":"cut""#, r#""max":1"#, r#""max":50"#]),
             );
             (
                 "mirrors",
@@ -126,7 +126,7 @@ fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, Stri
             )
         }
         (_, _) => {
-            let (rollup, parent) = (chance.pick(ROLLUPS), chance.pick(&["", "/stats"]));
+            let (rollup, parent) = (random.pick(ROLLUPS), random.pick(&["", "/stats"]));
             (
                 "rollups",
                 format!(
@@ -139,8 +139,8 @@ fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, Stri
 
 pub const IDS: &[&str] = &["1", "2", "3", "4"];
 
-fn random_scalar(chance: &mut Chance) -> Value {
-    match chance.below(9) {
+fn random_scalar(random: &mut Random) -> Value {
+    match random.below(9) {
         0 => Value::Null,
         1 => true.into(),
         2 => "x".into(),
@@ -148,16 +148,16 @@ fn random_scalar(chance: &mut Chance) -> Value {
         4 => 1e300.into(),
         5 => (-1e300).into(),
         6 => i64::MAX.into(),
-        7 => f64::from_bits(chance.draw() & !(1 << 62)).into(),
-        _ => (chance.below(5) as i64).into(),
+        7 => f64::from_bits(random.next() & !(1 << 62)).into(),
+        _ => (random.below(5) as i64).into(),
     }
 }
 
-fn random_reference(chance: &mut Chance) -> Value {
-    match chance.below(8) {
-        0 => random_scalar(chance),
-        1 => (chance.below(5) as i64).into(),
-        _ => (*chance.pick(IDS)).into(),
+fn random_reference(random: &mut Random) -> Value {
+    match random.below(8) {
+        0 => random_scalar(random),
+        1 => (random.below(5) as i64).into(),
+        _ => (*random.pick(IDS)).into(),
     }
 }
 
@@ -165,91 +165,91 @@ fn object(members: Vec<(&str, Value)>) -> Value {
     Value::Object(members.into_iter().collect::<Object>())
 }
 
-fn list(chance: &mut Chance, max: usize, mut element: impl FnMut(&mut Chance) -> Value) -> Value {
-    let count = chance.below(max + 1);
-    (0..count).map(|_| element(chance)).collect()
+fn list(random: &mut Random, max: usize, mut element: impl FnMut(&mut Random) -> Value) -> Value {
+    let count = random.below(max + 1);
+    (0..count).map(|_| element(random)).collect()
 }
 
-fn holder(chance: &mut Chance) -> Value {
-    let mut members = vec![("n", random_scalar(chance))];
-    if !chance.one_in(6) {
-        members.push(("id", random_reference(chance)));
+fn holder(random: &mut Random) -> Value {
+    let mut members = vec![("n", random_scalar(random))];
+    if !random.one_in(6) {
+        members.push(("id", random_reference(random)));
     }
-    if chance.one_in(6) {
+    if random.one_in(6) {
         members.push(("name", "garbage".into()));
-        members.push(("deep", random_scalar(chance)));
+        members.push(("deep", random_scalar(random)));
     }
     object(members)
 }
 
-pub fn random_item(chance: &mut Chance, container: &str) -> Value {
-    let mut members = vec![("id", Value::from(*chance.pick(IDS)))];
-    let mut maybe = |chance: &mut Chance, name: &'static str, value: &mut dyn FnMut(&mut Chance) -> Value| {
-        if !chance.one_in(4) {
-            let value = value(chance);
+pub fn random_item(random: &mut Random, container: &str) -> Value {
+    let mut members = vec![("id", Value::from(*random.pick(IDS)))];
+    let mut maybe = |random: &mut Random, name: &'static str, value: &mut dyn FnMut(&mut Random) -> Value| {
+        if !random.one_in(4) {
+            let value = value(random);
             members.push((name, value));
         }
     };
-    maybe(chance, "name", &mut |chance| (*chance.pick(&["Ann", "Bob", "Cid"])).into());
-    maybe(chance, "n", &mut random_scalar);
+    maybe(random, "name", &mut |random| (*random.pick(&["Ann", "Bob", "Cid"])).into());
+    maybe(random, "n", &mut random_scalar);
     match container {
         "a" => {
-            maybe(chance, "refs", &mut |chance| list(chance, 3, holder));
-            maybe(chance, "one", &mut holder);
-            maybe(chance, "deep", &mut |chance| {
-                list(chance, 2, |chance| {
-                    let pk = *chance.pick(&["p", "q"]);
-                    object(vec![("pk", pk.into()), ("in", list(chance, 2, holder))])
+            maybe(random, "refs", &mut |random| list(random, 3, holder));
+            maybe(random, "one", &mut holder);
+            maybe(random, "deep", &mut |random| {
+                list(random, 2, |random| {
+                    let pk = *random.pick(&["p", "q"]);
+                    object(vec![("pk", pk.into()), ("in", list(random, 2, holder))])
                 })
             });
         }
         "b" => {
-            maybe(chance, "pk", &mut |chance| (*chance.pick(&["p", "q"])).into());
-            maybe(chance, "code", &mut |chance| (*chance.pick(IDS)).into());
-            maybe(chance, "x", &mut random_reference);
-            maybe(chance, "list", &mut |chance| list(chance, 3, random_reference));
-            maybe(chance, "near", &mut holder);
+            maybe(random, "pk", &mut |random| (*random.pick(&["p", "q"])).into());
+            maybe(random, "code", &mut |random| (*random.pick(IDS)).into());
+            maybe(random, "x", &mut random_reference);
+            maybe(random, "list", &mut |random| list(random, 3, random_reference));
+            maybe(random, "near", &mut holder);
         }
         _ => {
-            maybe(chance, "t", &mut |chance| (*chance.pick(&["p", "q"])).into());
-            maybe(chance, "u", &mut |chance| (*chance.pick(&["u", "v"])).into());
-            maybe(chance, "y", &mut random_reference);
-            maybe(chance, "z", &mut random_reference);
+            maybe(random, "t", &mut |random| (*random.pick(&["p", "q"])).into());
+            maybe(random, "u", &mut |random| (*random.pick(&["u", "v"])).into());
+            maybe(random, "y", &mut random_reference);
+            maybe(random, "z", &mut random_reference);
         }
     }
-    if chance.one_in(5) {
-        members.push(("stats", random_scalar(chance)));
+    if random.one_in(5) {
+        members.push(("stats", random_scalar(random)));
         members.push(("m9", "garbage".into()));
-        members.push(("r8", random_scalar(chance)));
+        members.push(("r8", random_scalar(random)));
         members.push(("_follow", "garbage".into()));
     }
-    if container == "a" && chance.one_in(10) {
-        members.push(("win", random_scalar(chance)));
-        members.push(("count", random_scalar(chance)));
+    if container == "a" && random.one_in(10) {
+        members.push(("win", random_scalar(random)));
+        members.push(("count", random_scalar(random)));
     }
     object(members)
 }
 
 /// The stored item with one more element in its window, or some fewer.
-pub fn with_window(chance: &mut Chance, mut body: Value, stored: Option<&Value>, next: &mut i64) -> Value {
+pub fn with_window(random: &mut Random, mut body: Value, stored: Option<&Value>, next: &mut i64) -> Value {
     let array = stored.and_then(|stored| stored.get("win")).and_then(Value::as_array);
     let mut array = array.map(<[Value]>::to_vec).unwrap_or_default();
-    for _ in 0..chance.below(9) {
+    for _ in 0..random.below(9) {
         *next += 1;
-        let element = object(vec![("id", (*next).into()), ("at", (chance.below(9) as i64).into())]);
-        let place = chance.below(array.len() + 1);
+        let element = object(vec![("id", (*next).into()), ("at", (random.below(9) as i64).into())]);
+        let place = random.below(array.len() + 1);
         array.insert(place, element);
     }
-    while !array.is_empty() && chance.one_in(3) {
-        let place = chance.below(array.len());
+    while !array.is_empty() && random.one_in(3) {
+        let place = random.below(array.len());
         array.remove(place);
     }
     if let Some(Value::Object(element)) = array.first_mut() {
         element.set("changed", *next);
     }
     // An element that may be in a page by now.
-    if chance.one_in(3) {
-        let known = (*next - chance.below(40) as i64).max(0);
+    if random.one_in(3) {
+        let known = (*next - random.below(40) as i64).max(0);
         if !array.iter().any(|element| element.get("id") == Some(&known.into())) {
             array.push(object(vec![("id", known.into())]));
         }

@@ -21,7 +21,7 @@ impl ModelOracle {
         let (from, to) = self.ends(link);
         let items: Vec<(String, Json)> = targets.iter().map(|target| (to.clone(), target.clone())).collect();
         let mut expected = Vec::new();
-        for copy in self.list("copies").iter().filter(|own| text(own, "link") == link && self.is_judged(own))
+        for copy in self.list("copies").iter().filter(|own| text(own, "link") == link && self.is_checked(own))
         {
             self.expect_copy_on(copy, (&from, item), &items, &mut expected);
         }
@@ -41,7 +41,7 @@ impl ModelOracle {
     pub fn target_problems(&self, link: &str, item: &Json, referrers: &[Json]) -> Vec<String> {
         let (from, to) = self.ends(link);
         let items: Vec<(String, Json)> = referrers.iter().map(|own| (from.clone(), own.clone())).collect();
-        let is_own = |own: &&Json| text(own, "link") == link && self.is_judged(own);
+        let is_own = |own: &&Json| text(own, "link") == link && self.is_checked(own);
         let mirrors = self.list("mirrors").iter().filter(is_own);
         let mirrors = mirrors.map(|own| self.expect_on_target(own, (&to, item), &items, ModelOracle::mirror));
         let rollups = self.list("rollups").iter().filter(is_own);

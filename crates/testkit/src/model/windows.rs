@@ -7,7 +7,7 @@ impl ModelOracle {
     /// What is wrong with windows and pages, as far as the items alone can say.
     pub(super) fn window_problems(&self, items: &Items) -> Vec<String> {
         let mut problems = Vec::new();
-        for window in self.list("windows").iter().filter(|own| self.is_judged(own)) {
+        for window in self.list("windows").iter().filter(|own| self.is_checked(own)) {
             let name = text(window, "name");
             let of_window: Vec<&Json> = items
                 .iter()

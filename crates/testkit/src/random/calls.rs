@@ -282,7 +282,7 @@ impl Random {
     /// True or false, or undefined, whatever the function gives.
     pub(super) fn call_predicate(&mut self, name: &'static str) -> String {
         let from = FromClause { text: String::new(), names: vec![name] };
-        if self.once_in(3) {
+        if self.one_in(3) {
             let fixed = self.pick(FIXED);
             let fixed = if name == "c" { fixed } else { FIXED[0] };
             return fixed.replace('$', &self.operand_path(&from));
@@ -300,12 +300,12 @@ impl Random {
 
     fn argument(&mut self, kind: char, from: &FromClause) -> String {
         // Now and then of another kind, and now and then missing; options are literals.
-        if self.once_in(12) && kind != 'O' {
+        if self.one_in(12) && kind != 'O' {
             return self.operand_path(from);
         }
         let path =
             |name: &str| if from.names[0] == "c" { format!("c.{name}") } else { from.names[0].to_owned() };
-        let constant = self.once_in(3);
+        let constant = self.one_in(3);
         match kind {
             'n' if constant => self.number(),
             'n' => path("n"),

@@ -19,7 +19,7 @@ impl Random {
         let tags = self.array(Random::constant);
         self.member(&mut members, "t", 6, tags);
         let list = self.array(|random| {
-            if random.once_in(6) {
+            if random.one_in(6) {
                 return random.constant();
             }
             format!("{{\"k\":{},\"v\":{}}}", quoted(random.pick(STRINGS)), random.number())
@@ -39,10 +39,10 @@ impl Random {
 
     /// Left out once in so many times, and of another type now and then.
     fn member(&mut self, members: &mut Vec<String>, name: &str, gone_in: u64, value: String) {
-        if self.once_in(gone_in) {
+        if self.one_in(gone_in) {
             return;
         }
-        let value = if self.once_in(15) { self.constant() } else { value };
+        let value = if self.one_in(15) { self.constant() } else { value };
         members.push(format!("\"{name}\":{value}"));
     }
 

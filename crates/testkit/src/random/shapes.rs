@@ -250,14 +250,14 @@ impl Random {
     }
 
     pub(super) fn big_member(&mut self) -> String {
-        if self.once_in(8) { quoted("big") } else { self.pick(BIG).to_owned() }
+        if self.one_in(8) { quoted("big") } else { self.pick(BIG).to_owned() }
     }
 
     fn any_path(&mut self) -> String {
-        if self.once_in(6) {
+        if self.one_in(6) {
             return step("c", self.pick(COMPUTED_PATHS));
         }
-        if self.once_in(10) {
+        if self.one_in(10) {
             return "c.big".to_owned();
         }
         self.path_of("c")
@@ -266,7 +266,7 @@ impl Random {
     fn condition(&mut self) -> String {
         let one = |random: &mut Random| {
             let path = random.any_path();
-            if random.once_in(8) {
+            if random.one_in(8) {
                 return format!("{}({path})", random.pick(TYPE_TESTS));
             }
             random.pick(CONDITIONS).replace('$', &path)
@@ -280,7 +280,7 @@ impl Random {
     }
 
     fn where_clause(&mut self) -> String {
-        if self.once_in(3) { String::new() } else { format!(" WHERE {}", self.condition()) }
+        if self.one_in(3) { String::new() } else { format!(" WHERE {}", self.condition()) }
     }
 
     fn value(&mut self) -> String {
@@ -311,7 +311,7 @@ impl Random {
         let (filter, aggregate) = (self.where_clause(), self.pick(AGGREGATES));
         let direction = self.pick(&["", " DESC"]);
         let window = self.pick(&["", "", " OFFSET 1 LIMIT 3", " OFFSET 0 LIMIT @count"]);
-        if self.once_in(4) {
+        if self.one_in(4) {
             let keys = self.pick(&[
                 ("c.n, c.s", "c.n, c.s"),
                 ("c.s, c.n", "c.s, c.n DESC"),
@@ -389,7 +389,7 @@ impl Random {
     }
 
     fn counted(&mut self) -> RandomQuery {
-        if self.once_in(2) {
+        if self.one_in(2) {
             return self.counted_by_kind();
         }
         let filter = self.where_clause();

@@ -20,7 +20,7 @@ pub struct StormState {
     /// Writers end; what has no answer is still settled.
     pub stop: AtomicBool,
     /// No server comes back.
-    pub given_up: AtomicBool,
+    pub stopped_retrying: AtomicBool,
     /// Clients that wait for a server which is not killed.
     pub calm: AtomicU32,
 }
@@ -53,8 +53,8 @@ impl<'a> Client<'a> {
         self.shared.stop.load(Ordering::SeqCst)
     }
 
-    pub fn has_given_up(&self) -> bool {
-        self.shared.given_up.load(Ordering::SeqCst)
+    pub fn has_stopped_retrying(&self) -> bool {
+        self.shared.stopped_retrying.load(Ordering::SeqCst)
     }
 
     /// `None` when the connection was cut before the answer. Waits for a server first.
@@ -90,7 +90,7 @@ impl<'a> Client<'a> {
     }
 
     /// Asks until there is an answer: for requests that change nothing. `None` when no server comes back.
-    pub fn ask(
+    pub fn send_until_answered(
         &mut self,
         verb: &str,
         path: &str,
@@ -102,7 +102,7 @@ impl<'a> Client<'a> {
             if let Some(answer) = self.send(verb, path, signed, headers, body) {
                 return Some(answer);
             }
-            if self.has_given_up() {
+            if self.has_stopped_retrying() {
                 return None;
             }
         }
@@ -110,7 +110,7 @@ impl<'a> Client<'a> {
 
     fn connected(&mut self) -> Option<(u16, Connection)> {
         loop {
-            if self.has_given_up() {
+            if self.has_stopped_retrying() {
                 return None;
             }
             let port = self.shared.port.load(Ordering::SeqCst);
@@ -143,7 +143,13 @@ impl<'a> Client<'a> {
 
     /// The ids of the ranges and of those they come from.
     pub fn ranges(&mut self) -> Option<Vec<(String, Vec<String>)>> {
-        let answer = self.ask("GET", &format!("/{CONTAINER}/pkranges"), ("pkranges", CONTAINER), "", "")?;
+        let answer = self.send_until_answered(
+            "GET",
+            &format!("/{CONTAINER}/pkranges"),
+            ("pkranges", CONTAINER),
+            "",
+            "",
+        )?;
         let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
         let parents = |row: &Json| row["parents"].as_array().into_iter().flatten().map(text).collect();
         let rows = json(&answer);

@@ -32,7 +32,7 @@ impl DeclaredModel {
         let put = client.send("PUT", &format!("/{link}"), ("_quire", &link), "", self.model);
         let put = put.context("no answer")?;
         ensure!(put.status == 201, "the model: {}", shown(&put));
-        let status = self.settled(&mut client)?;
+        let status = self.wait_until_idle(&mut client)?;
         let states = status["declarations"].as_array().into_iter().flatten();
         ensure!(states.into_iter().all(|own| own["state"] == "active"), "not all are active: {status}");
         Ok(())
@@ -55,7 +55,7 @@ impl DeclaredModel {
     pub fn problems(&self, port: u16) -> Result<(Vec<String>, usize)> {
         let shared = StormState::at(port);
         let mut client = Client::new(&shared);
-        self.settled(&mut client)?;
+        self.wait_until_idle(&mut client)?;
         let mut items = Vec::new();
         for (container, _) in self.containers {
             let own = list(&mut client, self.database, container)?.into_iter();
@@ -68,16 +68,16 @@ impl DeclaredModel {
     }
 
     /// The status when all jobs are done and what has expired is removed.
-    fn settled(&self, client: &mut Client<'_>) -> Result<Json> {
+    fn wait_until_idle(&self, client: &mut Client<'_>) -> Result<Json> {
         let end = Instant::now() + WAIT;
         loop {
-            let jobs = client.ask("GET", "/_quire/jobs", ("_quire", "_quire/jobs"), "", "");
+            let jobs = client.send_until_answered("GET", "/_quire/jobs", ("_quire", "_quire/jobs"), "", "");
             let jobs = parsed(&jobs.context("no answer")?);
             let jobs = jobs["jobs"].as_array().map_or(&[][..], Vec::as_slice);
             let is_done =
                 |job: &Json| ["done", "failed", "cancelled"].iter().any(|state| job["state"] == *state);
             let link = format!("{}/status", self.link());
-            let status = client.ask("GET", &format!("/{link}"), ("_quire", &link), "", "");
+            let status = client.send_until_answered("GET", &format!("/{link}"), ("_quire", &link), "", "");
             let status = parsed(&status.context("no answer")?);
             if jobs.iter().all(is_done) && status["unswept"] == 0 {
                 return Ok(status);
@@ -98,7 +98,7 @@ pub fn list(client: &mut Client<'_>, database: &str, container: &str) -> Result<
         let headers = continuation.map_or(String::new(), |token| format!("x-ms-continuation: {token}\r\n"));
         let headers = format!("x-ms-max-item-count: 1000\r\n{headers}");
         let page = client
-            .ask("GET", &format!("/{link}/docs"), ("docs", &link), &headers, "")
+            .send_until_answered("GET", &format!("/{link}/docs"), ("docs", &link), &headers, "")
             .context("no answer")?;
         ensure!(page.status == 200, "listing {container}: {}", shown(&page));
         // Numbers are read to the last bit.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::client::{Client, StormState, shown};
 use crate::live::LiveServer;
-use crate::model::random::Chance;
+use crate::model::random::Random;
 
 /// Every so many starts the disk of the server fails.
 const STARTS_PER_FAILURE: u32 = 3;
@@ -22,7 +22,7 @@ const FAILURE_WAIT: Duration = Duration::from_secs(60);
 
 pub struct FaultyServer<'a> {
     pub shared: &'a StormState,
-    pub chance: Chance,
+    pub random: Random,
     live: Option<LiveServer>,
     program: PathBuf,
     arguments: &'static [&'static str],
@@ -44,7 +44,7 @@ impl<'a> FaultyServer<'a> {
     ) -> Result<FaultyServer<'a>> {
         let mut server = FaultyServer {
             shared,
-            chance: Chance(seed),
+            random: Random(seed),
             live: None,
             program: program.to_owned(),
             arguments,
@@ -60,12 +60,12 @@ impl<'a> FaultyServer<'a> {
     fn start_again(&mut self) -> Result<()> {
         self.starts += 1;
         // The first one sets everything up.
-        self.is_failing = self.starts % STARTS_PER_FAILURE == 2 && !self.is_calm();
+        self.is_failing = self.starts % STARTS_PER_FAILURE == 2 && !self.is_paused();
         let arguments = [&["--partitions", "2", "--enable-faults"][..], self.arguments].concat();
         let live = match self.is_failing {
             false => LiveServer::quire(&self.program, &self.data, &arguments)?,
             true => {
-                let failing = FAILING_SYNC.0 + self.chance.below(FAILING_SYNC.1);
+                let failing = FAILING_SYNC.0 + self.random.below(FAILING_SYNC.1);
                 LiveServer::quire_with_failing_sync(&self.program, &self.data, &arguments, failing)?
             }
         };
@@ -80,7 +80,7 @@ impl<'a> FaultyServer<'a> {
     /// Some writes are done, and their connections closed without an answer.
     fn lose_answers(&mut self, client: &mut Client<'_>) -> Result<()> {
         let operations = ["create", "upsert", "replace", "patch", "delete", "batch"];
-        let seed = self.chance.below(1 << 30);
+        let seed = self.random.below(1 << 30);
         let rule = json!({ "operations": operations, "resourceType": "docs", "rate": LOST_ANSWERS,
             "seed": seed, "after": true, "cut": true });
         let link = "_quire/faults";
@@ -95,7 +95,7 @@ impl<'a> FaultyServer<'a> {
         let end = Instant::now() + time;
         loop {
             let most = self.between_kills.as_millis() as usize;
-            let pause = Duration::from_millis((most / 2 + self.chance.below(most.max(1))) as u64);
+            let pause = Duration::from_millis((most / 2 + self.random.below(most.max(1))) as u64);
             let left = end.saturating_duration_since(Instant::now());
             if pause >= left && !self.is_failing {
                 std::thread::sleep(left);
@@ -103,7 +103,7 @@ impl<'a> FaultyServer<'a> {
             }
             let has_failed = self.is_failing && self.wait_for_failure();
             std::thread::sleep(pause.min(left));
-            if self.is_calm() && !self.is_failing {
+            if self.is_paused() && !self.is_failing {
                 continue;
             }
             self.kill()?;
@@ -115,7 +115,7 @@ impl<'a> FaultyServer<'a> {
     }
 
     /// Somebody has asked for a server that stays.
-    fn is_calm(&self) -> bool {
+    fn is_paused(&self) -> bool {
         self.shared.calm.load(Ordering::SeqCst) > 0
     }
 

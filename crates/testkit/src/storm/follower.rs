@@ -16,10 +16,10 @@ pub enum FeedMode {
 
 /// How well a follower does its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FollowerCare {
+pub enum FollowerBehaviour {
     Correct,
     /// Now and then the latest versions are read again, and a page of all versions is dropped: the checks must object.
-    Careless,
+    LosesChanges,
 }
 
 /// A careless follower errs once in so many pages.
@@ -35,7 +35,7 @@ struct FeedRange {
 pub struct Follower<'a> {
     pub client: Client<'a>,
     mode: FeedMode,
-    care: FollowerCare,
+    behaviour: FollowerBehaviour,
     random: Random,
     ranges: Vec<FeedRange>,
     pub changes: Vec<FeedChange>,
@@ -48,7 +48,7 @@ impl<'a> Follower<'a> {
     pub fn new(
         mut client: Client<'a>,
         mode: FeedMode,
-        care: FollowerCare,
+        behaviour: FollowerBehaviour,
         random: Random,
     ) -> Option<Follower<'a>> {
         let ranges = client.ranges()?.into_iter();
@@ -56,7 +56,7 @@ impl<'a> Follower<'a> {
             .map(|(id, _)| FeedRange { id, etag: None, position: FeedPosition { read_to: 0 } })
             .collect();
         let (changes, problems) = (Vec::new(), Vec::new());
-        let mut follower = Follower { client, mode, care, random, ranges, changes, problems, moves: 0 };
+        let mut follower = Follower { client, mode, behaviour, random, ranges, changes, problems, moves: 0 };
         if mode == FeedMode::AllVersions {
             for at in 0..follower.ranges.len() {
                 follower.ranges[at].etag = Some("*".to_owned());
@@ -67,7 +67,7 @@ impl<'a> Follower<'a> {
     }
 
     pub fn follow(&mut self) {
-        while !self.client.is_stopped() && !self.client.has_given_up() && self.problems.is_empty() {
+        while !self.client.is_stopped() && !self.client.has_stopped_retrying() && self.problems.is_empty() {
             self.round();
         }
     }
@@ -99,8 +99,13 @@ impl<'a> Follower<'a> {
              x-ms-max-item-count: {size}\r\n{etag}",
             range.id
         );
-        let answer =
-            self.client.ask("GET", &format!("/{CONTAINER}/docs"), ("docs", CONTAINER), &headers, "")?;
+        let answer = self.client.send_until_answered(
+            "GET",
+            &format!("/{CONTAINER}/docs"),
+            ("docs", CONTAINER),
+            &headers,
+            "",
+        )?;
         match (answer.status, answer.header("x-ms-substatus")) {
             (200 | 304, _) => {}
             (410, Some("1002")) => return self.split(at),
@@ -116,9 +121,9 @@ impl<'a> Follower<'a> {
         let rows = body["Documents"].as_array().into_iter().flatten();
         let changes: Vec<FeedChange> = rows.map(|row| change_of(self.mode, row)).collect();
         let lsns: Vec<u64> = changes.iter().map(|change| change.lsn).collect();
-        let errs = self.care == FollowerCare::Careless
+        let errs = self.behaviour == FollowerBehaviour::LosesChanges
             && !changes.is_empty()
-            && self.random.once_in(PAGES_PER_ERROR);
+            && self.random.one_in(PAGES_PER_ERROR);
         let range = &mut self.ranges[at];
         let before = range.clone();
         let checked = match position {

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::check::{self, ChangeKind, ExpectedEvents};
 use super::client::{CONTAINER, Client, DATABASE, StormState, json as parsed, shown};
 use super::declared::DeclaredModel;
-pub use super::follower::FollowerCare;
+pub use super::follower::FollowerBehaviour;
 use super::follower::{FeedMode, Follower};
 use super::writer::{Writer, keys_of};
 use crate::isolation::Random;
@@ -30,7 +30,7 @@ pub struct StormPlan {
     pub round_time: Duration,
     /// At the end, for the sweep and the followers to come to it.
     pub last_wait: Duration,
-    pub followers: FollowerCare,
+    pub followers: FollowerBehaviour,
     /// Whether a model is declared on the container.
     pub has_model: bool,
 }
@@ -197,12 +197,12 @@ fn storm(
         }
         scope.spawn(|| changer.work());
         let live = kills(plan, data, live, shared, random, figures);
-        shared.given_up.store(live.is_err(), Ordering::SeqCst);
+        shared.stopped_retrying.store(live.is_err(), Ordering::SeqCst);
         shared.stop.store(true, Ordering::SeqCst);
         live
     })?;
     for writer in &mut writers {
-        writer.last_look();
+        writer.check_all();
         figures.problems.append(&mut writer.problems);
         figures.requests += writer.client.requests;
         figures.cut += writer.client.cut;
@@ -296,7 +296,7 @@ impl<'a> PolicyChanger<'a> {
     }
 
     fn work(&mut self) {
-        while !self.client.is_stopped() && !self.client.has_given_up() {
+        while !self.client.is_stopped() && !self.client.has_stopped_retrying() {
             std::thread::sleep(Duration::from_millis(u64::from(200 + self.random.below(1300))));
             match self.random.below(7) {
                 0 | 1 => self.split(),
@@ -309,7 +309,9 @@ impl<'a> PolicyChanger<'a> {
     /// To what one partition more is for.
     fn raise_throughput(&mut self) {
         let Some(ranges) = self.client.ranges() else { return };
-        let Some(answer) = self.client.ask("GET", "/offers", ("offers", ""), "", "") else { return };
+        let Some(answer) = self.client.send_until_answered("GET", "/offers", ("offers", ""), "", "") else {
+            return;
+        };
         let mut offer = parsed(&answer)["Offers"][0].take();
         let rid = offer["_rid"].as_str().unwrap_or_default().to_owned();
         if ranges.len() >= PARTITIONS_MAX {

@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
     }
 
     pub fn work(&mut self) {
-        while !self.client.is_stopped() && !self.client.has_given_up() && self.problems.is_empty() {
+        while !self.client.is_stopped() && !self.client.has_stopped_retrying() && self.problems.is_empty() {
             self.step();
         }
     }
@@ -77,8 +77,8 @@ impl<'a> Writer<'a> {
             23..=26 => self.delete(&key, &id),
             27..=29 => self.batch(&key),
             30..=31 => self.create_expiring(),
-            32 if self.random.once_in(3) => self.delete_key(&key),
-            32..=34 => self.look_by_index(&key),
+            32 if self.random.one_in(3) => self.delete_key(&key),
+            32..=34 => self.query_by_index(&key),
             35 => self.read_expiring(),
             36 => self.read(&key, &id),
             _ => self.count(&key),
@@ -96,7 +96,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Counts an answer. Whether it was the good one; any other than the two expected ones is a problem.
-    fn judge(&mut self, what: &'static str, answer: &Response, good: u16, wanted: u16, id: &str) -> bool {
+    fn count_answer(
+        &mut self,
+        what: &'static str,
+        answer: &Response,
+        good: u16,
+        wanted: u16,
+        id: &str,
+    ) -> bool {
         *self.answers.entry((what, answer.status)).or_default() += 1;
         if !BUSY.contains(&answer.status) && answer.status != wanted {
             self.problems.push(format!("{what} {id}: expected {wanted}, got {}", shown(answer)));
@@ -114,14 +121,14 @@ impl<'a> Writer<'a> {
                     self.problems.push(format!("reading {id}: {}", shown(&answer)));
                     return None;
                 }
-                _ if self.client.has_given_up() => return None,
+                _ if self.client.has_stopped_retrying() => return None,
                 _ => {}
             }
         }
     }
 
     /// What became of a write without an answer. It happened or it did not: anything else is a problem.
-    fn settle(&mut self, key: &str, id: &str, after: Option<u64>) -> bool {
+    fn resolve_unanswered(&mut self, key: &str, id: &str, after: Option<u64>) -> bool {
         let before = self.model.get(key, id).map(|item| item.token);
         match self.token_there(key, id) {
             Some(there) if there == after => true,
@@ -146,13 +153,13 @@ impl<'a> Writer<'a> {
         let done = match send(&mut self.client) {
             Some(answer) => {
                 let good = if wanted < 300 { wanted } else { 0 };
-                self.judge(what, &answer, good, wanted, id)
+                self.count_answer(what, &answer, good, wanted, id)
             }
             None if wanted >= 300 => {
-                self.settle(key, id, self.model.get(key, id).map(|item| item.token));
+                self.resolve_unanswered(key, id, self.model.get(key, id).map(|item| item.token));
                 false
             }
-            None => self.settle(key, id, Some(item.token)),
+            None => self.resolve_unanswered(key, id, Some(item.token)),
         };
         if done {
             self.model.write(key, id, item);
@@ -188,7 +195,7 @@ impl<'a> Writer<'a> {
         if BUSY.contains(&read.status) {
             return;
         }
-        let is_stale = self.random.once_in(4);
+        let is_stale = self.random.one_in(4);
         let wanted = match self.model.get(key, id) {
             None => 404,
             Some(_) if is_stale => 412,
@@ -219,8 +226,8 @@ impl<'a> Writer<'a> {
     fn delete(&mut self, key: &str, id: &str) {
         let wanted = if self.model.get(key, id).is_some() { 204 } else { 404 };
         let done = match self.client.on_item("DELETE", key, id, "", "") {
-            Some(answer) => self.judge("delete", &answer, 204, wanted, id),
-            None => wanted == 204 && self.settle(key, id, None),
+            Some(answer) => self.count_answer("delete", &answer, 204, wanted, id),
+            None => wanted == 204 && self.resolve_unanswered(key, id, None),
         };
         if done && wanted == 204 {
             self.model.delete(key, id);
@@ -252,11 +259,14 @@ impl<'a> Writer<'a> {
             key_header(key)
         );
         let done = match self.client.on_items("POST", &headers, &Json::from(operations).to_string()) {
-            Some(answer) => self.judge("batch", &answer, 200, 200, &ids[0]),
+            Some(answer) => self.count_answer("batch", &answer, 200, 200, &ids[0]),
             None => {
-                let done = self.settle(key, &ids[0], Some(items[0].token));
-                let all = [self.settle(key, &ids[1], Some(items[1].token)), self.settle(key, &ids[2], None)];
-                if !self.client.has_given_up() && all != [done; 2] {
+                let done = self.resolve_unanswered(key, &ids[0], Some(items[0].token));
+                let all = [
+                    self.resolve_unanswered(key, &ids[1], Some(items[1].token)),
+                    self.resolve_unanswered(key, &ids[2], None),
+                ];
+                if !self.client.has_stopped_retrying() && all != [done; 2] {
                     self.problems.push(format!("a batch on {ids:?} was done by half: {done} {all:?}"));
                 }
                 done
@@ -281,7 +291,7 @@ impl<'a> Writer<'a> {
         let sent = Instant::now();
         let answer = self.client.on_items("POST", &key_header(&key), &body);
         let is_unsure = answer.is_none();
-        if answer.is_some_and(|answer| !self.judge("expiring", &answer, 201, 201, &id)) {
+        if answer.is_some_and(|answer| !self.count_answer("expiring", &answer, 201, 201, &id)) {
             return;
         }
         let ttl = Duration::from_secs(seconds);
@@ -296,8 +306,8 @@ impl<'a> Writer<'a> {
         let path = format!("/{CONTAINER}/operations/partitionkeydelete");
         let answer = self.client.send("POST", &path, ("colls", CONTAINER), &key_header(key), "");
         let done = match (answer, first) {
-            (Some(answer), _) => self.judge("delete by key", &answer, 200, 200, key),
-            (None, Some(first)) => self.settle(key, &first, None),
+            (Some(answer), _) => self.count_answer("delete by key", &answer, 200, 200, key),
+            (None, Some(first)) => self.resolve_unanswered(key, &first, None),
             (None, None) => false,
         };
         if done {
@@ -349,7 +359,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    pub fn look_by_index(&mut self, key: &str) {
+    pub fn query_by_index(&mut self, key: &str) {
         let group = self.random.below(GROUPS);
         let text = format!("SELECT c.n, c.v FROM c WHERE c.g = {group} ORDER BY c.n");
         let Some(rows) = self.query(key, &text) else { return };
@@ -387,11 +397,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Everything that is known, looked at once more.
-    pub fn last_look(&mut self) {
+    pub fn check_all(&mut self) {
         for key in 0..KEYS {
             let key = format!("w{}-k{key}", self.number);
             self.count(&key);
-            self.look_by_index(&key);
+            self.query_by_index(&key);
             for id in (0..IDS).map(|id| format!("{key}-i{id}")) {
                 self.read(&key, &id);
             }

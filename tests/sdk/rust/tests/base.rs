@@ -28,7 +28,7 @@ fn person(number: u32) -> Person {
 }
 
 #[tokio::test]
-async fn items_live_and_die() {
+async fn create_read_delete_items() {
     let client = client().await;
     let (database, items) = container(&client).await;
     let ada = person(1);

@@ -84,11 +84,11 @@ struct Database {
     place: Place,
     id: String,
     throughput: Option<Throughput>,
-    containers: Vec<Seeded>,
+    containers: Vec<SeedContainer>,
 }
 
 /// A container that a seed makes.
-struct Seeded {
+struct SeedContainer {
     place: Place,
     id: String,
     body: Value,
@@ -99,7 +99,7 @@ struct Seeded {
 
 /// How many were made.
 #[derive(Default)]
-struct Made {
+struct SeedCounts {
     databases: usize,
     containers: usize,
     scripts: usize,
@@ -116,7 +116,7 @@ pub fn load(seed: &Path, mark: Option<&Path>, engine: &Engine) -> Result<()> {
         tracing::info!(seed = %seed.display(), "the store has had this seed");
         return Ok(());
     }
-    let made = plant(&databases, engine)?;
+    let made = load_seed(&databases, engine)?;
     if let Some(mark) = mark {
         if let Some(folder) = mark.parent() {
             private::create_directory(folder)?;
@@ -169,9 +169,9 @@ impl Source {
         serde_json::from_str(part).map_err(|error| {
             let line = first + error.line().saturating_sub(1);
             // The library ends with a place of its own, counted from the part.
-            let said = error.to_string();
-            let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
-            Place { path: self.path.as_path().into(), line }.error(said)
+            let message = error.to_string();
+            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+            Place { path: self.path.as_path().into(), line }.error(message)
         })
     }
 
@@ -219,7 +219,7 @@ impl Reader {
         Ok(Database { place, id: entry.id, throughput, containers })
     }
 
-    fn container(&mut self, source: &Source, part: &str) -> Result<Seeded> {
+    fn container(&mut self, source: &Source, part: &str) -> Result<SeedContainer> {
         let (place, entry) = (source.place(part), container_entry(source, part)?);
         let id = entry.body.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let throughput = throughput(entry.throughput, entry.autoscale_max_throughput);
@@ -237,7 +237,7 @@ impl Reader {
         for file in &entry.item_files {
             items.extend(self.item_file(&beside(source, file))?);
         }
-        Ok(Seeded { place, id, body: entry.body.into(), throughput, scripts, items })
+        Ok(SeedContainer { place, id, body: entry.body.into(), throughput, scripts, items })
     }
 
     /// `file` names a file with the body, beside the seed.
@@ -318,8 +318,8 @@ fn throughput(manual: Option<i64>, autoscale: Option<i64>) -> Result<Option<Thro
     Ok(Throughput::from_headers(manual.as_deref(), autoscale.as_deref())?)
 }
 
-fn plant(databases: &[Database], engine: &Engine) -> Result<Made> {
-    let mut made = Made::default();
+fn load_seed(databases: &[Database], engine: &Engine) -> Result<SeedCounts> {
+    let mut made = SeedCounts::default();
     for database in databases {
         let mut body = Object::new();
         body.set("id", database.id.as_str());
@@ -328,13 +328,18 @@ fn plant(databases: &[Database], engine: &Engine) -> Result<Made> {
         made.databases +=
             count(created).map_err(|error| database.place.error(format!("{}: {error}", what())))?;
         for container in &database.containers {
-            plant_container(engine, &database.id, container, &mut made)?;
+            load_container(engine, &database.id, container, &mut made)?;
         }
     }
     Ok(made)
 }
 
-fn plant_container(engine: &Engine, database: &str, seeded: &Seeded, made: &mut Made) -> Result<()> {
+fn load_container(
+    engine: &Engine,
+    database: &str,
+    seeded: &SeedContainer,
+    made: &mut SeedCounts,
+) -> Result<()> {
     let failed = |error: EngineError| seeded.place.error(format!("container '{}': {error}", seeded.id));
     made.containers += count(engine.catalog().create_container(database, &seeded.body, seeded.throughput))
         .map_err(failed)?;
@@ -343,12 +348,12 @@ fn plant_container(engine: &Engine, database: &str, seeded: &Seeded, made: &mut 
         let created = engine.catalog().create_script(database, &seeded.id, *kind, body);
         made.scripts += count(created).map_err(|error| place.error(error))?;
     }
-    made.items += plant_items(engine, &container, &seeded.items)?;
+    made.items += load_items(engine, &container, &seeded.items)?;
     Ok(())
 }
 
 /// Each writer takes the next item; the first of the file that failed is told.
-fn plant_items(engine: &Engine, container: &Arc<Container>, items: &[(Place, Bytes)]) -> Result<usize> {
+fn load_items(engine: &Engine, container: &Arc<Container>, items: &[(Place, Bytes)]) -> Result<usize> {
     let (next, failed_at) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
     let write_some = || -> (usize, Option<(usize, anyhow::Error)>) {
         let mut created = 0;

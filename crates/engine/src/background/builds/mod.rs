@@ -9,7 +9,7 @@
 //! Where the build is stands in its checkpoint, which moves in the commits that do the work: a kill repeats nothing.
 //! A declaration that cannot be built fails, with those that depend on it; the others go on.
 
-mod place; // where a build is
+mod position; // where a build is
 pub(super) mod scope; // which containers a build goes over
 
 use std::cell::RefCell;
@@ -21,19 +21,19 @@ use quire_model::ItemError;
 use quire_storage::{KeyRange, Op, Scan, Snapshot};
 use quire_value::{Object, Value};
 
-use self::place::{BuildPlace, BuildStage};
+use self::position::{BuildPosition, BuildStage};
 use self::scope::{
     containers_to_count, containers_to_fill, containers_to_write, dependents, links_counted_at_once,
     own_names,
 };
-use super::pace::Pace;
+use super::rate::BuildRate;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::models::BUILD;
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
 use crate::jobs::{JobClaim, JobId, JobKind, JobStep};
 use crate::maintain::link_index::{LinkIndexOrder, counts_only_links, index_links};
-use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
+use crate::maintain::visit::{VisitFigures, VisitOrder, VisitOutcome, VisitWork, visit_items};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
@@ -74,7 +74,7 @@ enum BuildVisit {
     /// With the checkpoint.
     Committed,
     /// All of them were right: how far the build is now.
-    Nothing(BuildPlace),
+    Nothing(BuildPosition),
     Problem(Problem),
     /// Together they are more than a commit may have.
     TooLarge,
@@ -103,17 +103,17 @@ impl JobKind for Builds {
         let (shared, catalog) =
             (self.shared.upgrade().ok_or_else(closed)?, self.catalog.upgrade().ok_or_else(closed)?);
         let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);
-        let place = BuildPlace::decode(claim.position())?;
-        if place.stage == BuildStage::Ended {
-            return end(&catalog, database, claim, &place);
+        let position = BuildPosition::decode(claim.position())?;
+        if position.stage == BuildStage::Ended {
+            return end(&catalog, database, claim, &position);
         }
         let Some(model) = own_model(&catalog, database, claim.id)? else {
             // Everything failed, or was replaced by another model.
-            return Ok(if place.failed.is_empty() { JobStep::Cancelled } else { place.failure() });
+            return Ok(if position.failed.is_empty() { JobStep::Cancelled } else { position.failure() });
         };
-        let pace = Pace::begin(&shared, groups_max(&catalog, &model));
-        let step = Build { shared: &shared, catalog: &catalog, database, model }.step(claim, place)?;
-        Ok(pace.after(&shared, step))
+        let rate = BuildRate::begin(&shared, groups_max(&catalog, &model));
+        let step = Build { shared: &shared, catalog: &catalog, database, model }.step(claim, position)?;
+        Ok(rate.after(&shared, step))
     }
 
     /// What is not built is not going to be: the next put builds it anew.
@@ -160,30 +160,30 @@ fn end(
     catalog: &Catalog,
     database: u32,
     claim: &JobClaim<'_>,
-    place: &BuildPlace,
+    position: &BuildPosition,
 ) -> Result<JobStep, EngineError> {
     let id = claim.id;
     catalog.change_declarations(database, |declarations| {
         let own = declarations.iter_mut().filter(|own| own.state.job() == Some(id));
         own.map(|own| own.state = DeclarationState::Active).count() > 0
     })?;
-    Ok(if place.failed.is_empty() { JobStep::Done(place.result()) } else { place.failure() })
+    Ok(if position.failed.is_empty() { JobStep::Done(position.result()) } else { position.failure() })
 }
 
 impl Build<'_> {
-    fn step(&self, claim: &mut JobClaim<'_>, place: BuildPlace) -> Result<JobStep, EngineError> {
+    fn step(&self, claim: &mut JobClaim<'_>, position: BuildPosition) -> Result<JobStep, EngineError> {
         let own = own_names(&self.model, claim.id);
-        match place.stage {
-            BuildStage::Count => match next(containers_to_count(&self.model, &own), &place) {
-                Some(number) => self.chunk(claim, place, number, VisitWork::Count { job: claim.id }),
-                None => self.begin_values(claim, place),
+        match position.stage {
+            BuildStage::Count => match next(containers_to_count(&self.model, &own), &position) {
+                Some(number) => self.chunk(claim, position, number, VisitWork::Count { job: claim.id }),
+                None => self.begin_values(claim, position),
             },
-            BuildStage::Marks => self.remove_marks(claim, place),
-            BuildStage::Write => match next(containers_to_fill(&self.model, &own), &place) {
-                Some(number) => self.chunk(claim, place, number, VisitWork::Write),
-                None => self.move_to(claim, place.at(BuildStage::Ended)),
+            BuildStage::Marks => self.remove_marks(claim, position),
+            BuildStage::Write => match next(containers_to_fill(&self.model, &own), &position) {
+                Some(number) => self.chunk(claim, position, number, VisitWork::Write),
+                None => self.move_to(claim, position.at(BuildStage::Ended)),
             },
-            BuildStage::Ended => Ok(JobStep::Done(place.result())),
+            BuildStage::Ended => Ok(JobStep::Done(position.result())),
         }
     }
 
@@ -191,43 +191,43 @@ impl Build<'_> {
     fn chunk(
         &self,
         claim: &mut JobClaim<'_>,
-        mut place: BuildPlace,
+        mut position: BuildPosition,
         number: u32,
         work: VisitWork<'_>,
     ) -> Result<JobStep, EngineError> {
-        if place.container != number {
-            (place.container, place.rid) = (number, 0);
+        if position.container != number {
+            (position.container, position.rid) = (number, 0);
         }
         let state = self.catalog.state();
         let Some(container) = state.containers().find(|container| container.number == number).cloned() else {
-            return self.move_to(claim, place.past_container());
+            return self.move_to(claim, position.after_container());
         };
-        if place.rid == 0 && matches!(work, VisitWork::Count { .. }) {
+        if position.rid == 0 && matches!(work, VisitWork::Count { .. }) {
             // An item of a write from before the declarations is shown by the snapshot, or it counts by itself.
-            self.pass_barrier(&container)?;
+            self.wait_for_barrier(&container)?;
         }
         let from = claim.done();
         let (mut done, mut count_max) = (from, usize::MAX);
         for _ in 0..UNWRITTEN_CHUNKS {
-            let (mut rids, mut rows) = self.page(&container, place.rid, work)?;
+            let (mut rids, mut rows) = self.page(&container, position.rid, work)?;
             rids.truncate(count_max);
             rows.truncate(count_max);
             if rids.is_empty() {
-                return self.keep(claim, &place.past_container(), done);
+                return self.checkpoint(claim, &position.after_container(), done);
             }
-            match self.visit(claim, &container, (&rids, &rows), &place, (work, done))? {
+            match self.visit(claim, &container, (&rids, &rows), &position, (work, done))? {
                 BuildVisit::Committed => return Ok(JobStep::More),
-                BuildVisit::Nothing(next) => (place, done) = (next, done + rids.len() as u64),
+                BuildVisit::Nothing(next) => (position, done) = (next, done + rids.len() as u64),
                 // Their new versions may be much larger than they are.
                 BuildVisit::TooLarge => count_max = rids.len() / 2,
                 BuildVisit::Problem(_) if done > from => break,
                 // Which of them is it, and is it still so?
-                BuildVisit::Problem(_) => return self.one_by_one(claim, &container, &rids, place, work),
+                BuildVisit::Problem(_) => return self.one_by_one(claim, &container, &rids, position, work),
                 // The next step looks at the model again.
                 BuildVisit::NoModel => return Ok(JobStep::More),
             }
         }
-        self.keep(claim, &place, done)
+        self.checkpoint(claim, &position, done)
     }
 
     fn one_by_one(
@@ -235,18 +235,18 @@ impl Build<'_> {
         claim: &mut JobClaim<'_>,
         container: &Container,
         rids: &[u64],
-        mut place: BuildPlace,
+        mut position: BuildPosition,
         work: VisitWork<'_>,
     ) -> Result<JobStep, EngineError> {
         for rid in rids {
             let done = claim.done();
-            match self.visit(claim, container, (&[*rid], &[]), &place, (work, done))? {
-                BuildVisit::Committed => place = BuildPlace::decode(claim.position())?,
+            match self.visit(claim, container, (&[*rid], &[]), &position, (work, done))? {
+                BuildVisit::Committed => position = BuildPosition::decode(claim.position())?,
                 BuildVisit::Nothing(next) => {
-                    self.keep(claim, &next, done + 1)?;
-                    place = next;
+                    self.checkpoint(claim, &next, done + 1)?;
+                    position = next;
                 }
-                BuildVisit::Problem(problem) => return self.fail(claim, container, place, *rid, problem),
+                BuildVisit::Problem(problem) => return self.fail(claim, container, position, *rid, problem),
                 BuildVisit::TooLarge | BuildVisit::NoModel => return Ok(JobStep::More),
             }
         }
@@ -278,7 +278,7 @@ impl Build<'_> {
         claim: &mut JobClaim<'_>,
         container: &Container,
         (rids, rows): (&[u64], &[Vec<u8>]),
-        place: &BuildPlace,
+        position: &BuildPosition,
         (work, done): (VisitWork<'_>, u64),
     ) -> Result<BuildVisit, EngineError> {
         let own = own_names(&self.model, claim.id);
@@ -291,7 +291,7 @@ impl Build<'_> {
         let behind = rids.last().map_or(0, |rid| rid + 1);
         let advance = RefCell::new(None);
         let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
-            let next = place.behind(container.number, behind, Some(figures), &counted);
+            let next = position.after_items(container.number, behind, Some(figures), &counted);
             let moved = claim.advance(next.encode(), done, Some(total));
             let op = moved.op(snapshot)?;
             *advance.borrow_mut() = Some((moved, next));
@@ -305,17 +305,17 @@ impl Build<'_> {
             _ => visit_items(self.shared, &VisitOrder { container, rids, rows, work, also: &also, journal })?,
         };
         Ok(match (visited, advance.into_inner()) {
-            (Visited::Done { is_committed: true, .. }, Some((advance, _))) => {
+            (VisitOutcome::Done { is_committed: true, .. }, Some((advance, _))) => {
                 claim.advanced(advance);
                 BuildVisit::Committed
             }
-            (Visited::Done { .. }, Some((_, next))) => BuildVisit::Nothing(next),
-            (Visited::Refused(error), _) => BuildVisit::Problem(Problem::Refused(error)),
-            (Visited::DuplicateKey { link, rid, value }, _) => {
+            (VisitOutcome::Done { .. }, Some((_, next))) => BuildVisit::Nothing(next),
+            (VisitOutcome::Refused(error), _) => BuildVisit::Problem(Problem::Refused(error)),
+            (VisitOutcome::DuplicateKey { link, rid, value }, _) => {
                 BuildVisit::Problem(Problem::DuplicateKey { link, rid, value })
             }
-            (Visited::TooLarge, _) => BuildVisit::TooLarge,
-            (Visited::NoModel | Visited::Done { .. }, _) => BuildVisit::NoModel,
+            (VisitOutcome::TooLarge, _) => BuildVisit::TooLarge,
+            (VisitOutcome::NoModel | VisitOutcome::Done { .. }, _) => BuildVisit::NoModel,
         })
     }
 
@@ -329,18 +329,27 @@ impl Build<'_> {
         count.iter().chain(&write).map(items).sum()
     }
 
-    fn move_to(&self, claim: &mut JobClaim<'_>, place: BuildPlace) -> Result<JobStep, EngineError> {
+    fn move_to(&self, claim: &mut JobClaim<'_>, position: BuildPosition) -> Result<JobStep, EngineError> {
         let done = claim.done();
-        self.keep(claim, &place, done)
+        self.checkpoint(claim, &position, done)
     }
 
-    fn keep(&self, claim: &mut JobClaim<'_>, place: &BuildPlace, done: u64) -> Result<JobStep, EngineError> {
-        claim.commit(claim.advance(place.encode(), done, None), Vec::new())?;
+    fn checkpoint(
+        &self,
+        claim: &mut JobClaim<'_>,
+        position: &BuildPosition,
+        done: u64,
+    ) -> Result<JobStep, EngineError> {
+        claim.commit(claim.advance(position.encode(), done, None), Vec::new())?;
         Ok(JobStep::More)
     }
 
     /// Every item counts: from now on every write stores the right values.
-    fn begin_values(&self, claim: &mut JobClaim<'_>, place: BuildPlace) -> Result<JobStep, EngineError> {
+    fn begin_values(
+        &self,
+        claim: &mut JobClaim<'_>,
+        position: BuildPosition,
+    ) -> Result<JobStep, EngineError> {
         let id = claim.id;
         self.catalog.change_declarations(self.database, |declarations| {
             let own = declarations.iter_mut().filter(|own| own.state.job() == Some(id));
@@ -348,27 +357,31 @@ impl Build<'_> {
             let next = DeclarationState::Building { job: id, phase: BuildPhase::Values };
             own.map(|own| own.state = next.clone()).count() > 0
         })?;
-        self.pass_barriers()?;
-        self.move_to(claim, place.at(BuildStage::Marks))
+        self.wait_for_barriers()?;
+        self.move_to(claim, position.at(BuildStage::Marks))
     }
 
     /// Returns when no write of older states is under way: an earlier step may have failed after it had changed them.
-    fn pass_barriers(&self) -> Result<(), EngineError> {
+    fn wait_for_barriers(&self) -> Result<(), EngineError> {
         let state = self.catalog.state();
         let mut own = state.containers().filter(|container| self.model.names(container.number));
-        own.try_for_each(|container| self.pass_barrier(container))
+        own.try_for_each(|container| self.wait_for_barrier(container))
     }
 
-    fn pass_barrier(&self, container: &Container) -> Result<(), EngineError> {
+    fn wait_for_barrier(&self, container: &Container) -> Result<(), EngineError> {
         #[cfg(feature = "schedules")]
         if is_put_back(Race::CountBesideOlderWrites) {
             return Ok(());
         }
-        container.partitions.pass_barrier()
+        container.partitions.wait_for_barrier()
     }
 
     /// Nobody looks at the marks any more.
-    fn remove_marks(&self, claim: &mut JobClaim<'_>, place: BuildPlace) -> Result<JobStep, EngineError> {
+    fn remove_marks(
+        &self,
+        claim: &mut JobClaim<'_>,
+        position: BuildPosition,
+    ) -> Result<JobStep, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let own = own_names(&self.model, claim.id);
         let mut pages = 0;
@@ -385,11 +398,11 @@ impl Build<'_> {
                 // From the first one on it would look through all that are removed already.
                 range.start = Bound::Excluded(last.clone());
                 let ops = marks.into_iter().map(|(key, _)| Op::Delete { space: LOOKUPS, key }).collect();
-                let advance = claim.advance(place.encode(), claim.done(), None);
+                let advance = claim.advance(position.encode(), claim.done(), None);
                 claim.commit(advance, ops)?;
             }
         }
-        self.move_to(claim, place.at(BuildStage::Write))
+        self.move_to(claim, position.at(BuildStage::Write))
     }
 
     /// Where the marks of declarations are: in the containers of the referrers.
@@ -412,7 +425,7 @@ impl Build<'_> {
         &self,
         claim: &mut JobClaim<'_>,
         container: &Container,
-        mut place: BuildPlace,
+        mut position: BuildPosition,
         rid: u64,
         problem: Problem,
     ) -> Result<JobStep, EngineError> {
@@ -426,12 +439,12 @@ impl Build<'_> {
         );
         let mut names: Vec<String> = failed.iter().flat_map(|name| dependents(&self.model, name)).collect();
         names.retain(|name| own.contains(name));
-        if names.is_empty() && place.stage == BuildStage::Count {
+        if names.is_empty() && position.stage == BuildStage::Count {
             // The item has too many references of a link that another job builds: that job is about to give the link up.
             return Err(EngineError::TransactionConflict);
         }
         if names.is_empty() {
-            let behind = place.behind(container.number, rid + 1, None, &[]);
+            let behind = position.after_items(container.number, rid + 1, None, &[]);
             tracing::warn!(%error, container = container.definition.id, "a build leaves an item as it is");
             return self.move_to(claim, behind);
         }
@@ -445,14 +458,14 @@ impl Build<'_> {
             failed.count() > 0
         })?;
         for name in &names {
-            place.forget(name);
+            position.remove_figures(name);
             let mut failed = Object::new();
             failed.set("declaration", name.as_str());
             failed.set("error", error.as_str());
             failed.set("examples", Value::Array(examples.clone()));
-            place.failed.push(Value::Object(failed));
+            position.failed.push(Value::Object(failed));
         }
-        self.move_to(claim, place)
+        self.move_to(claim, position)
     }
 
     /// Whether a declaration has values in the items of a container. A link has none.
@@ -498,8 +511,8 @@ impl Problem {
 }
 
 /// The container that a build is at, or the next one.
-fn next(containers: BTreeSet<u32>, place: &BuildPlace) -> Option<u32> {
-    let is_at = |number: &&u32| **number == place.container && place.rid != u64::MAX;
-    let is_behind = |number: &&u32| **number > place.container;
+fn next(containers: BTreeSet<u32>, position: &BuildPosition) -> Option<u32> {
+    let is_at = |number: &&u32| **number == position.container && position.rid != u64::MAX;
+    let is_behind = |number: &&u32| **number > position.container;
     containers.iter().find(|number| is_at(number) || is_behind(number)).copied()
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use quire_value::Value;
 
 use super::progress::FollowerPhase;
-use super::set::{Followers, is_passing};
+use super::set::{Followers, is_transient};
 use super::step::{FollowerStep, RunningFollower};
 use super::{FollowerKind, FollowerTarget};
 use crate::api::{EngineError, corrupt};
@@ -39,22 +39,22 @@ impl<K: FollowerKind> Fills<K> {
         following: &RunningFollower<'_>,
     ) -> Result<JobStep, EngineError> {
         let started = Instant::now();
-        let standing = || {
-            let standing = following.progress.state.lock();
-            (standing.phase, standing.filled)
+        let follower_state = || {
+            let follower_state = following.progress.state.lock();
+            (follower_state.phase, follower_state.filled)
         };
-        if standing().0 != FollowerPhase::Following {
+        if follower_state().0 != FollowerPhase::Following {
             match following.step() {
                 Ok(FollowerStep::Done(count)) => {
                     self.followers.written.fetch_add(count as u64, Ordering::Relaxed);
                 }
                 Ok(FollowerStep::Idle) => {}
                 Ok(FollowerStep::Busy) => return Ok(JobStep::Rest(WAIT)),
-                Err(error) if is_passing(&error) => return Ok(JobStep::Rest(WAIT)),
+                Err(error) if is_transient(&error) => return Ok(JobStep::Rest(WAIT)),
                 Err(error) => return Err(error),
             }
         }
-        let (phase, filled) = standing();
+        let (phase, filled) = follower_state();
         if phase == FollowerPhase::Following {
             claim.complete(filled);
             self.followers.signal.wake();

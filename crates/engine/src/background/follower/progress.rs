@@ -72,25 +72,33 @@ pub(crate) struct FollowerProgress {
     /// The row as it was last seen.
     pub row: Mutex<Option<Vec<u8>>>,
     /// Held by whoever takes a step: one at a time.
-    pub turn: Mutex<()>,
+    pub step_lock: Mutex<()>,
     /// It was said that the follower is far behind.
     pub is_warned: AtomicBool,
 }
 
 impl FollowerProgress {
     pub fn new(source: u32, row: Option<Vec<u8>>) -> Result<FollowerProgress, EngineError> {
-        let standing = row.as_deref().map_or_else(|| Ok(FollowerState::new()), FollowerState::decode)?;
-        let (standing, row, turn) = (Mutex::new(standing), Mutex::new(row), Mutex::default());
-        Ok(FollowerProgress { source, state: standing, row, turn, is_warned: AtomicBool::new(false) })
+        let follower_state =
+            row.as_deref().map_or_else(|| Ok(FollowerState::new()), FollowerState::decode)?;
+        let (follower_state, row, step_lock) =
+            (Mutex::new(follower_state), Mutex::new(row), Mutex::default());
+        Ok(FollowerProgress {
+            source,
+            state: follower_state,
+            row,
+            step_lock,
+            is_warned: AtomicBool::new(false),
+        })
     }
 
     /// Something failed: what the row says counts. A begin may have succeeded without our knowing, and may still do so, so the
     /// versions stay needed until the row says from where on.
     pub fn reload(&self, row: Option<Vec<u8>>) -> Result<(), EngineError> {
         let stored = row.as_deref().map_or_else(|| Ok(FollowerState::new()), FollowerState::decode)?;
-        let mut standing = self.state.lock();
-        if stored.phase != FollowerPhase::Emptying || standing.phase != FollowerPhase::Beginning {
-            *standing = stored;
+        let mut follower_state = self.state.lock();
+        if stored.phase != FollowerPhase::Emptying || follower_state.phase != FollowerPhase::Beginning {
+            *follower_state = stored;
         }
         *self.row.lock() = row;
         Ok(())
@@ -98,8 +106,8 @@ impl FollowerProgress {
 }
 
 impl Follower for FollowerProgress {
-    fn needs_beyond(&self, partition: u32) -> Option<u64> {
-        self.state.lock().needs_beyond(partition)
+    fn needed_after_lsn(&self, partition: u32) -> Option<u64> {
+        self.state.lock().needed_after_lsn(partition)
     }
 }
 
@@ -149,7 +157,7 @@ impl FollowerState {
     /// How far it is in each partition of the source, as that is now.
     pub fn partitions(&self, source: &Container) -> Vec<PartitionPosition> {
         let aligned = self.aligned(source.partitions.all());
-        let places = aligned.map_or_else(Vec::new, |standing| standing.positions);
+        let places = aligned.map_or_else(Vec::new, |follower_state| follower_state.positions);
         let positions = source.partitions.all().iter().map(|partition| {
             let id = partition.layout.id;
             let place = places.iter().find(|place| place.partition == id);
@@ -170,7 +178,7 @@ impl FollowerState {
     }
 
     /// Versions of a partition up to this LSN are not needed; `None`: none is needed.
-    pub fn needs_beyond(&self, partition: u32) -> Option<u64> {
+    pub fn needed_after_lsn(&self, partition: u32) -> Option<u64> {
         match self.phase {
             FollowerPhase::Emptying => None,
             FollowerPhase::Beginning => Some(0),
@@ -223,18 +231,18 @@ mod tests {
         SourcePosition { partition, parents: parents.to_vec(), lsn, ordinal }
     }
 
-    fn standing(phase: FollowerPhase, places: Vec<SourcePosition>) -> FollowerState {
+    fn follower_state(phase: FollowerPhase, places: Vec<SourcePosition>) -> FollowerState {
         FollowerState { phase, next_rid: 7, filled: 9, positions: places }
     }
 
     /// On disk: a change here is a new format.
     #[test]
     fn golden_bytes() {
-        let standing = standing(FollowerPhase::Filling, vec![place(3, &[], 0x0102, 4)]);
-        let bytes = standing.encode();
+        let follower_state = follower_state(FollowerPhase::Filling, vec![place(3, &[], 0x0102, 4)]);
+        let bytes = follower_state.encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "010100000000000000070000000000000009000000030000000000000102 0004".replace(' ', ""));
-        assert_eq!(FollowerState::decode(&bytes).expect("decodes"), standing);
+        assert_eq!(FollowerState::decode(&bytes).expect("decodes"), follower_state);
         assert!(
             (0..bytes.len())
                 .filter(|cut| *cut != FIXED_BYTES)
@@ -245,12 +253,12 @@ mod tests {
     #[test]
     fn versions_are_kept_until_every_descendant_has_them() {
         let following =
-            standing(FollowerPhase::Following, vec![place(1, &[0], 9, u16::MAX), place(2, &[0], 7, 3)]);
-        assert_eq!(following.needs_beyond(1), Some(9));
-        assert_eq!(following.needs_beyond(2), Some(6), "of LSN 7 there is more");
-        assert_eq!(following.needs_beyond(0), Some(6));
-        assert_eq!(following.needs_beyond(5), Some(0), "nothing is known of it");
-        assert_eq!(standing(FollowerPhase::Emptying, vec![]).needs_beyond(1), None);
-        assert_eq!(standing(FollowerPhase::Beginning, vec![]).needs_beyond(1), Some(0));
+            follower_state(FollowerPhase::Following, vec![place(1, &[0], 9, u16::MAX), place(2, &[0], 7, 3)]);
+        assert_eq!(following.needed_after_lsn(1), Some(9));
+        assert_eq!(following.needed_after_lsn(2), Some(6), "of LSN 7 there is more");
+        assert_eq!(following.needed_after_lsn(0), Some(6));
+        assert_eq!(following.needed_after_lsn(5), Some(0), "nothing is known of it");
+        assert_eq!(follower_state(FollowerPhase::Emptying, vec![]).needed_after_lsn(1), None);
+        assert_eq!(follower_state(FollowerPhase::Beginning, vec![]).needed_after_lsn(1), Some(0));
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Followers<K> {
     /// By the follower's number, as of the last round.
     lags: Mutex<BTreeMap<u32, u64>>,
     /// Locked while a job is created, so that two threads do not create one for the same follower.
-    making_jobs: Mutex<()>,
+    creating_jobs: Mutex<()>,
 }
 
 /// Figures of the followers of a kind.
@@ -70,7 +70,7 @@ impl<K: FollowerKind> Followers<K> {
         catalog: Arc<Catalog>,
         signal: Arc<Signal>,
     ) -> Result<Worker<Followers<K>>, EngineError> {
-        let (known, written, rebuilt, lags, making_jobs) = Default::default();
+        let (known, written, rebuilt, lags, creating_jobs) = Default::default();
         let lag_max = AtomicU64::new(LAG_MAX);
         let worker_signal = Arc::clone(&signal);
         let followers = Followers {
@@ -83,7 +83,7 @@ impl<K: FollowerKind> Followers<K> {
             rebuilt,
             lag_max,
             lags,
-            making_jobs,
+            creating_jobs,
         };
         followers.refresh()?;
         Worker::start_threads(followers, worker_signal, THREADS)
@@ -108,7 +108,7 @@ impl<K: FollowerKind> Followers<K> {
     }
 
     /// The state of a follower. One that no thread has read yet is new.
-    pub fn standing(&self, number: u32) -> FollowerState {
+    pub fn follower_state(&self, number: u32) -> FollowerState {
         let known = self.progress.lock().get(&number).cloned();
         known.map_or_else(FollowerState::new, |progress| progress.state.lock().clone())
     }
@@ -125,8 +125,9 @@ impl<K: FollowerKind> Followers<K> {
     /// Writes of its source that a follower has not taken yet; `None` until it follows.
     pub fn lag(&self, number: u32) -> Result<Option<u64>, EngineError> {
         let lag = self.with(number, |following| {
-            let standing = following.progress.state.lock().clone();
-            Ok((standing.phase == FollowerPhase::Following).then(|| standing.lag(following.source)))
+            let follower_state = following.progress.state.lock().clone();
+            Ok((follower_state.phase == FollowerPhase::Following)
+                .then(|| follower_state.lag(following.source)))
         })?;
         Ok(lag.flatten())
     }
@@ -173,14 +174,14 @@ impl<K: FollowerKind> Followers<K> {
     /// Versions of a source are kept until its followers have taken them. One that is too far behind, whatever the reason, is
     /// filled again, which needs none of them; what is written while it is filled may be as much as the source holds.
     fn bound_lag(&self, number: u32, following: &RunningFollower<'_>) -> Result<(), Interrupted> {
-        let standing = following.progress.state.lock().clone();
+        let follower_state = following.progress.state.lock().clone();
         let lag_max = self.lag_max.load(Ordering::Relaxed);
-        let (lag, lag_max) = match standing.phase {
+        let (lag, lag_max) = match follower_state.phase {
             FollowerPhase::Emptying | FollowerPhase::Beginning => (0, lag_max),
             FollowerPhase::Filling => {
-                (standing.lag(following.source), lag_max.max(2 * following.source.usage().0))
+                (follower_state.lag(following.source), lag_max.max(2 * following.source.usage().0))
             }
-            FollowerPhase::Following => (standing.lag(following.source), lag_max),
+            FollowerPhase::Following => (follower_state.lag(following.source), lag_max),
         };
         self.lags.lock().insert(number, lag);
         let is_alarming = lag > lag_max / 2;
@@ -191,7 +192,7 @@ impl<K: FollowerKind> Followers<K> {
                 number, lag, lag_max, "a follower is far behind its source, whose versions are kept for it"
             );
         }
-        if lag > lag_max && following.rebuild_from(standing.phase)? {
+        if lag > lag_max && following.rebuild_from(follower_state.phase)? {
             self.rebuilt.fetch_add(1, Ordering::Relaxed);
             warn!(
                 worker = K::WORKER,
@@ -206,10 +207,10 @@ impl<K: FollowerKind> Followers<K> {
         &self,
         number: u32,
         following: &RunningFollower<'_>,
-        turn: &WorkerRound<'_>,
+        round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
-        match self.try_steps(number, following, turn) {
-            Err(Interrupted::Failed(error)) if is_passing(&error) => Ok(false),
+        match self.try_steps(number, following, round) {
+            Err(Interrupted::Failed(error)) if is_transient(&error) => Ok(false),
             more => more,
         }
     }
@@ -218,15 +219,15 @@ impl<K: FollowerKind> Followers<K> {
         &self,
         number: u32,
         following: &RunningFollower<'_>,
-        turn: &WorkerRound<'_>,
+        round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         for _ in 0..STEPS_TOGETHER {
-            turn.check()?;
+            round.check()?;
             if following.progress.state.lock().phase != FollowerPhase::Following {
                 if !K::HAS_FILL_JOBS {
                     return Ok(false);
                 }
-                let _making = self.making_jobs.lock();
+                let _making = self.creating_jobs.lock();
                 fill::make_job::<K>(&self.shared.jobs, number, following.target)?;
                 return Ok(false);
             }
@@ -279,10 +280,10 @@ impl<K: FollowerKind> WorkerTask for Followers<K> {
     /// The follower that comes first in the next round, so that threads do not all begin with the same one.
     type Memory = usize;
 
-    fn round(&self, turn: &WorkerRound<'_>, first: &mut usize) -> Result<NextRound, Interrupted> {
+    fn round(&self, round: &WorkerRound<'_>, first: &mut usize) -> Result<NextRound, Interrupted> {
         let mut entries = self.refresh()?;
         let known = self.progress.lock().clone();
-        turn.retain_parts(|part| known.contains_key(&(part as u32)));
+        round.retain_parts(|part| known.contains_key(&(part as u32)));
         *first = first.wrapping_add(1);
         if !entries.is_empty() {
             let first = *first % entries.len();
@@ -292,8 +293,8 @@ impl<K: FollowerKind> WorkerTask for Followers<K> {
         for entry in &entries {
             let Some(progress) = known.get(&entry.number) else { continue };
             let (number, following) = (entry.number, self.following(entry, progress));
-            turn.part(LAG_PART | u64::from(number), || self.bound_lag(number, &following))?;
-            let again = turn.part(u64::from(number), || self.steps(number, &following, turn))?;
+            round.part(LAG_PART | u64::from(number), || self.bound_lag(number, &following))?;
+            let again = round.part(u64::from(number), || self.steps(number, &following, round))?;
             more |= again.unwrap_or(false);
         }
         Ok(if more { NextRound::Now } else { NextRound::After(self.interval()) })
@@ -301,7 +302,7 @@ impl<K: FollowerKind> WorkerTask for Followers<K> {
 }
 
 /// Whether another round will probably succeed: something was deleted or changed meanwhile, or there are many writers.
-pub(super) fn is_passing(error: &EngineError) -> bool {
+pub(super) fn is_transient(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::ResourceNotFound { .. }

@@ -10,7 +10,7 @@ use super::{FollowerAdvance, FollowerTarget, ItemChange};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::partition::Partition;
-use crate::partition::sequencer::{PreparedWrite, until_taken};
+use crate::partition::sequencer::{PreparedWrite, retry_until_accepted};
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, ITEMS};
@@ -42,7 +42,7 @@ pub(crate) enum FollowerStep {
 
 impl RunningFollower<'_> {
     pub fn step(&self) -> Result<FollowerStep, EngineError> {
-        let Some(_turn) = self.progress.turn.try_lock() else { return Ok(FollowerStep::Busy) };
+        let Some(_step_lock) = self.progress.step_lock.try_lock() else { return Ok(FollowerStep::Busy) };
         let step = self.next();
         if step.is_err() {
             self.reload()?;
@@ -54,20 +54,20 @@ impl RunningFollower<'_> {
     }
 
     fn next(&self) -> Result<FollowerStep, EngineError> {
-        let standing = self.progress.state.lock().clone();
-        match standing.phase {
+        let follower_state = self.progress.state.lock().clone();
+        match follower_state.phase {
             FollowerPhase::Emptying | FollowerPhase::Beginning => self.empty(),
             FollowerPhase::Filling | FollowerPhase::Following => {
-                let Some(standing) = standing.aligned(self.source.partitions.all()) else {
+                let Some(follower_state) = follower_state.aligned(self.source.partitions.all()) else {
                     // The position in some partition is unknown: the follower is filled again.
-                    self.reach(&[], FollowerState::new())?;
+                    self.commit_changes(&[], FollowerState::new())?;
                     return Ok(FollowerStep::Done(0));
                 };
                 // Readers of the needed LSNs use the current partitions.
-                *self.progress.state.lock() = standing.clone();
-                match standing.phase {
-                    FollowerPhase::Filling => self.fill(standing),
-                    _ => self.follow(standing),
+                *self.progress.state.lock() = follower_state.clone();
+                match follower_state.phase {
+                    FollowerPhase::Filling => self.fill(follower_state),
+                    _ => self.follow(follower_state),
                 }
             }
         }
@@ -75,21 +75,21 @@ impl RunningFollower<'_> {
 
     /// Empties the follower, to be filled again.
     pub fn rebuild(&self) -> Result<(), EngineError> {
-        let _turn = self.progress.turn.lock();
-        self.begin_again()
+        let _step_lock = self.progress.step_lock.lock();
+        self.restart()
     }
 
     /// The same, unless the follower is in another phase by now: false.
-    pub fn rebuild_from(&self, judged: FollowerPhase) -> Result<bool, EngineError> {
-        let _turn = self.progress.turn.lock();
-        if self.progress.state.lock().phase != judged {
+    pub fn rebuild_from(&self, expected: FollowerPhase) -> Result<bool, EngineError> {
+        let _step_lock = self.progress.step_lock.lock();
+        if self.progress.state.lock().phase != expected {
             return Ok(false);
         }
-        self.begin_again().map(|()| true)
+        self.restart().map(|()| true)
     }
 
-    fn begin_again(&self) -> Result<(), EngineError> {
-        let again = self.reach(&[], FollowerState::new());
+    fn restart(&self) -> Result<(), EngineError> {
+        let again = self.commit_changes(&[], FollowerState::new());
         if again.is_err() {
             self.reload()?;
         }
@@ -115,18 +115,21 @@ impl RunningFollower<'_> {
         *self.progress.state.lock() = beginning.clone();
         let mut places = Vec::new();
         for partition in self.source.partitions.all() {
-            partition.sequencer.void_prepared();
-            self.pass_through(partition)?;
+            partition.sequencer.invalidate_prepared();
+            self.wait_for_earlier_writes(partition)?;
             let (lsn, ordinal) = (partition.sequencer.lsn()?, u16::MAX);
             let parents = partition.layout.parents.clone();
             places.push(SourcePosition { partition: partition.layout.id, parents, lsn, ordinal });
         }
-        self.reach(&[], FollowerState { phase: FollowerPhase::Filling, positions: places, ..beginning })?;
+        self.commit_changes(
+            &[],
+            FollowerState { phase: FollowerPhase::Filling, positions: places, ..beginning },
+        )?;
         Ok(FollowerStep::Done(0))
     }
 
-    fn pass_through(&self, partition: &Partition) -> Result<(), EngineError> {
-        until_taken(&self.shared.statistics, || {
+    fn wait_for_earlier_writes(&self, partition: &Partition) -> Result<(), EngineError> {
+        retry_until_accepted(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
             partition
                 .sequencer
@@ -136,45 +139,48 @@ impl RunningFollower<'_> {
     }
 
     /// Copies some items as they were at the positions. Later changes have versions, which the following applies.
-    fn fill(&self, standing: FollowerState) -> Result<FollowerStep, EngineError> {
-        let range = keys::items_from(self.source.number, standing.next_rid);
+    fn fill(&self, follower_state: FollowerState) -> Result<FollowerStep, EngineError> {
+        let range = keys::items_from(self.source.number, follower_state.next_rid);
         let page = Scan { rows_max: CHUNK_ROWS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
         let deleted_keys = self.source.partitions.deleted_keys();
         let snapshot = self.shared.storage.snapshot()?;
-        let moment = self.source.visibility_point_in(self.shared, &*snapshot, deleted_keys)?;
+        let visibility_point = self.source.visibility_point_in(self.shared, &*snapshot, deleted_keys)?;
         let page = snapshot.scan(&page)?;
         drop(snapshot);
-        let mut next = FollowerState { filled: standing.filled + page.rows.len() as u64, ..standing.clone() };
+        let mut next = FollowerState {
+            filled: follower_state.filled + page.rows.len() as u64,
+            ..follower_state.clone()
+        };
         let mut changes = Vec::with_capacity(page.rows.len());
         for (key, value) in page.rows {
             let rid = keys::rid_of_item_key(&key).ok_or_else(|| corrupt("key of an item"))?;
             next.next_rid = rid + 1;
             let row = ItemRow::parse(&value)?;
             let partition = RoutedKey::of(self.source, row.partition_key()?)?.partition.layout.id;
-            let place = standing.positions.iter().find(|place| place.partition == partition);
+            let place = follower_state.positions.iter().find(|place| place.partition == partition);
             let place = place.ok_or_else(|| corrupt("an item without partition"))?;
-            if row.stamp.lsn <= place.lsn && !self.source.is_gone(&row, &moment) {
+            if row.stamp.lsn <= place.lsn && !self.source.is_invisible(&row, &visibility_point) {
                 changes.push(ItemChange { rid, old: None, new: Some(value) });
             }
         }
         if !page.more {
             (next.phase, next.next_rid) = (FollowerPhase::Following, 0);
         }
-        self.reach(&changes, next).map(FollowerStep::Done)
+        self.commit_changes(&changes, next).map(FollowerStep::Done)
     }
 
     /// Applies some versions of every partition that has new ones.
-    fn follow(&self, mut standing: FollowerState) -> Result<FollowerStep, EngineError> {
+    fn follow(&self, mut follower_state: FollowerState) -> Result<FollowerStep, EngineError> {
         let (mut written, mut moved) = (0, false);
         for (at, partition) in self.source.partitions.all().iter().enumerate() {
             // Before the snapshot, which shows it.
             let end = partition.sequencer.lsn()?;
-            if end <= standing.positions[at].complete_lsn() {
+            if end <= follower_state.positions[at].complete_lsn() {
                 continue;
             }
-            let (changes, place) = self.versions(partition, &standing.positions[at], end)?;
-            standing.positions[at] = place;
-            written += self.reach(&changes, standing.clone())?;
+            let (changes, place) = self.versions(partition, &follower_state.positions[at], end)?;
+            follower_state.positions[at] = place;
+            written += self.commit_changes(&changes, follower_state.clone())?;
             moved = true;
         }
         Ok(if moved { FollowerStep::Done(written) } else { FollowerStep::Idle })
@@ -231,12 +237,16 @@ impl RunningFollower<'_> {
     }
 
     /// Commits changes with the new progress.
-    fn reach(&self, changes: &[ItemChange], standing: FollowerState) -> Result<usize, EngineError> {
-        let (before, after) = (self.progress.row.lock().clone(), standing.encode());
+    fn commit_changes(
+        &self,
+        changes: &[ItemChange],
+        follower_state: FollowerState,
+    ) -> Result<usize, EngineError> {
+        let (before, after) = (self.progress.row.lock().clone(), follower_state.encode());
         let written =
             self.target.apply(changes, FollowerAdvance { before: before.as_deref(), after: &after })?;
         *self.progress.row.lock() = Some(after);
-        *self.progress.state.lock() = standing;
+        *self.progress.state.lock() = follower_state;
         Ok(written)
     }
 }

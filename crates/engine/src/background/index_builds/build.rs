@@ -17,7 +17,7 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::indexes::{IndexChange, IndexId, IndexName, Indexes};
 use crate::partition::Partition;
-use crate::partition::sequencer::{PreparedWrite, until_taken};
+use crate::partition::sequencer::{PreparedWrite, retry_until_accepted};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockKind, LockMode, LockSet};
 use crate::store::item_row::{self, ItemRow};
@@ -157,12 +157,12 @@ impl<'a> IndexBuild<'a> {
         let mut visited = 0;
         let mut progress = self.progress;
         let committed = self.submit(partition, |indexes| {
-            let mut upkeep = IndexRowChanges::default();
-            visited = upkeep.gather(self.shared, self.container, indexes, candidates)?;
+            let mut row_changes = IndexRowChanges::default();
+            visited = row_changes.collect_changes(self.shared, self.container, indexes, candidates)?;
             progress = self.progress.after(&candidates[..visited]);
             let (key, value) = (keys::index_build(self.container.number), progress.encode(self.epoch));
-            upkeep.ops.push(Op::Put { space: CATALOG, key, value });
-            Ok(upkeep)
+            row_changes.ops.push(Op::Put { space: CATALOG, key, value });
+            Ok(row_changes)
         })?;
         self.progress = progress;
         Ok(committed.then_some(visited))
@@ -174,7 +174,7 @@ impl<'a> IndexBuild<'a> {
         partition: &Partition,
         mut prepare: impl FnMut(&Indexes) -> Result<IndexRowChanges, EngineError>,
     ) -> Result<bool, EngineError> {
-        let submitted = until_taken(&self.shared.statistics, || {
+        let submitted = retry_until_accepted(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
             let indexes = self.container.partitions.indexes();
             if indexes.epoch() != self.epoch || !indexes.is_building() {
@@ -222,7 +222,7 @@ pub(crate) fn lock_set(shared: &Shared, container: &Container, candidates: &[Bui
 
 impl IndexRowChanges {
     /// Adds the changes of candidates up to the size of one commit; returns the number of candidates.
-    fn gather(
+    fn collect_changes(
         &mut self,
         shared: &Shared,
         container: &Container,
@@ -239,14 +239,14 @@ impl IndexRowChanges {
                 return Ok(at);
             }
             if let Some(value) = value {
-                rows += self.bring_up(container.number, indexes, key, value)?;
+                rows += self.rebuild_rows(container.number, indexes, key, value)?;
             }
         }
         Ok(candidates.len())
     }
 
     /// Returns the number of index rows that change.
-    fn bring_up(
+    fn rebuild_rows(
         &mut self,
         container: u32,
         indexes: &Indexes,
@@ -327,16 +327,16 @@ mod tests {
     use crate::maintenance::verify::verify;
     use crate::store::keys::{Counts, INDEX};
 
-    struct Ticking(AtomicI64);
+    struct TickingClock(AtomicI64);
 
-    impl Clock for Ticking {
+    impl Clock for TickingClock {
         fn now_ms(&self) -> i64 {
             self.0.fetch_add(10, Relaxed)
         }
     }
 
     fn open(memory: &MemoryStorage) -> Engine {
-        let clock = Arc::new(Ticking(AtomicI64::new(1_700_000_000_000)));
+        let clock = Arc::new(TickingClock(AtomicI64::new(1_700_000_000_000)));
         let options = Options {
             clock,
             partitions: 2,

@@ -11,7 +11,7 @@ use crate::catalog::{Container, RoutedKey};
 use crate::indexes::Indexes;
 use crate::indexes::missing::MissingIndex;
 use crate::partition::Partition;
-use crate::partition::sequencer::{PreparedWrite, until_taken};
+use crate::partition::sequencer::{PreparedWrite, retry_until_accepted};
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, INDEX, ITEMS};
@@ -155,7 +155,7 @@ impl MissingBuild<'_> {
         partition: &Partition,
         prepare: impl Fn(&Indexes) -> Result<Vec<Op>, EngineError>,
     ) -> Result<bool, EngineError> {
-        let submitted = until_taken(&self.shared.statistics, || {
+        let submitted = retry_until_accepted(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
             let indexes = self.container.partitions.indexes();
             if indexes.missing_to_build() != self.progress.paths {

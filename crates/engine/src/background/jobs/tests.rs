@@ -301,7 +301,7 @@ fn some_kinds_cannot_be_stopped() {
 }
 
 #[test]
-fn a_job_that_fails_or_panics_is_tried_again_and_keeps_nobody() {
+fn a_job_that_fails_or_panics_is_retried_and_blocks_no_other() {
     let running = start(Arc::new(MemoryStorage::new()));
     running.kind.scripted.lock().extend([ScriptedStep::Fail, ScriptedStep::Panic]);
     let id = running.jobs.create(counting(1, 3)).unwrap();
@@ -336,7 +336,7 @@ fn owners_take_turns() {
 
 /// A job whose rest ends while somebody looks at the others is waited for.
 #[test]
-fn a_rest_that_ends_during_a_look_is_not_forgotten() {
+fn a_wait_that_ends_during_a_search_for_jobs_is_not_lost() {
     const REST: Duration = Duration::from_secs(1);
     let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock));
     jobs.load().unwrap();

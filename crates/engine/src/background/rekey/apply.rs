@@ -41,9 +41,9 @@ struct RekeyEntry<'a> {
 }
 
 enum CopyBefore<'a> {
-    Nowhere,
+    Absent,
     There(ItemCopy<'a>),
-    Left(ItemCopy<'a>),
+    Skipped(ItemCopy<'a>),
 }
 
 enum CopyAfter<'a> {
@@ -96,7 +96,7 @@ impl<'a> RekeyApplier<'a> {
                 has_room &= self.copies.members(snapshot, claim, true)?.is_empty();
             }
             let counter = copy.counter;
-            let entry = RekeyEntry { before: CopyBefore::Nowhere, after: CopyAfter::Copy(Box::new(copy)) };
+            let entry = RekeyEntry { before: CopyBefore::Absent, after: CopyAfter::Copy(Box::new(copy)) };
             let entries = has_room.then_some((counter, entry)).into_iter().collect();
             Ok(RekeyPlan { entries, there: BTreeSet::from([counter]) })
         })?;
@@ -138,10 +138,10 @@ impl<'a> RekeyApplier<'a> {
     }
 
     fn plan(&self, snapshot: &dyn Snapshot, changes: &[ItemChange]) -> Result<RekeyPlan<'a>, EngineError> {
-        let are_any_left = self.copies.are_any_left(snapshot)?;
+        let has_skipped = self.copies.has_skipped(snapshot)?;
         let mut entries = BTreeMap::new();
         for change in changes {
-            let before = self.before(snapshot, change, are_any_left)?;
+            let before = self.before(snapshot, change, has_skipped)?;
             let after = match &change.new {
                 Some(row) => CopyAfter::Copy(Box::new(self.copies.of(change.rid, row.clone())?)),
                 None => CopyAfter::Gone,
@@ -154,15 +154,16 @@ impl<'a> RekeyApplier<'a> {
             .map(|claim| (claim.digest, claim.clone()))
             .collect();
         for claim in touched.values() {
-            for (copy, is_there) in self.copies.members(snapshot, claim, are_any_left)? {
-                let before = |copy| if is_there { CopyBefore::There(copy) } else { CopyBefore::Left(copy) };
+            for (copy, is_there) in self.copies.members(snapshot, claim, has_skipped)? {
+                let before =
+                    |copy| if is_there { CopyBefore::There(copy) } else { CopyBefore::Skipped(copy) };
                 let counter = copy.counter;
                 entries
                     .entry(counter)
                     .or_insert_with(|| RekeyEntry { before: before(copy), after: CopyAfter::Same });
             }
         }
-        let there = self.winners(snapshot, &entries, &touched, are_any_left)?;
+        let there = self.winners(snapshot, &entries, &touched, has_skipped)?;
         Ok(RekeyPlan { entries, there })
     }
 
@@ -171,16 +172,16 @@ impl<'a> RekeyApplier<'a> {
         &self,
         snapshot: &dyn Snapshot,
         change: &ItemChange,
-        are_any_left: bool,
+        has_skipped: bool,
     ) -> Result<CopyBefore<'a>, EngineError> {
-        if are_any_left && let Some(left) = self.copies.left(snapshot, change.rid)? {
-            return Ok(CopyBefore::Left(left));
+        if has_skipped && let Some(left) = self.copies.find_skipped(snapshot, change.rid)? {
+            return Ok(CopyBefore::Skipped(left));
         }
-        let Some(old) = &change.old else { return Ok(CopyBefore::Nowhere) };
+        let Some(old) = &change.old else { return Ok(CopyBefore::Absent) };
         let Some(fit) = self.copies.of(change.rid, old.clone())?.destination else {
-            return Ok(CopyBefore::Nowhere);
+            return Ok(CopyBefore::Absent);
         };
-        Ok(self.copies.find(snapshot, &fit)?.map_or(CopyBefore::Nowhere, CopyBefore::There))
+        Ok(self.copies.find(snapshot, &fit)?.map_or(CopyBefore::Absent, CopyBefore::There))
     }
 
     /// The entries that are there: of all items with one of their claims they come first.
@@ -189,7 +190,7 @@ impl<'a> RekeyApplier<'a> {
         snapshot: &dyn Snapshot,
         entries: &BTreeMap<u64, RekeyEntry<'a>>,
         touched: &HashMap<[u8; 16], Claim>,
-        are_any_left: bool,
+        has_skipped: bool,
     ) -> Result<BTreeSet<u64>, EngineError> {
         let mut by_claim: HashMap<[u8; 16], Vec<&ItemCopy<'a>>> = HashMap::new();
         for copy in entries.values().filter_map(RekeyEntry::copy) {
@@ -200,13 +201,14 @@ impl<'a> RekeyApplier<'a> {
             let mut is_first = true;
             for claim in copy.claims() {
                 let own = by_claim.get(&claim.digest).map_or(&[][..], Vec::as_slice);
-                is_first &= own.iter().all(|rival| self.is_before(copy, rival));
+                is_first &= own.iter().all(|other_copy| self.is_before(copy, other_copy));
                 // All that have one of these are entries.
                 if touched.contains_key(&claim.digest) {
                     continue;
                 }
-                for (rival, _) in self.copies.members(snapshot, claim, are_any_left)? {
-                    is_first &= entries.contains_key(&rival.counter) || self.is_before(copy, &rival);
+                for (other_copy, _) in self.copies.members(snapshot, claim, has_skipped)? {
+                    is_first &=
+                        entries.contains_key(&other_copy.counter) || self.is_before(copy, &other_copy);
                 }
             }
             winners.extend(is_first.then_some(copy.counter));
@@ -214,9 +216,9 @@ impl<'a> RekeyApplier<'a> {
         Ok(winners)
     }
 
-    fn is_before(&self, copy: &ItemCopy<'_>, rival: &ItemCopy<'_>) -> bool {
+    fn is_before(&self, copy: &ItemCopy<'_>, other_copy: &ItemCopy<'_>) -> bool {
         let decides = matches!(self.copies.on_conflict, Some(OnConflict::First | OnConflict::Newest));
-        copy.counter == rival.counter || (decides && copy.rank < rival.rank)
+        copy.counter == other_copy.counter || (decides && copy.rank < other_copy.rank)
     }
 
     /// By partition, and how many items are written.
@@ -234,13 +236,14 @@ impl<'a> RekeyApplier<'a> {
         let mut left = BTreeMap::new();
         for (counter, entry) in &plan.entries {
             let is_there = plan.there.contains(counter);
-            entry.left_ops(self.target().number, is_there, &mut left);
+            entry.skipped_ops(self.target().number, is_there, &mut left);
             let making = CopyWriter { shared: self.shared, rules, taken: &taken };
-            for (home, make) in entry.steps(is_there) {
-                let at =
-                    partitions.iter().position(|own| own.layout.id == home.home.place.partition.layout.id);
+            for (logical_partition, make) in entry.steps(is_there) {
+                let at = partitions.iter().position(|own| {
+                    own.layout.id == logical_partition.logical_partition.place.partition.layout.id
+                });
                 let at = at.ok_or_else(|| corrupt("an item without partition"))?;
-                let prepared = making.prepared(home, make, generations[at])?;
+                let prepared = making.prepared(logical_partition, make, generations[at])?;
                 writes[at].push(PreparedWrite { fills_closed: true, ..prepared });
             }
         }
@@ -295,7 +298,7 @@ impl<'a> RekeyEntry<'a> {
     fn steps(&self, is_there: bool) -> Vec<(&CopyDestination<'a>, CopyStep<'_, 'a>)> {
         let before = match &self.before {
             CopyBefore::There(copy) => Some(copy),
-            CopyBefore::Nowhere | CopyBefore::Left(_) => None,
+            CopyBefore::Absent | CopyBefore::Skipped(_) => None,
         };
         let after = self.copy().filter(|_| is_there);
         let mut steps = Vec::new();
@@ -315,19 +318,19 @@ impl<'a> RekeyEntry<'a> {
     }
 
     /// Rows of items that are left: `None` for one that goes.
-    fn left_ops(&self, target: u32, is_there: bool, rows: &mut BTreeMap<Vec<u8>, Option<Vec<u8>>>) {
+    fn skipped_ops(&self, target: u32, is_there: bool, rows: &mut BTreeMap<Vec<u8>, Option<Vec<u8>>>) {
         let before = match &self.before {
-            CopyBefore::Left(copy) => Some(copy),
-            CopyBefore::Nowhere | CopyBefore::There(_) => None,
+            CopyBefore::Skipped(copy) => Some(copy),
+            CopyBefore::Absent | CopyBefore::There(_) => None,
         };
         let after = self.copy().filter(|_| !is_there);
         let is_same = |(one, other): (&ItemCopy<'a>, &ItemCopy<'a>)| std::ptr::eq(one, other);
         if before.zip(after).is_some_and(is_same) {
             return;
         }
-        let gone = before.map(|copy| copy.left_rows(target)).unwrap_or_default();
+        let gone = before.map(|copy| copy.skipped_rows(target)).unwrap_or_default();
         gone.into_iter().for_each(|(key, _)| drop(rows.insert(key, None)));
-        let put = after.map(|copy| copy.left_rows(target)).unwrap_or_default();
+        let put = after.map(|copy| copy.skipped_rows(target)).unwrap_or_default();
         put.into_iter().for_each(|(key, value)| drop(rows.insert(key, Some(value))));
     }
 }
@@ -335,8 +338,8 @@ impl<'a> RekeyEntry<'a> {
 impl<'a> CopyBefore<'a> {
     fn copy(&self) -> Option<&ItemCopy<'a>> {
         match self {
-            CopyBefore::Nowhere => None,
-            CopyBefore::There(copy) | CopyBefore::Left(copy) => Some(copy),
+            CopyBefore::Absent => None,
+            CopyBefore::There(copy) | CopyBefore::Skipped(copy) => Some(copy),
         }
     }
 }
@@ -378,7 +381,7 @@ impl RekeyPlan<'_> {
                     CopyStep::Create(_) | CopyStep::Delete(_) => None,
                 };
                 for fit in old.into_iter().chain([fit]) {
-                    fit.home.add_lock(&shared.locks, &mut locks, LockMode::Shared);
+                    fit.logical_partition.add_lock(&shared.locks, &mut locks, LockMode::Shared);
                     let item = LockKind::Item(&fit.id_key);
                     shared.locks.add(&mut locks, target.number, item, LockMode::Exclusive);
                 }
@@ -402,7 +405,7 @@ impl CopyWriter<'_> {
         step: CopyStep<'_, '_>,
         generation: u64,
     ) -> Result<PreparedWrite, EngineError> {
-        let rows = RowBuilder::new(self.shared, &fit.home, generation, Arc::clone(self.rules));
+        let rows = RowBuilder::new(self.shared, &fit.logical_partition, generation, Arc::clone(self.rules));
         match step {
             CopyStep::Delete(old) => self.delete(rows, fit, old),
             CopyStep::Create(new) => {

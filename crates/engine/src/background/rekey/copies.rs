@@ -32,7 +32,7 @@ pub(super) struct ItemCopy<'a> {
 
 /// Where a copy is to be.
 pub(super) struct CopyDestination<'a> {
-    pub home: LogicalPartition<'a>,
+    pub logical_partition: LogicalPartition<'a>,
     pub rid: u64,
     pub id_key: Vec<u8>,
     pub body: Body,
@@ -53,8 +53,8 @@ impl<'a> CopyBuilder<'a> {
         let parsed = ItemRow::parse(&row)?;
         let counter = source_rid & keys::RID_COUNTER_MASK;
         let rank = self.rank(parsed.written(), counter);
-        let fit = self.fit(&parsed, counter)?;
-        Ok(ItemCopy { counter, source_rid, rank, row, destination: fit })
+        let new_destination = self.destination_of(&parsed, counter)?;
+        Ok(ItemCopy { counter, source_rid, rank, row, destination: new_destination })
     }
 
     /// Of a row of the target: the counter and the item say which one of the source it is.
@@ -74,16 +74,20 @@ impl<'a> CopyBuilder<'a> {
         (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
     }
 
-    fn fit(&self, row: &ItemRow<'_>, counter: u64) -> Result<Option<CopyDestination<'a>>, EngineError> {
+    fn destination_of(
+        &self,
+        row: &ItemRow<'_>,
+        counter: u64,
+    ) -> Result<Option<CopyDestination<'a>>, EngineError> {
         let node = row.node()?;
         let definition = &self.target.definition;
         let Some(RekeyedItem { key, epk, claims }) = RekeyedItem::of(self.target.number, definition, node)
         else {
             return Ok(None);
         };
-        let home = LogicalPartition::of(self.target, key)?;
+        let logical_partition = LogicalPartition::of(self.target, key)?;
         let id = node.get("id").and_then(Node::as_str).unwrap_or_default().to_owned();
-        let (id_key, tuples) = (home.id_key(&id), home.tuples(node));
+        let (id_key, tuples) = (logical_partition.id_key(&id), logical_partition.tuples(node));
         let rid = keys::rid(
             epk.rid_prefix(definition.partition_key.kind, definition.partition_key.version),
             counter,
@@ -91,22 +95,31 @@ impl<'a> CopyBuilder<'a> {
         let item = Item::from_value(&node.to_value());
         let ttl = ItemTtl::of_item(node).unwrap_or(ItemTtl::Inherit);
         let body = Body { item, id, ttl, json_bytes: row.json_bytes, json: Vec::new() };
-        Ok(Some(CopyDestination { home, rid, id_key, body, tuples, claims }))
+        Ok(Some(CopyDestination { logical_partition, rid, id_key, body, tuples, claims }))
     }
 
     /// The copy that is there under an id, if it is of this item.
     pub fn find(
         &self,
         snapshot: &dyn Snapshot,
-        fit: &CopyDestination<'a>,
+        new_destination: &CopyDestination<'a>,
     ) -> Result<Option<ItemCopy<'a>>, EngineError> {
-        let stored = fit.home.find(snapshot, &fit.id_key)?.filter(|stored| stored.rid == fit.rid);
+        let stored = new_destination
+            .logical_partition
+            .find(snapshot, &new_destination.id_key)?
+            .filter(|stored| stored.rid == new_destination.rid);
         stored.map(|stored| self.of_copy(stored)).transpose()
     }
 
     /// An item that is left.
-    pub fn left(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<ItemCopy<'a>>, EngineError> {
-        for key in [keys::left_item(self.target.number, rid), keys::unfit_item(self.target.number, rid)] {
+    pub fn find_skipped(
+        &self,
+        snapshot: &dyn Snapshot,
+        rid: u64,
+    ) -> Result<Option<ItemCopy<'a>>, EngineError> {
+        for key in
+            [keys::skipped_item(self.target.number, rid), keys::unplaceable_item(self.target.number, rid)]
+        {
             if let Some(row) = snapshot.get(CATALOG, &key)? {
                 return self.of(rid, row).map(Some);
             }
@@ -115,8 +128,8 @@ impl<'a> CopyBuilder<'a> {
     }
 
     /// Whether any item is left.
-    pub fn are_any_left(&self, snapshot: &dyn Snapshot) -> Result<bool, EngineError> {
-        is_any(snapshot, &keys::left_prefix(self.target.number))
+    pub fn has_skipped(&self, snapshot: &dyn Snapshot) -> Result<bool, EngineError> {
+        is_any(snapshot, &keys::skipped_prefix(self.target.number))
     }
 
     /// Who has a claim: copies that are there, and the first of those that are left. True: it is there.
@@ -124,19 +137,20 @@ impl<'a> CopyBuilder<'a> {
         &self,
         snapshot: &dyn Snapshot,
         claim: &Claim,
-        are_any_left: bool,
+        has_skipped: bool,
     ) -> Result<Vec<(ItemCopy<'a>, bool)>, EngineError> {
         let mut members = Vec::new();
         for stored in self.holders(snapshot, claim)? {
             members.push((self.of_copy(stored)?, true));
         }
-        if are_any_left {
-            let range = KeyRange::prefix(&keys::left_claims_prefix(self.target.number, &claim.digest));
+        if has_skipped {
+            let range = KeyRange::prefix(&keys::skipped_claims_prefix(self.target.number, &claim.digest));
             let page = Scan { rows_max: MEMBERS_MAX, keys_only: true, ..scan(CATALOG, range) };
             for (key, _) in snapshot.scan(&page)?.rows {
                 let rid =
-                    keys::rid_of_left_key(&key).ok_or_else(|| corrupt("key of an item that is left"))?;
-                let left = self.left(snapshot, rid)?.ok_or_else(|| corrupt("a claim without item"))?;
+                    keys::rid_of_skipped_key(&key).ok_or_else(|| corrupt("key of an item that is left"))?;
+                let left =
+                    self.find_skipped(snapshot, rid)?.ok_or_else(|| corrupt("a claim without item"))?;
                 members.push((left, false));
             }
         }
@@ -167,17 +181,17 @@ impl<'a> CopyBuilder<'a> {
 
 impl ItemCopy<'_> {
     pub fn claims(&self) -> &[Claim] {
-        self.destination.as_ref().map_or(&[], |fit| &fit.claims)
+        self.destination.as_ref().map_or(&[], |new_destination| &new_destination.claims)
     }
 
     /// Rows of it where it is left.
-    pub fn left_rows(&self, target: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub fn skipped_rows(&self, target: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
         if self.destination.is_none() {
-            return vec![(keys::unfit_item(target, self.source_rid), self.row.clone())];
+            return vec![(keys::unplaceable_item(target, self.source_rid), self.row.clone())];
         }
-        let claim = |claim: &Claim| keys::left_claim(target, &claim.digest, &self.rank, self.source_rid);
+        let claim = |claim: &Claim| keys::skipped_claim(target, &claim.digest, &self.rank, self.source_rid);
         let claims = self.claims().iter().map(|own| (claim(own), Vec::new()));
-        claims.chain([(keys::left_item(target, self.source_rid), self.row.clone())]).collect()
+        claims.chain([(keys::skipped_item(target, self.source_rid), self.row.clone())]).collect()
     }
 }
 
@@ -187,12 +201,12 @@ pub(super) fn is_any(snapshot: &dyn Snapshot, prefix: &[u8]) -> Result<bool, Eng
 }
 
 /// Some rows of items that are left, to be removed.
-pub(super) fn left_page(
+pub(super) fn skipped_page(
     snapshot: &dyn Snapshot,
     target: u32,
     rows_max: usize,
 ) -> Result<Vec<Op>, EngineError> {
-    let range = KeyRange::prefix(&keys::left_prefix(target));
+    let range = KeyRange::prefix(&keys::skipped_prefix(target));
     let page = Scan { rows_max, keys_only: true, ..scan(CATALOG, range) };
     let rows = snapshot.scan(&page)?.rows;
     Ok(rows.into_iter().map(|(key, _)| Op::Delete { space: CATALOG, key }).collect())

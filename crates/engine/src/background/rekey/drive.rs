@@ -7,7 +7,7 @@ use quire_storage::{KeyRange, Op, Scan, Snapshot};
 use quire_value::{Object, Value};
 
 use super::Rekeys;
-use super::copies::{is_any, left_page};
+use super::copies::{is_any, skipped_page};
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::integrity::key_json;
@@ -26,8 +26,8 @@ const RETRY_WAIT: Duration = Duration::from_millis(200);
 /// Filling rests for as long as half of a step took, at most.
 const REST_MAX: Duration = Duration::from_millis(50);
 const CONFLICTS_MAX: usize = 100;
-const FORGOTTEN_ROWS: usize = 500;
-const CLASHES: &str =
+const REMOVED_ROWS_MAX: usize = 500;
+const CONFLICTS: &str =
     "another item would have the same id, or the same unique values, under the same partition key";
 const TOO_LONG: &str = "its partition key would be too long";
 
@@ -53,7 +53,7 @@ impl Rekeys {
         let state = self.catalog.state();
         let Some(current) = state.container(own.container) else { return Ok(JobStep::Cancelled) };
         match own.state {
-            RefactoringState::Undoing => self.go_back(own, current),
+            RefactoringState::Undoing => self.undo(own, current),
             RefactoringState::Expanding | RefactoringState::Finishing => match self.filled(own, current)? {
                 FillState::Not(step) => Ok(step),
                 FillState::To(target) if own.state == RefactoringState::Finishing => {
@@ -102,8 +102,8 @@ impl Rekeys {
     /// An empty container with the other key, and the row that names it, in one commit.
     fn make_target(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<(), EngineError> {
         let (order, places) = (own.order()?, own.rekey.clone().unwrap_or_default());
-        let asked = order.rule.rekey().map(|rule| rule.key.clone());
-        let key = if own.state == RefactoringState::Undoing { Some(places.key_before) } else { asked };
+        let requested = order.rule.rekey().map(|rule| rule.key.clone());
+        let key = if own.state == RefactoringState::Undoing { Some(places.key_before) } else { requested };
         let key = key.ok_or_else(|| crate::api::corrupt("a refactoring without partition key"))?;
         let with_target = |number: u32| {
             let mut after = own.clone();
@@ -126,7 +126,7 @@ impl Rekeys {
     fn end_expanding(&self, own: &mut Refactoring, target: &Arc<Container>) -> Result<JobStep, EngineError> {
         own.converted = own.converted.max(target.usage().0);
         let finishes_itself = own.order()?.finishes_itself;
-        let is_blocked = self.note_conflicts(own, target)?;
+        let is_blocked = self.record_conflicts(own, target)?;
         own.state = match (is_blocked, finishes_itself) {
             (true, _) => RefactoringState::Blocked,
             (false, true) => RefactoringState::Finishing,
@@ -144,7 +144,7 @@ impl Rekeys {
         current: &Arc<Container>,
         target: &Arc<Container>,
     ) -> Result<JobStep, EngineError> {
-        if self.note_conflicts(own, target)? {
+        if self.record_conflicts(own, target)? {
             own.state = RefactoringState::Blocked;
             self.refactorings.put_rekey(own)?;
             self.refactorings.signal.wake();
@@ -162,7 +162,7 @@ impl Rekeys {
 
     /// Before names were exchanged the target goes. After that a container with the key of before takes the place of the one
     /// that has the name, and then that and the one that was left behind go.
-    fn go_back(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<JobStep, EngineError> {
+    fn undo(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<JobStep, EngineError> {
         let places = own.rekey.clone().unwrap_or_default();
         if places.is_back || places.old.is_none() {
             return self.drop_last(own);
@@ -172,7 +172,7 @@ impl Rekeys {
             FillState::To(target) => target,
         };
         let before = own.clone();
-        if self.note_conflicts(own, &target)? {
+        if self.record_conflicts(own, &target)? {
             if *own != before {
                 self.refactorings.put_rekey(own)?;
             }
@@ -210,12 +210,12 @@ impl Rekeys {
         let followed = self.refactorings.with_rekey(id, |mut own| {
             let state = self.catalog.state();
             let Some(current) = state.container(own.container) else {
-                return self.forget(&own).map(|()| (false, false));
+                return self.remove_refactoring(&own).map(|()| (false, false));
             };
             self.refactorings.add_missing_rekey_job(&mut own, current)?;
             match own.state {
-                RefactoringState::Expanded | RefactoringState::Blocked => self.look_again(own, current),
-                RefactoringState::Finished => Ok((false, self.forget_left(own)?)),
+                RefactoringState::Expanded | RefactoringState::Blocked => self.update_conflicts(own, current),
+                RefactoringState::Finished => Ok((false, self.remove_skipped_rows(own)?)),
                 RefactoringState::Expanding
                 | RefactoringState::Finishing
                 | RefactoringState::Undoing
@@ -226,14 +226,14 @@ impl Rekeys {
     }
 
     /// Conflicts come and go with what clients write.
-    fn look_again(
+    fn update_conflicts(
         &self,
         mut own: Refactoring,
         current: &Arc<Container>,
     ) -> Result<(bool, bool), EngineError> {
         let before = own.clone();
         let FillState::To(target) = self.filled(&mut own, current)? else { return Ok((true, true)) };
-        let is_blocked = self.note_conflicts(&mut own, &target)?;
+        let is_blocked = self.record_conflicts(&mut own, &target)?;
         own.state = match (is_blocked, own.state) {
             (true, _) => RefactoringState::Blocked,
             (false, RefactoringState::Blocked) if own.order()?.finishes_itself => RefactoringState::Finishing,
@@ -247,7 +247,7 @@ impl Rekeys {
     }
 
     /// Its container is gone, and not with its database: what it has left behind is an ordinary container.
-    fn forget(&self, own: &Refactoring) -> Result<(), EngineError> {
+    fn remove_refactoring(&self, own: &Refactoring) -> Result<(), EngineError> {
         let state = self.catalog.state();
         if state.database(own.database).is_none() {
             return Ok(());
@@ -262,13 +262,13 @@ impl Rekeys {
     }
 
     /// Once the old container is gone nothing is put back: whether there is more to forget.
-    fn forget_left(&self, mut own: Refactoring) -> Result<bool, EngineError> {
+    fn remove_skipped_rows(&self, mut own: Refactoring) -> Result<bool, EngineError> {
         let state = self.catalog.state();
         let Some(places) = own.rekey.as_mut() else { return Ok(false) };
         if places.old.is_none_or(|old| state.container(old).is_some()) {
             return Ok(false);
         }
-        let ops = left_page(&*self.shared.storage.snapshot()?, own.container, FORGOTTEN_ROWS)?;
+        let ops = skipped_page(&*self.shared.storage.snapshot()?, own.container, REMOVED_ROWS_MAX)?;
         if ops.is_empty() {
             places.old = None;
             return self.refactorings.put_rekey(&own).map(|()| false);
@@ -282,25 +282,25 @@ impl Rekeys {
     }
 
     /// Lists what is left; whether that has to be decided.
-    fn note_conflicts(&self, own: &mut Refactoring, target: &Container) -> Result<bool, EngineError> {
+    fn record_conflicts(&self, own: &mut Refactoring, target: &Container) -> Result<bool, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let order = own.order()?;
-        let unfit = keys::unfit_items_prefix(target.number);
+        let unplaceable = keys::unplaceable_items_prefix(target.number);
         let is_blocked = match order.rule.rekey().and_then(|rule| rule.on_conflict) {
             Some(OnConflict::Skip) => false,
-            Some(OnConflict::First | OnConflict::Newest) => is_any(&*snapshot, &unfit)?,
-            None => is_any(&*snapshot, &keys::left_prefix(target.number))?,
+            Some(OnConflict::First | OnConflict::Newest) => is_any(&*snapshot, &unplaceable)?,
+            None => is_any(&*snapshot, &keys::skipped_prefix(target.number))?,
         };
         own.conflicts.clear();
         own.conflict_count = 0;
-        let clashing = keys::left_items_prefix(target.number);
-        for (prefix, why) in [(clashing, CLASHES), (unfit, TOO_LONG)] {
-            self.list_left(&*snapshot, own, &prefix, why)?;
+        let conflicting = keys::skipped_items_prefix(target.number);
+        for (prefix, why) in [(conflicting, CONFLICTS), (unplaceable, TOO_LONG)] {
+            self.list_skipped(&*snapshot, own, &prefix, why)?;
         }
         Ok(is_blocked)
     }
 
-    fn list_left(
+    fn list_skipped(
         &self,
         snapshot: &dyn Snapshot,
         own: &mut Refactoring,
@@ -324,7 +324,7 @@ impl Rekeys {
         Ok(())
     }
 
-    pub(super) fn note_conflict(
+    pub(super) fn record_conflict(
         &self,
         own: &mut Refactoring,
         container: &Container,

@@ -59,14 +59,14 @@ impl Rekeys {
         current.partitions.settle_doubts()?;
         let mut hold = HeldWriters::new(&current.partitions);
         let deadline = Instant::now() + HELD_MAX;
-        self.pass_barrier(current)?;
-        let has_rest = !self.take_rest(target.number, deadline)?;
+        self.wait_for_barrier(current)?;
+        let has_more = !self.catch_up(target.number, deadline)?;
         // Items of deleted keys are still among the versions to come.
-        if has_rest || !current.partitions.deleted_keys().is_empty() {
+        if has_more || !current.partitions.deleted_keys().is_empty() {
             return Ok(false);
         }
         if own.state == RefactoringState::Undoing {
-            self.restore_left(own, current, target)?;
+            self.restore_skipped(own, current, target)?;
         }
         let exchanged = self.exchange_held(own, current, target);
         // Where nobody knows, it is done, or will be before anything else of the catalog.
@@ -75,21 +75,21 @@ impl Rekeys {
     }
 
     /// Returns when nothing is written any more, also where a partition was just split.
-    fn pass_barrier(&self, current: &Arc<Container>) -> Result<(), EngineError> {
+    fn wait_for_barrier(&self, current: &Arc<Container>) -> Result<(), EngineError> {
         let mut passed: Option<Arc<PartitionSet>> = None;
         loop {
-            self.catalog.pass_publication();
+            self.catalog.wait_for_publication();
             let found = self.catalog.current(current).ok_or_else(|| current.not_found())?;
             if passed.as_ref().is_some_and(|passed| Arc::ptr_eq(passed, &found.partitions)) {
                 return Ok(());
             }
-            found.partitions.pass_barrier()?;
+            found.partitions.wait_for_barrier()?;
             passed = Some(Arc::clone(&found.partitions));
         }
     }
 
     /// Follows until there is nothing to follow; false where that takes too long.
-    fn take_rest(&self, target: u32, deadline: Instant) -> Result<bool, EngineError> {
+    fn catch_up(&self, target: u32, deadline: Instant) -> Result<bool, EngineError> {
         loop {
             match self.worker.work().step(target)? {
                 None => return Ok(false),
@@ -142,8 +142,8 @@ impl Rekeys {
         let Some(model) = model.filter(|model| model.names(current.number)) else { return Ok(None) };
         let before = Value::Object(model.model().to_json());
         let order = own.order()?;
-        let asked = order.rule.rekey().and_then(|rule| rule.model.as_ref());
-        let next = if is_back { places.models.as_ref().map(|(before, _)| before) } else { asked };
+        let requested = order.rule.rekey().and_then(|rule| rule.model.as_ref());
+        let next = if is_back { places.models.as_ref().map(|(before, _)| before) } else { requested };
         let next =
             next.ok_or_else(|| EngineError::ModelInUse { container: current.definition.id.clone() })?;
         let key = target.definition.partition_key.to_json();
@@ -152,7 +152,7 @@ impl Rekeys {
 
     /// Items that were left when the names were exchanged are in the old container alone: they come back, unless others have
     /// their places by now.
-    fn restore_left(
+    fn restore_skipped(
         &self,
         own: &mut Refactoring,
         current: &Arc<Container>,
@@ -160,15 +160,17 @@ impl Rekeys {
     ) -> Result<(), EngineError> {
         let copies = CopyBuilder { source: current, target, on_conflict: None };
         let applier = RekeyApplier { shared: &self.shared, copies };
-        for prefix in [keys::left_items_prefix(current.number), keys::unfit_items_prefix(current.number)] {
+        for prefix in
+            [keys::skipped_items_prefix(current.number), keys::unplaceable_items_prefix(current.number)]
+        {
             let mut range = KeyRange::prefix(&prefix);
             loop {
                 let page = Scan { rows_max: PAGE_ROWS, ..scan(CATALOG, range.clone()) };
                 let page = self.shared.storage.snapshot()?.scan(&page)?;
                 for (key, row) in &page.rows {
-                    let rid = keys::rid_of_left_key(key).ok_or_else(|| corrupt("an item that is left"))?;
+                    let rid = keys::rid_of_skipped_key(key).ok_or_else(|| corrupt("an item that is left"))?;
                     if !applier.restore(rid, row)? {
-                        self.note_conflict(own, current, row, "another item has its place by now")?;
+                        self.record_conflict(own, current, row, "another item has its place by now")?;
                     }
                 }
                 match page.rows.into_iter().next_back().filter(|_| page.more) {

@@ -28,7 +28,7 @@ use crate::background::{Worker, WorkerStatus};
 use crate::catalog::state::CatalogState;
 use crate::catalog::{Catalog, Container};
 use crate::jobs::NewJob;
-use crate::partition::sequencer::{PreparedWrite, until_taken};
+use crate::partition::sequencer::{PreparedWrite, retry_until_accepted};
 use crate::refactorings::Refactorings;
 use crate::refactorings::rekey::OnConflict;
 use crate::runtime::Shared;
@@ -36,7 +36,7 @@ use crate::runtime::signals::Signal;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
 use apply::RekeyApplier;
-use copies::{CopyBuilder, left_page};
+use copies::{CopyBuilder, skipped_page};
 
 /// Rows that one commit takes away.
 const CHUNK_ROWS: usize = 200;
@@ -114,9 +114,9 @@ impl RekeyTarget {
         RekeyApplier { shared: &self.shared, copies }
     }
 
-    fn commit_upkeep(&self, ops: &[Op]) -> Result<(), EngineError> {
+    fn commit_rows(&self, ops: &[Op]) -> Result<(), EngineError> {
         let sequencer = &self.target.partitions.all()[0].sequencer;
-        until_taken(&self.shared.statistics, || {
+        retry_until_accepted(&self.shared.statistics, || {
             let generation = sequencer.generation();
             sequencer.submit(PreparedWrite::index_maintenance(generation, ops.to_vec())).map(drop)
         })
@@ -130,9 +130,9 @@ impl FollowerTarget for RekeyTarget {
 
     fn empty(&self) -> Result<Option<usize>, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
-        let left = left_page(&*snapshot, self.target.number, CHUNK_ROWS)?;
+        let left = skipped_page(&*snapshot, self.target.number, CHUNK_ROWS)?;
         if !left.is_empty() {
-            self.commit_upkeep(&left)?;
+            self.commit_rows(&left)?;
             return Ok(Some(0));
         }
         let range = KeyRange::prefix(&keys::container_prefix(self.target.number));

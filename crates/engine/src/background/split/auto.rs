@@ -24,8 +24,8 @@ const PARTITION_BYTES_MAX: u64 = 50 << 30;
 /// Beyond this throughput of a partition, the container gets more of them.
 const PARTITION_THROUGHPUT: u32 = 10_000;
 /// A partition that could not be split is tried again after this, twice as long each time.
-const AGAIN_SECONDS_MIN: i64 = 10;
-const AGAIN_SECONDS_MAX: i64 = 3600;
+const RETRY_SECONDS_MIN: i64 = 10;
+const RETRY_SECONDS_MAX: i64 = 3600;
 /// It has changed when more was written to it than this part of its items.
 const CHANGED_SHARE: u64 = 10;
 /// More are not made by themselves, whatever the throughput.
@@ -60,7 +60,7 @@ type FailedSplits = HashMap<(u32, u32), CannotSplit>;
 
 impl Splits {
     pub fn start(splitter: Splitter) -> Result<Worker<Splits>, EngineError> {
-        let (done, tries, given_up, requests) = Default::default();
+        let (done, tries, failed_splits, requests) = Default::default();
         let partition_bytes_max = AtomicU64::new(PARTITION_BYTES_MAX);
         let signal = Arc::<Signal>::default();
         let splits = Splits {
@@ -68,7 +68,7 @@ impl Splits {
             partition_bytes_max,
             done,
             tries,
-            failed: given_up,
+            failed: failed_splits,
             requests,
             signal: Arc::clone(&signal),
         };
@@ -107,7 +107,7 @@ impl Splits {
     }
 
     /// A split by the server itself has been tried.
-    pub(super) fn tried(
+    pub(super) fn set_split_outcome(
         &self,
         container: &Container,
         id: u32,
@@ -122,21 +122,26 @@ impl Splits {
                 self.signal.wake();
                 Ok(())
             }
-            Err(EngineError::CannotSplit { reason, .. }) => self.give_up(container, id, reason),
+            Err(EngineError::CannotSplit { reason, .. }) => self.add_failed_split(container, id, reason),
             Err(_) => Ok(()),
         }
     }
 
     /// Looking for a boundary reads the whole partition, so the next time is later each time.
-    fn give_up(&self, container: &Container, id: u32, reason: &'static str) -> Result<(), EngineError> {
+    fn add_failed_split(
+        &self,
+        container: &Container,
+        id: u32,
+        reason: &'static str,
+    ) -> Result<(), EngineError> {
         let partition = container.partitions.all().iter().find(|partition| partition.layout.id == id);
         let Some(partition) = partition else { return Ok(()) };
         let (lsn, (items, _)) = (partition.sequencer.lsn()?, partition.sequencer.usage()?);
         let tried_at = self.splitter.shared.now_seconds();
-        let mut given_up = self.failed.lock();
+        let mut failed_splits = self.failed.lock();
         let place = (container.number, id);
-        let tries = given_up.get(&place).map_or(0, |before| before.tries) + 1;
-        let wait = (AGAIN_SECONDS_MIN << (tries - 1).min(16)).min(AGAIN_SECONDS_MAX);
+        let tries = failed_splits.get(&place).map_or(0, |before| before.tries) + 1;
+        let wait = (RETRY_SECONDS_MIN << (tries - 1).min(16)).min(RETRY_SECONDS_MAX);
         if tries == 1 {
             info!(
                 container = container.number,
@@ -146,7 +151,7 @@ impl Splits {
             );
         }
         let again_at = tried_at + wait;
-        given_up.insert(place, CannotSplit { reason, tried_at, again_at, tries, lsn, items });
+        failed_splits.insert(place, CannotSplit { reason, tried_at, again_at, tries, lsn, items });
         Ok(())
     }
 
@@ -162,7 +167,7 @@ impl Splits {
         let mut largest: Option<(u64, u32)> = None;
         for partition in partitions {
             // A container that was not used since the start has not grown, and is not read for this.
-            if !is_short && partition.sequencer.lsn_known().is_none() {
+            if !is_short && partition.sequencer.cached_lsn().is_none() {
                 continue;
             }
             let (_, bytes) = partition.sequencer.usage()?;
@@ -188,15 +193,15 @@ impl WorkerTask for Splits {
     const DELAY: Duration = INTERVAL;
     type Memory = ();
 
-    fn round(&self, turn: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
+    fn round(&self, round: &WorkerRound<'_>, (): &mut ()) -> Result<NextRound, Interrupted> {
         let state = self.splitter.catalog.state();
         let is_there = |number: u32| state.containers().any(|other| other.number == number);
         self.failed.lock().retain(|(container, _), _| is_there(*container));
-        turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
+        round.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
         let with_job = job::containers_with_jobs(&self.splitter.shared.jobs);
         for container in state.containers() {
             let has_job = with_job.contains(&container.number);
-            turn.part(u64::from(container.number), || Ok(self.check_container(container, has_job)?))?;
+            round.part(u64::from(container.number), || Ok(self.check_container(container, has_job)?))?;
         }
         Ok(NextRound::After(INTERVAL))
     }

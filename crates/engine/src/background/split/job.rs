@@ -121,7 +121,7 @@ impl JobKind for SplitJobs {
         };
         let outcome = self.split(container, id);
         if trigger == SplitTrigger::Server {
-            self.splits.tried(container, id, &outcome)?;
+            self.splits.set_split_outcome(container, id, &outcome)?;
         }
         let is_answered = trigger == SplitTrigger::Client;
         let step = step_of(&outcome, is_answered);

@@ -67,7 +67,7 @@ impl Splitter {
         // From before the first snapshot.
         let watch = TouchWatch { watched: &self.watched, log: self.watched.watch(container.number) };
         // A commit from before the watch with an unknown outcome must not become visible after that snapshot.
-        partition.sequencer.pass_barrier()?;
+        partition.sequencer.wait_for_barrier()?;
         let mut counting = SplitCount::new(&self.shared, container, partition, &boundary, &watch.log)?;
         counting.count_all()?;
         for _ in 0..ROUNDS_MAX {

@@ -62,7 +62,7 @@ impl Default for DefaultTtlPosition {
 
 impl OwnExpiryPosition {
     /// Something that expires at this time was written.
-    fn note(&mut self, expires_at: i64) {
+    fn add(&mut self, expires_at: i64) {
         if expires_at < self.due || self.after.as_ref().is_some_and(|after| second_of(after) >= expires_at) {
             *self = OwnExpiryPosition { due: expires_at.min(self.due), after: None };
         }
@@ -72,7 +72,7 @@ impl OwnExpiryPosition {
 impl ContainerSweep<'_> {
     pub(super) fn sweep_own(&mut self, swept: &mut SweptContainer) -> Result<SweepRemainder, Interrupted> {
         // Before the snapshot.
-        swept.own.note(self.container.partitions.sweep_due().take_own_expiry());
+        swept.own.add(self.container.partitions.sweep_due().take_own_expiry());
         if swept.own.due > self.now || self.budget == 0 {
             return Ok(SweepRemainder {
                 more: swept.own.due <= self.now,
@@ -139,19 +139,19 @@ impl ContainerSweep<'_> {
                 break;
             }
             let place = swept.default.places.get(&id).copied().unwrap_or_default();
-            let looked = self.scan_feed(id, place, default)?;
-            let removal = self.remove(&looked.expired)?;
+            let feed_scan = self.scan_feed(id, place, default)?;
+            let removal = self.remove(&feed_scan.expired)?;
             self.finish(removal, swept);
-            for (rid, error) in &looked.unreadable {
+            for (rid, error) in &feed_scan.unreadable {
                 self.skip(swept, &format!("item {rid:x} of the feed"), error);
             }
-            swept.default.places.insert(id, looked.place);
-            let passed_due = looked.passed_due.unwrap_or(i64::MAX);
+            swept.default.places.insert(id, feed_scan.place);
+            let passed_due = feed_scan.passed_due.unwrap_or(i64::MAX);
             swept.default.passed_due = swept.default.passed_due.min(passed_due);
-            due = due.min(looked.next.unwrap_or(self.now));
+            due = due.min(feed_scan.next.unwrap_or(self.now));
             left.add(SweepRemainder {
-                more: looked.next.is_none(),
-                lag_seconds: looked.oldest.map_or(0, |oldest| self.lag(oldest)),
+                more: feed_scan.next.is_none(),
+                lag_seconds: feed_scan.oldest.map_or(0, |oldest| self.lag(oldest)),
             });
         }
         swept.default.due = due;
@@ -172,7 +172,7 @@ impl ContainerSweep<'_> {
         let keys: Vec<Vec<u8>> = rids.iter().map(|rid| keys::item(number, *rid)).collect();
         let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let items = snapshot.multi_get(keys::ITEMS, &borrowed)?;
-        let mut looked = FeedScan { place, ..FeedScan::default() };
+        let mut feed_scan = FeedScan { place, ..FeedScan::default() };
         for (((key, _), rid), bytes) in page.rows.iter().zip(rids).zip(items) {
             let parsed =
                 bytes.as_deref().ok_or_else(|| corrupt("feed row without an item")).and_then(ItemRow::parse);
@@ -180,27 +180,27 @@ impl ContainerSweep<'_> {
                 Ok(row) if row.ttl == ItemTtl::Inherit => {
                     let expires_at = row.written() + i64::from(default);
                     if expires_at <= self.now {
-                        if looked.expired.len() >= self.budget {
-                            return Ok(looked);
+                        if feed_scan.expired.len() >= self.budget {
+                            return Ok(feed_scan);
                         }
-                        looked.oldest.get_or_insert(expires_at);
-                        looked.expired.push(rid);
+                        feed_scan.oldest.get_or_insert(expires_at);
+                        feed_scan.expired.push(rid);
                     } else if row.written() <= self.now {
-                        looked.next = Some(expires_at);
-                        return Ok(looked);
+                        feed_scan.next = Some(expires_at);
+                        return Ok(feed_scan);
                     } else {
                         // The clock has gone back since: what follows may well have expired.
-                        let passed = looked.passed_due.unwrap_or(i64::MAX);
-                        looked.passed_due = Some(passed.min(expires_at));
+                        let passed = feed_scan.passed_due.unwrap_or(i64::MAX);
+                        feed_scan.passed_due = Some(passed.min(expires_at));
                     }
                 }
                 Ok(_) => {}
-                Err(error) => looked.unreadable.push((rid, error)),
+                Err(error) => feed_scan.unreadable.push((rid, error)),
             }
-            looked.place = keys::place_of_feed_key(key).unwrap_or(looked.place);
+            feed_scan.place = keys::place_of_feed_key(key).unwrap_or(feed_scan.place);
         }
-        looked.next = (!page.more).then_some(i64::MAX);
-        Ok(looked)
+        feed_scan.next = (!page.more).then_some(i64::MAX);
+        Ok(feed_scan)
     }
 
     fn lag(&self, due: i64) -> i64 {

@@ -23,7 +23,7 @@ use tracing::warn;
 use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
-use crate::items::remove::{Removal, remove_gone};
+use crate::items::remove::{Removal, remove_invisible_items};
 use crate::maintain;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
@@ -130,8 +130,8 @@ impl Sweep {
             *swept = SweptContainer { policy: Some(policy), skipped, ..SweptContainer::default() };
         }
         let partitions = container.partitions.all().len().min(TURN_PARTITIONS_MAX);
-        let mut turn = ContainerSweep { sweep: self, container, now, budget: TURN_ITEMS * partitions };
-        match turn.run(swept) {
+        let mut round = ContainerSweep { sweep: self, container, now, budget: TURN_ITEMS * partitions };
+        match round.run(swept) {
             // Deleted or split in the meantime, or its writers are many: another round comes.
             Err(Interrupted::Failed(
                 EngineError::ResourceNotFound { .. }
@@ -199,7 +199,7 @@ impl WorkerTask for Sweep {
     const DELAY: Duration = INTERVAL;
     type Memory = SweepMemory;
 
-    fn round(&self, turn: &WorkerRound<'_>, memory: &mut SweepMemory) -> Result<NextRound, Interrupted> {
+    fn round(&self, round: &WorkerRound<'_>, memory: &mut SweepMemory) -> Result<NextRound, Interrupted> {
         self.shared.result_cache.remove_idle();
         let state = self.catalog.state();
         let now = self.shared.now_checked();
@@ -212,18 +212,18 @@ impl WorkerTask for Sweep {
         if memory.containers.len() > state.containers().count() {
             memory.containers.retain(|container, _| is_there(*container));
         }
-        turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
+        round.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
         let mut all = SweepRemainder::default();
         // A closed container stays as the refactoring left it.
         for container in state.containers().filter(|container| !container.is_closed()) {
-            turn.check()?;
+            round.check()?;
             let started = Instant::now();
             let swept = memory.containers.entry(container.number).or_default();
-            let left = turn.part(u64::from(container.number), || self.sweep(container, swept, now))?;
+            let left = round.part(u64::from(container.number), || self.sweep(container, swept, now))?;
             let left = left.unwrap_or_default();
             all.add(left);
             if left.more || left.lag_seconds > 0 {
-                turn.sleep(rest_after(started.elapsed(), left.lag_seconds))?;
+                round.sleep(rest_after(started.elapsed(), left.lag_seconds))?;
             }
         }
         self.lag_seconds.store(all.lag_seconds.max(0) as u64, Ordering::Relaxed);
@@ -245,19 +245,19 @@ pub(super) fn remove_items(
     rids: &[u64],
 ) -> Result<Removal, EngineError> {
     match container.partitions.is_modelled() {
-        true => maintain::remove::remove_gone(shared, container, rids),
-        false => remove_gone(shared, container, rids),
+        true => maintain::remove::remove_invisible_items(shared, container, rids),
+        false => remove_invisible_items(shared, container, rids),
     }
 }
 
 /// A fifth of the time when the sweep is as far as the clock, half of it when it is not, all of it when it stays behind.
-pub(super) fn rest_after(turn: Duration, lag_seconds: i64) -> Duration {
+pub(super) fn rest_after(round: Duration, lag_seconds: i64) -> Duration {
     let factor = match lag_seconds {
         ..=2 => 4,
         3..=30 => 1,
         _ => 0,
     };
-    (factor * turn).min(REST_MAX)
+    (factor * round).min(REST_MAX)
 }
 
 fn scan(range: KeyRange, rows_max: usize, keys_only: bool) -> Scan {
@@ -271,10 +271,10 @@ mod tests {
 
     #[test]
     fn rests_are_shorter_the_longer_items_wait() {
-        let turn = Duration::from_millis(10);
-        assert_eq!(rest_after(turn, 0), 4 * turn);
-        assert_eq!(rest_after(turn, 10), turn);
-        assert_eq!(rest_after(turn, 31), Duration::ZERO);
+        let round = Duration::from_millis(10);
+        assert_eq!(rest_after(round, 0), 4 * round);
+        assert_eq!(rest_after(round, 10), round);
+        assert_eq!(rest_after(round, 31), Duration::ZERO);
         assert_eq!(rest_after(Duration::from_secs(9), 0), REST_MAX);
     }
 }

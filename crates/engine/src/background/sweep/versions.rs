@@ -57,7 +57,7 @@ impl ContainerSweep<'_> {
         for id in self.container.partitions.lineage() {
             // Those of a partition that was split are removed by one that came from it.
             let partitions = self.container.partitions.all();
-            let Some(partition) = partitions.iter().find(|heir| heir.layout.descends_from(id)) else {
+            let Some(partition) = partitions.iter().find(|child| child.layout.descends_from(id)) else {
                 continue;
             };
             let old = self.old_versions(id, swept.places.get(&id).copied().unwrap_or_default())?;
@@ -92,7 +92,7 @@ impl ContainerSweep<'_> {
         let scan = Scan { bytes_max: REMOVED_BYTES, ..scan(range, REMOVED_TOGETHER, false) };
         let page = shared.storage.snapshot()?.scan(&scan)?;
         // After the snapshot.
-        let needed_beyond = shared.followed.needed_beyond(number, partition);
+        let needed_after_lsn = shared.followed.needed_after_lsn(number, partition);
         let mut old = OldVersions { ops: Vec::new(), place, more: page.more, next: i64::MAX };
         for (key, value) in page.rows {
             let place = keys::place_of_feed_key(&key).ok_or_else(|| corrupt("key of a version"))?;
@@ -104,7 +104,7 @@ impl ContainerSweep<'_> {
                 old.more = false;
                 break;
             }
-            if needed_beyond.is_some_and(|taken| place.0 > taken) {
+            if needed_after_lsn.is_some_and(|taken| place.0 > taken) {
                 old.next = self.now; // the view moves on whatever the clock says
                 old.more = false;
                 break;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use quire_value::{Object, Value};
 
 use super::follow::{FollowedIndex, IndexFollowStep as Slice, IndexFollower};
-use super::{VectorIndexes, is_live, is_passing};
+use super::{VectorIndexes, is_live, is_transient};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::indexes::vectors::{VectorIndexIdentity, VectorIndexPhase, VectorIndexState, indexes_in};
@@ -65,7 +65,7 @@ impl VectorBuilds {
         let mut following = self.running.lock().remove(&claim.id);
         let follower = IndexFollower { shared: &self.indexes.shared, container, number };
         match self.slices(claim, &follower, &mut following) {
-            Err(error) if is_passing(&error, container) => return Ok(JobStep::Rest(WAIT)),
+            Err(error) if is_transient(&error, container) => return Ok(JobStep::Rest(WAIT)),
             done => done?,
         }
         self.indexes.show_progress(container)?;
@@ -82,7 +82,11 @@ impl VectorBuilds {
     }
 
     /// The state of a job's index, if the policy still has it.
-    fn wanted(&self, container: &Container, number: u32) -> Result<Option<VectorIndexState>, EngineError> {
+    fn index_state(
+        &self,
+        container: &Container,
+        number: u32,
+    ) -> Result<Option<VectorIndexState>, EngineError> {
         let indexes = indexes_in(&*self.indexes.shared.storage.snapshot()?, container.number)?;
         let found = indexes.into_iter().find(|(other, state)| *other == number && is_live(state));
         let is_wanted = |state: &VectorIndexState| {
@@ -114,7 +118,7 @@ impl JobKind for VectorBuilds {
             decode(&claim.body.payload).ok_or_else(|| corrupt("the build of a vector index"))?;
         let state = self.indexes.catalog.state();
         let Some(container) = state.container(container) else { return Ok(JobStep::Cancelled) };
-        match self.wanted(container, number)? {
+        match self.index_state(container, number)? {
             None => Ok(JobStep::Cancelled),
             Some(index) if index.phase != VectorIndexPhase::Building => {
                 claim.complete(index.items);

@@ -14,7 +14,7 @@ use crate::catalog::Container;
 use crate::indexes::vectors::block::VectorBlockRef;
 use crate::indexes::vectors::codes::QuantizedVector;
 use crate::indexes::vectors::feed::changed_behind;
-use crate::indexes::vectors::leaf::{LeafChanges, PLACE_NONE, PLACE_ODD, class_of};
+use crate::indexes::vectors::leaf::{LEAF_NO_VECTOR, LEAF_UNUSABLE, LeafChanges, class_of};
 use crate::indexes::vectors::state::{VectorIndexIdentity, VectorIndexPhase, VectorIndexState};
 use crate::indexes::vectors::tree::VectorTree;
 use crate::partition::Partition;
@@ -55,7 +55,7 @@ pub(crate) struct IndexFollower<'a> {
 /// The vector of an item.
 enum ItemVector {
     Coded(QuantizedVector),
-    Odd,
+    Unusable,
     None,
 }
 
@@ -122,23 +122,24 @@ impl IndexFollower<'_> {
         let key = keys::vector_index(self.container.number, self.number);
         let state = snapshot.get(CATALOG, &key)?.ok_or_else(|| corrupt("a vector index without its row"))?;
         let state = VectorIndexState::decode(&state)?;
-        let known = following.take().filter(|known| known.state.commits == state.commits);
-        let mut known = match known {
-            Some(known) => known,
+        let followed_index =
+            following.take().filter(|followed_index| followed_index.state.commits == state.commits);
+        let mut followed_index = match followed_index {
+            Some(followed_index) => followed_index,
             None => FollowedIndex::load(&*snapshot, self.keys(), state)?,
         };
-        let step = self.slice(&*snapshot, &mut known)?;
-        *following = Some(known);
+        let step = self.slice(&*snapshot, &mut followed_index)?;
+        *following = Some(followed_index);
         Ok(step)
     }
 
     fn slice(
         &self,
         snapshot: &dyn Snapshot,
-        known: &mut FollowedIndex,
+        followed_index: &mut FollowedIndex,
     ) -> Result<IndexFollowStep, EngineError> {
         for partition in self.container.partitions.all() {
-            let from = known.state.position(&partition.layout);
+            let from = followed_index.state.position(&partition.layout);
             let number = self.container.number;
             let (rows, more) = changed_behind(snapshot, number, &partition.layout, from, SLICE_ITEMS)?;
             let end = if more {
@@ -148,41 +149,41 @@ impl IndexFollower<'_> {
             };
             if end > from {
                 let rids: Vec<u64> = rows.iter().map(|(_, rid)| *rid).collect();
-                return self.bring_in(snapshot, known, &rids, (partition, end));
+                return self.add_changed_items(snapshot, followed_index, &rids, (partition, end));
             }
         }
-        if known.state.phase == VectorIndexPhase::Building {
-            return self.finish(known);
+        if followed_index.state.phase == VectorIndexPhase::Building {
+            return self.finish(followed_index);
         }
-        self.sweep(snapshot, known)
+        self.sweep(snapshot, followed_index)
     }
 
     /// It has everything that there was when the snapshot was taken.
-    fn finish(&self, known: &mut FollowedIndex) -> Result<IndexFollowStep, EngineError> {
-        known.state.phase = VectorIndexPhase::Following;
-        self.commit(known, IndexWrites::default())?;
+    fn finish(&self, followed_index: &mut FollowedIndex) -> Result<IndexFollowStep, EngineError> {
+        followed_index.state.phase = VectorIndexPhase::Following;
+        self.commit(followed_index, IndexWrites::default())?;
         Ok(IndexFollowStep::Done(0))
     }
 
-    fn bring_in(
+    fn add_changed_items(
         &self,
         snapshot: &dyn Snapshot,
-        known: &mut FollowedIndex,
+        followed_index: &mut FollowedIndex,
         rids: &[u64],
         (partition, end): (&Partition, u64),
     ) -> Result<IndexFollowStep, EngineError> {
         let mut writes = IndexWrites::default();
         for rids in rids.chunks(FETCH_ITEMS) {
             let places = self.places(snapshot, rids)?;
-            let vectors = self.vectors(snapshot, &known.state.identity, rids)?;
+            let vectors = self.vectors(snapshot, &followed_index.state.identity, rids)?;
             for ((rid, place), vector) in rids.iter().zip(places).zip(vectors) {
-                self.move_item(known, &mut writes, *rid, place, vector);
+                self.move_item(followed_index, &mut writes, *rid, place, vector);
             }
         }
-        self.write_leaves(snapshot, known, &mut writes)?;
+        self.write_leaves(snapshot, followed_index, &mut writes)?;
         let layouts: Vec<PartitionLayout> = self.container.partitions.layout();
-        known.state.set_position(&layouts, partition.layout.id, end);
-        self.commit(known, writes)?;
+        followed_index.state.set_position(&layouts, partition.layout.id, end);
+        self.commit(followed_index, writes)?;
         Ok(IndexFollowStep::Done(rids.len()))
     }
 
@@ -208,7 +209,7 @@ impl IndexFollower<'_> {
             let Some(value) = value else { return Ok(ItemVector::None) };
             let vector = identity.read(ItemRow::parse(&value)?.node()?);
             Ok(vector.map_or(ItemVector::None, |vector| {
-                QuantizedVector::new(&vector).map_or(ItemVector::Odd, ItemVector::Coded)
+                QuantizedVector::new(&vector).map_or(ItemVector::Unusable, ItemVector::Coded)
             }))
         };
         snapshot.multi_get(ITEMS, &keys)?.into_iter().map(vector).collect()
@@ -216,7 +217,7 @@ impl IndexFollower<'_> {
 
     fn move_item(
         &self,
-        known: &mut FollowedIndex,
+        followed_index: &mut FollowedIndex,
         writes: &mut IndexWrites,
         rid: u64,
         from: Option<u64>,
@@ -224,34 +225,38 @@ impl IndexFollower<'_> {
     ) {
         let to = match vector {
             ItemVector::Coded(coded) => {
-                let leaf = known.tree.nearest_leaf(&coded);
+                let leaf = followed_index.tree.nearest_leaf(&coded);
                 writes.pending.entry(leaf).or_default().push((rid, Some(coded)));
                 leaf
             }
-            ItemVector::Odd => PLACE_ODD,
-            ItemVector::None => PLACE_NONE,
+            ItemVector::Unusable => LEAF_UNUSABLE,
+            ItemVector::None => LEAF_NO_VECTOR,
         };
         if from.is_none() {
-            known.state.items += 1;
+            followed_index.state.items += 1;
         }
         if from != Some(to) {
-            self.leave(writes, rid, from);
+            self.remove_entry(writes, rid, from);
             if let Some(class) = class_of(to) {
-                writes.put(self.keys().apart(class, rid), Vec::new());
+                writes.put(self.keys().unindexed(class, rid), Vec::new());
             }
             writes.places.insert(rid, Some(to));
         }
     }
 
-    pub fn leave(&self, writes: &mut IndexWrites, rid: u64, from: Option<u64>) {
+    pub fn remove_entry(&self, writes: &mut IndexWrites, rid: u64, from: Option<u64>) {
         match from.map(|place| (place, class_of(place))) {
             None => {}
-            Some((_, Some(class))) => writes.delete(self.keys().apart(class, rid)),
+            Some((_, Some(class))) => writes.delete(self.keys().unindexed(class, rid)),
             Some((leaf, None)) => writes.pending.entry(leaf).or_default().push((rid, None)),
         }
     }
 
-    pub fn commit(&self, known: &mut FollowedIndex, mut writes: IndexWrites) -> Result<(), EngineError> {
+    pub fn commit(
+        &self,
+        followed_index: &mut FollowedIndex,
+        mut writes: IndexWrites,
+    ) -> Result<(), EngineError> {
         self.write_changes(&mut writes);
         for (rid, place) in std::mem::take(&mut writes.places) {
             match place {
@@ -259,12 +264,16 @@ impl IndexFollower<'_> {
                 None => writes.delete(self.keys().place(rid)),
             }
         }
-        for (node, block) in known.tree.take_changed() {
+        for (node, block) in followed_index.tree.take_changed() {
             writes.put(self.keys().node(node), block.encode());
         }
-        let state = &mut known.state;
-        (state.root, state.height, state.next_node, state.leaves) =
-            (known.tree.root, known.tree.height, known.tree.next_node, known.tree.leaves);
+        let state = &mut followed_index.state;
+        (state.root, state.height, state.next_node, state.leaves) = (
+            followed_index.tree.root,
+            followed_index.tree.height,
+            followed_index.tree.next_node,
+            followed_index.tree.leaves,
+        );
         let read = state.commits;
         state.commits += 1;
         let mut ops: Vec<Op> = Vec::with_capacity(writes.rows.len() + 1);

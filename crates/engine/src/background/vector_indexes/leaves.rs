@@ -27,17 +27,17 @@ impl IndexFollower<'_> {
     pub fn write_leaves(
         &self,
         snapshot: &dyn Snapshot,
-        known: &mut FollowedIndex,
+        followed_index: &mut FollowedIndex,
         writes: &mut IndexWrites,
     ) -> Result<(), EngineError> {
-        let changes_max = (block_max(known.dimensions()) / CHANGES_PART).max(CHANGES_MIN);
+        let changes_max = (block_max(followed_index.dimensions()) / CHANGES_PART).max(CHANGES_MIN);
         while let Some((leaf, pending)) = writes.pending.pop_first() {
             for (rid, coded) in pending {
-                self.change(snapshot, known, writes, leaf, (rid, coded.as_ref()))?;
+                self.change(snapshot, followed_index, writes, leaf, (rid, coded.as_ref()))?;
             }
             let waiting = writes.changes.get(&leaf).map_or(0, LeafChanges::len);
             if waiting > changes_max && writes.bytes < COMMIT_BYTES {
-                self.join(snapshot, known, writes, leaf)?;
+                self.join(snapshot, followed_index, writes, leaf)?;
             }
         }
         Ok(())
@@ -47,16 +47,16 @@ impl IndexFollower<'_> {
     fn change(
         &self,
         snapshot: &dyn Snapshot,
-        known: &FollowedIndex,
+        followed_index: &FollowedIndex,
         writes: &mut IndexWrites,
         leaf: u64,
         (rid, coded): (u64, Option<&QuantizedVector>),
     ) -> Result<(), EngineError> {
-        let vector_bytes = known.dimensions() + size_of::<u64>();
+        let vector_bytes = followed_index.dimensions() + size_of::<u64>();
         let changes = match writes.changes.entry(leaf) {
             Entry::Occupied(changes) => changes.into_mut(),
             Entry::Vacant(place) => {
-                let changes = read_changes(snapshot, self.keys(), leaf, known.dimensions())?;
+                let changes = read_changes(snapshot, self.keys(), leaf, followed_index.dimensions())?;
                 writes.bytes += changes.len() * vector_bytes;
                 place.insert(changes)
             }
@@ -70,11 +70,11 @@ impl IndexFollower<'_> {
     fn join(
         &self,
         snapshot: &dyn Snapshot,
-        known: &mut FollowedIndex,
+        followed_index: &mut FollowedIndex,
         writes: &mut IndexWrites,
         leaf: u64,
     ) -> Result<(), EngineError> {
-        let dimensions = known.dimensions();
+        let dimensions = followed_index.dimensions();
         let mut block = read_row(snapshot, self.keys(), leaf, dimensions)?;
         if let Some(changes) = writes.changes.insert(leaf, LeafChanges::new(dimensions)) {
             changes.apply(&mut block);
@@ -83,8 +83,8 @@ impl IndexFollower<'_> {
             writes.put(self.keys().leaf_row(leaf), block.encode());
             return Ok(());
         }
-        let parts = known.tree.split_leaf(leaf, block);
-        let parts = self.settle(snapshot, known, writes, parts)?;
+        let parts = followed_index.tree.split_leaf(leaf, block);
+        let parts = self.move_to_nearest(snapshot, followed_index, writes, parts)?;
         for (part, block) in parts {
             if part != leaf {
                 writes.places.extend(block.ids.iter().map(|rid| (*rid, Some(part))));
@@ -95,10 +95,10 @@ impl IndexFollower<'_> {
     }
 
     /// Moves vectors of new leaves to where they are nearer.
-    fn settle(
+    fn move_to_nearest(
         &self,
         snapshot: &dyn Snapshot,
-        known: &FollowedIndex,
+        followed_index: &FollowedIndex,
         writes: &mut IndexWrites,
         parts: Vec<(u64, VectorBlock)>,
     ) -> Result<BTreeMap<u64, VectorBlock>, EngineError> {
@@ -109,7 +109,7 @@ impl IndexFollower<'_> {
             let mut stay = VectorBlock::new(block.dimensions);
             for at in 0..block.len() {
                 let (rid, coded) = (block.ids[at], block.get(at));
-                let nearest = known.tree.nearest_leaf(&coded);
+                let nearest = followed_index.tree.nearest_leaf(&coded);
                 if nearest == part || left <= LEAF_MIN {
                     stay.push(rid, &coded);
                 } else {
@@ -126,7 +126,7 @@ impl IndexFollower<'_> {
             } else if let Some(pending) = writes.pending.get_mut(&to) {
                 pending.push((rid, Some(coded)));
             } else {
-                self.change(snapshot, known, writes, to, (rid, Some(&coded)))?;
+                self.change(snapshot, followed_index, writes, to, (rid, Some(&coded)))?;
             }
         }
         Ok(stays)

@@ -2,8 +2,8 @@
 //! slices each.
 
 mod build; // jobs
+mod deleted; // taking items out that are gone
 mod follow; // bringing items into an index
-mod gone; // taking items out that are gone
 mod leaves; // rows of leaves
 mod lifecycle; // beginning and removing indexes
 
@@ -132,10 +132,10 @@ impl VectorIndexes {
         &self,
         container: &Container,
         memory: &mut VectorIndexMemory,
-        turn: &WorkerRound<'_>,
+        round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
-        match self.try_steps(container, memory, turn) {
-            Err(Interrupted::Failed(error)) if is_passing(&error, container) => Ok(false),
+        match self.try_steps(container, memory, round) {
+            Err(Interrupted::Failed(error)) if is_transient(&error, container) => Ok(false),
             more => more,
         }
     }
@@ -144,7 +144,7 @@ impl VectorIndexes {
         &self,
         container: &Container,
         memory: &mut VectorIndexMemory,
-        turn: &WorkerRound<'_>,
+        round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         let mut indexes = indexes_in(&*self.shared.storage.snapshot()?, container.number)?;
         let wanted: Vec<VectorIndexIdentity> = VectorIndexIdentity::all(&container.definition).collect();
@@ -163,12 +163,12 @@ impl VectorIndexes {
         for (number, state) in &indexes {
             let is_wanted = is_live(state) && wanted.contains(&state.identity);
             more |= match (is_wanted, state.phase) {
-                (false, _) => self.drop_some(container, *number, memory, turn)?,
+                (false, _) => self.drop_some(container, *number, memory, round)?,
                 (true, VectorIndexPhase::Building) if container.usage().0 > 0 => {
                     lacks_items = true;
                     false
                 }
-                (true, _) => self.follow(container, *number, memory, turn)?,
+                (true, _) => self.follow(container, *number, memory, round)?,
             };
         }
         if lacks_items {
@@ -188,13 +188,13 @@ impl VectorIndexes {
         container: &Container,
         number: u32,
         memory: &mut VectorIndexMemory,
-        turn: &WorkerRound<'_>,
+        round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         let follower = IndexFollower { shared: &self.shared, container, number };
         let mut following = memory.following.remove(&(container.number, number));
         let mut more = true;
         for _ in 0..STEPS_TOGETHER {
-            turn.check()?;
+            round.check()?;
             match follower.step(&mut following)? {
                 IndexFollowStep::Done(items) => self.count_items(items),
                 IndexFollowStep::Idle => {
@@ -203,7 +203,7 @@ impl VectorIndexes {
                 }
                 IndexFollowStep::Sparse => {
                     info!(container = container.number, number, "a sparse vector index is made anew");
-                    return self.drop_some(container, number, memory, turn);
+                    return self.drop_some(container, number, memory, round);
                 }
             };
         }
@@ -221,11 +221,11 @@ impl VectorIndexes {
         container: &Container,
         number: u32,
         memory: &mut VectorIndexMemory,
-        turn: &WorkerRound<'_>,
+        round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         memory.following.remove(&(container.number, number));
         for _ in 0..STEPS_TOGETHER {
-            turn.check()?;
+            round.check()?;
             let indexes = indexes_in(&*self.shared.storage.snapshot()?, container.number)?;
             let Some((_, state)) = indexes.iter().find(|(other, _)| *other == number) else {
                 return Ok(true);
@@ -236,7 +236,7 @@ impl VectorIndexes {
                 info!(container = container.number, number, "vector index removed");
                 return Ok(true);
             }
-            turn.sleep(started.elapsed().min(REST_MAX))?;
+            round.sleep(started.elapsed().min(REST_MAX))?;
         }
         Ok(true)
     }
@@ -254,7 +254,7 @@ impl VectorIndexes {
 }
 
 /// Something was deleted, divided or changed meanwhile, or the index was changed by another thread: it is looked at again.
-fn is_passing(error: &EngineError, container: &Container) -> bool {
+fn is_transient(error: &EngineError, container: &Container) -> bool {
     match error {
         EngineError::ResourceNotFound { .. }
         | EngineError::PartitionMoved
@@ -282,17 +282,17 @@ impl WorkerTask for VectorIndexes {
 
     fn round(
         &self,
-        turn: &WorkerRound<'_>,
+        round: &WorkerRound<'_>,
         memory: &mut VectorIndexMemory,
     ) -> Result<NextRound, Interrupted> {
         let containers = self.containers(memory)?;
         let is_there = |number: u32| containers.iter().any(|container| container.number == number);
-        turn.retain_parts(|part| is_there(part as u32));
+        round.retain_parts(|part| is_there(part as u32));
         memory.following.retain(|(container, _), _| is_there(*container));
         let mut more = false;
         for container in &containers {
             let part = u64::from(container.number);
-            more |= turn.part(part, || self.steps(container, memory, turn))?.unwrap_or(false);
+            more |= round.part(part, || self.steps(container, memory, round))?.unwrap_or(false);
         }
         let is_building = |container: &&Arc<Container>| container.index_progress() < 100;
         self.building.store(containers.iter().filter(is_building).count() as u64, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::indexes::Indexes;
 use crate::items::body::{Body, SelfLinks};
 use crate::items::logical_partition::LogicalPartition;
 use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
-use crate::partition::sequencer::{AtomicWrites, PreparedWrite, until_taken};
+use crate::partition::sequencer::{AtomicWrites, PreparedWrite, retry_until_accepted};
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockKind, LockMode, LockSet};
@@ -35,7 +35,7 @@ pub(super) struct ViewApplier<'a> {
 
 /// An item of the view and what is to become of it.
 pub(super) struct ViewItem<'a> {
-    home: LogicalPartition<'a>,
+    logical_partition: LogicalPartition<'a>,
     id_key: Vec<u8>,
     body: Option<Body>,
 }
@@ -75,9 +75,9 @@ impl<'a> ViewApplier<'a> {
     fn target(&self, rid: u64, row: &[u8]) -> Result<Option<ViewItem<'a>>, EngineError> {
         let body = self.project(rid, ItemRow::parse(row)?.node()?);
         let Ok(key) = self.view.definition.partition_key.extract(body.item.root()) else { return Ok(None) };
-        let home = LogicalPartition::of(self.view, key)?;
-        let id_key = home.id_key(&body.id);
-        Ok(Some(ViewItem { home, id_key, body: Some(body) }))
+        let logical_partition = LogicalPartition::of(self.view, key)?;
+        let id_key = logical_partition.id_key(&body.id);
+        Ok(Some(ViewItem { logical_partition, id_key, body: Some(body) }))
     }
 
     /// The item's rid is its id in the view: it stays the same for as long as the item lives.
@@ -107,9 +107,9 @@ impl<'a> ViewItem<'a> {
     /// An item of the view that is to go.
     pub fn removal(view: &'a Container, row: &[u8]) -> Result<ViewItem<'a>, EngineError> {
         let row = ItemRow::parse(row)?;
-        let home = LogicalPartition::of(view, row.partition_key()?)?;
-        let id_key = home.id_key(row.id()?);
-        Ok(ViewItem { home, id_key, body: None })
+        let logical_partition = LogicalPartition::of(view, row.partition_key()?)?;
+        let id_key = logical_partition.id_key(row.id()?);
+        Ok(ViewItem { logical_partition, id_key, body: None })
     }
 
     /// `None` when the view is as it is to be.
@@ -120,8 +120,8 @@ impl<'a> ViewItem<'a> {
         rules: &Arc<WriteRules>,
         generation: u64,
     ) -> Result<Option<PreparedWrite>, EngineError> {
-        let stored = self.home.find(snapshot, &self.id_key)?;
-        let mut rows = RowBuilder::new(shared, &self.home, generation, Arc::clone(rules));
+        let stored = self.logical_partition.find(snapshot, &self.id_key)?;
+        let mut rows = RowBuilder::new(shared, &self.logical_partition, generation, Arc::clone(rules));
         match (&stored, &self.body) {
             (None, None) => return Ok(None),
             (Some(stored), None) => {
@@ -135,7 +135,7 @@ impl<'a> ViewItem<'a> {
                 rows.replace(stored.rid, &row, self.version(&rules.indexes, body, stored.rid))?;
             }
             (None, Some(body)) => {
-                let rid = self.home.place.new_rid(self.home.container)?;
+                let rid = self.logical_partition.place.new_rid(self.logical_partition.container)?;
                 rows.create(rid, self.version(&rules.indexes, body, rid))?;
             }
         }
@@ -158,11 +158,11 @@ pub(super) fn commit(
 ) -> Result<usize, EngineError> {
     let mut locks = LockSet::default();
     for target in targets {
-        target.home.add_lock(&shared.locks, &mut locks, LockMode::Shared);
+        target.logical_partition.add_lock(&shared.locks, &mut locks, LockMode::Shared);
         shared.locks.add(&mut locks, view.number, LockKind::Item(&target.id_key), LockMode::Exclusive);
     }
     let _held = shared.locks.take(&locks)?;
-    let committed = until_taken(&shared.statistics, || {
+    let committed = retry_until_accepted(&shared.statistics, || {
         let writes = prepare(shared, view, targets, advance)?;
         let count = writes
             .writes
@@ -192,7 +192,7 @@ fn prepare(
     let snapshot = shared.storage.snapshot()?;
     let mut writes: Vec<Vec<PreparedWrite>> = partitions.iter().map(|_| Vec::new()).collect();
     for target in targets {
-        let id = target.home.place.partition.layout.id;
+        let id = target.logical_partition.place.partition.layout.id;
         let at = partitions.iter().position(|partition| partition.layout.id == id);
         let at = at.ok_or_else(|| corrupt("an item without partition"))?;
         writes[at].extend(target.prepare(shared, &*snapshot, &rules, generations[at])?);

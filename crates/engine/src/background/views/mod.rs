@@ -120,13 +120,13 @@ impl Views {
     /// A check whether a view follows its source, for callers without [`Views`].
     pub fn watch(&self) -> Box<dyn Fn(&Container) -> bool + Send + Sync> {
         let work = self.worker.shared_work();
-        Box::new(move |view| matches!(work.standing(view.number).phase, FollowerPhase::Following))
+        Box::new(move |view| matches!(work.follower_state(view.number).phase, FollowerPhase::Following))
     }
 
     /// `None` for a container that is no view.
     pub fn status(&self, view: &Container) -> Option<ViewStatus> {
         let source = source_of(&self.catalog.state(), view)?;
-        Some(status(&self.worker.work().standing(view.number), &source))
+        Some(status(&self.worker.work().follower_state(view.number), &source))
     }
 
     /// Takes everything out of a view and fills it again.
@@ -190,15 +190,15 @@ fn no_view(container: &Container) -> EngineError {
     EngineError::BadRequest { message }
 }
 
-fn status(standing: &FollowerState, source: &Container) -> ViewStatus {
-    let behind = standing.lag(source);
-    let items = || source.usage().0.saturating_sub(standing.filled);
-    let (state, lag) = match standing.phase {
+fn status(follower_state: &FollowerState, source: &Container) -> ViewStatus {
+    let behind = follower_state.lag(source);
+    let items = || source.usage().0.saturating_sub(follower_state.filled);
+    let (state, lag) = match follower_state.phase {
         FollowerPhase::Emptying | FollowerPhase::Beginning => (ViewState::Initializing, items().max(behind)),
         FollowerPhase::Filling => (ViewState::Filling, items() + behind),
         FollowerPhase::Following => (ViewState::Active, behind),
     };
-    let positions = standing.partitions(source).into_iter();
+    let positions = follower_state.partitions(source).into_iter();
     let positions = positions.map(|found| ViewPosition {
         partition: found.partition,
         lsn: found.lsn,

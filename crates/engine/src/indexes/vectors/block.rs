@@ -10,14 +10,14 @@ const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 5;
 const ID_BYTES: usize = 8;
 const NORM_BYTES: usize = 8;
-const STRAY_BYTES: usize = 4;
+const RESIDUAL_BYTES: usize = 4;
 const SCALE_BYTES: usize = 4;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct VectorBlock {
     pub ids: Vec<u64>,
     pub norms: Vec<f64>,
-    pub strays: Vec<f32>,
+    pub residuals: Vec<f32>,
     pub scales: Vec<f32>,
     pub codes: Vec<u8>,
     pub dimensions: usize,
@@ -28,7 +28,7 @@ pub(crate) struct VectorBlock {
 pub(crate) struct VectorBlockRef<'a> {
     ids: &'a [u8],
     norms: &'a [u8],
-    strays: &'a [u8],
+    residuals: &'a [u8],
     scales: &'a [u8],
     pub codes: &'a [u8],
     dimensions: usize,
@@ -52,14 +52,14 @@ impl VectorBlock {
     pub fn push(&mut self, id: u64, coded: &QuantizedVector) {
         self.ids.push(id);
         self.norms.push(coded.norm);
-        self.strays.push(coded.stray);
+        self.residuals.push(coded.residual);
         self.scales.push(coded.scale);
         self.codes.extend_from_slice(&coded.codes);
     }
 
     pub fn get(&self, at: usize) -> QuantizedVector {
-        let (scale, norm, stray) = (self.scales[at], self.norms[at], self.strays[at]);
-        QuantizedVector { scale, norm, stray, codes: self.codes_of(at).to_vec() }
+        let (scale, norm, residual) = (self.scales[at], self.norms[at], self.residuals[at]);
+        QuantizedVector { scale, norm, residual, codes: self.codes_of(at).to_vec() }
     }
 
     pub fn codes_of(&self, at: usize) -> &[u8] {
@@ -74,7 +74,7 @@ impl VectorBlock {
     pub fn swap_remove(&mut self, at: usize) {
         self.ids.swap_remove(at);
         self.norms.swap_remove(at);
-        self.strays.swap_remove(at);
+        self.residuals.swap_remove(at);
         self.scales.swap_remove(at);
         let last = self.codes.len() - self.dimensions;
         self.codes.copy_within(last.., at * self.dimensions);
@@ -83,13 +83,13 @@ impl VectorBlock {
 
     pub fn encode(&self) -> Vec<u8> {
         let count = u32::try_from(self.len()).expect("a row has a few hundred vectors");
-        let each = ID_BYTES + NORM_BYTES + STRAY_BYTES + SCALE_BYTES;
+        let each = ID_BYTES + NORM_BYTES + RESIDUAL_BYTES + SCALE_BYTES;
         let mut value = Vec::with_capacity(HEADER_BYTES + self.len() * each + self.codes.len());
         value.push(FORMAT);
         value.extend(count.to_le_bytes());
         self.ids.iter().for_each(|id| value.extend(id.to_le_bytes()));
         self.norms.iter().for_each(|norm| value.extend(norm.to_le_bytes()));
-        self.strays.iter().for_each(|stray| value.extend(stray.to_le_bytes()));
+        self.residuals.iter().for_each(|residual| value.extend(residual.to_le_bytes()));
         self.scales.iter().for_each(|scale| value.extend(scale.to_le_bytes()));
         value.extend_from_slice(&self.codes);
         value
@@ -107,10 +107,10 @@ impl<'a> VectorBlockRef<'a> {
         let count = u32::from_le_bytes(*count) as usize;
         let (ids, rest) = rest.split_at_checked(count.checked_mul(ID_BYTES)?)?;
         let (norms, rest) = rest.split_at_checked(count * NORM_BYTES)?;
-        let (strays, rest) = rest.split_at_checked(count * STRAY_BYTES)?;
+        let (residuals, rest) = rest.split_at_checked(count * RESIDUAL_BYTES)?;
         let (scales, codes) = rest.split_at_checked(count * SCALE_BYTES)?;
         let is_sound = format == FORMAT && Some(codes.len()) == count.checked_mul(dimensions);
-        is_sound.then_some(VectorBlockRef { ids, norms, strays, scales, codes, dimensions })
+        is_sound.then_some(VectorBlockRef { ids, norms, residuals, scales, codes, dimensions })
     }
 
     pub fn len(&self) -> usize {
@@ -125,8 +125,8 @@ impl<'a> VectorBlockRef<'a> {
         f64::from_le_bytes(chunk(self.norms, at))
     }
 
-    pub fn stray(&self, at: usize) -> f32 {
-        f32::from_le_bytes(chunk(self.strays, at))
+    pub fn residual(&self, at: usize) -> f32 {
+        f32::from_le_bytes(chunk(self.residuals, at))
     }
 
     pub fn scale(&self, at: usize) -> f32 {
@@ -138,7 +138,7 @@ impl<'a> VectorBlockRef<'a> {
         VectorBlock {
             ids: all.clone().map(|at| self.id(at)).collect(),
             norms: all.clone().map(|at| self.norm(at)).collect(),
-            strays: all.clone().map(|at| self.stray(at)).collect(),
+            residuals: all.clone().map(|at| self.residual(at)).collect(),
             scales: all.map(|at| self.scale(at)).collect(),
             codes: self.codes.to_vec(),
             dimensions: self.dimensions,
@@ -158,7 +158,7 @@ mod tests {
     /// On disk: a change here is a new format.
     #[test]
     fn golden_bytes() {
-        let coded = QuantizedVector { scale: 0.5, norm: 2.0, stray: 0.25, codes: vec![0x7F, 0x81] };
+        let coded = QuantizedVector { scale: 0.5, norm: 2.0, residual: 0.25, codes: vec![0x7F, 0x81] };
         let value = VectorBlock::of(9, &coded).encode();
         let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "01010000000900000000000000000000000000004000".to_owned() + "00803e0000003f7f81");
@@ -176,7 +176,7 @@ mod tests {
         for id in 0..3_u64 {
             block.push(
                 id,
-                &QuantizedVector { scale: 1.0, norm: id as f64, stray: 0.0, codes: vec![id as u8] },
+                &QuantizedVector { scale: 1.0, norm: id as f64, residual: 0.0, codes: vec![id as u8] },
             );
         }
         block.swap_remove(0);

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use quire_storage::Snapshot;
 
 use super::block::VectorBlockRef;
-use super::leaf::{PLACE_NONE, PLACE_ODD, read_changes, read_row};
+use super::leaf::{LEAF_NO_VECTOR, LEAF_UNUSABLE, read_changes, read_row};
 use super::state::{VectorIndexPhase, VectorIndexState, indexes_in};
-use super::{APART_NONE, APART_ODD};
+use super::{UNINDEXED_NO_VECTOR, UNINDEXED_UNUSABLE};
 use crate::api::{EngineError, corrupt};
 use crate::store::for_each_row;
 use crate::store::keys::{self, LOOKUPS, VectorKeys};
@@ -94,13 +94,13 @@ impl VectorIndexCheck<'_> {
                 wrong = self.check_place(rid, leaf)?.or(wrong);
             }
         }
-        for (class, place) in [(APART_NONE, PLACE_NONE), (APART_ODD, PLACE_ODD)] {
-            let mut apart = Vec::new();
-            for_each_row(snapshot, LOOKUPS, &keys.apart_of(class), |key, _| {
-                apart.extend(VectorKeys::rid_of_apart(key));
+        for (class, place) in [(UNINDEXED_NO_VECTOR, LEAF_NO_VECTOR), (UNINDEXED_UNUSABLE, LEAF_UNUSABLE)] {
+            let mut unindexed = Vec::new();
+            for_each_row(snapshot, LOOKUPS, &keys.unindexed_prefix(class), |key, _| {
+                unindexed.extend(VectorKeys::rid_of_unindexed(key));
                 Ok(())
             })?;
-            for rid in apart {
+            for rid in unindexed {
                 self.rows += 1;
                 wrong = self.check_place(rid, place)?.or(wrong);
             }

@@ -25,7 +25,7 @@ pub(crate) struct QuantizedVector {
     /// The length of the item's vector.
     pub norm: f64,
     /// How far the stored vector is from the item's, at most.
-    pub stray: f32,
+    pub residual: f32,
     /// Numbers of 8 bits with a sign.
     pub codes: Vec<u8>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct QueryVector {
     numbers: Vec<i16>,
     scale: f64,
     norm: f64,
-    stray: f64,
+    residual: f64,
 }
 
 /// More is nearer; the true value is no further away than the margin.
@@ -75,7 +75,7 @@ fn times(number: f64, scale: f64, max: f64) -> f64 {
 }
 
 /// The length of what codes leave out of a vector.
-fn stray_of(numbers: &[f64], codes: impl Iterator<Item = f64>, scale: f64) -> f64 {
+fn residual_of(numbers: &[f64], codes: impl Iterator<Item = f64>, scale: f64) -> f64 {
     let left = numbers.iter().zip(codes).map(|(number, code)| number - code * scale);
     left.map(|left| left * left).sum::<f64>().sqrt()
 }
@@ -90,8 +90,9 @@ impl QuantizedVector {
         let scale = (largest(numbers) / CODE_MAX) as f32;
         let code = |number: &f64| times(*number, f64::from(scale), CODE_MAX) as i8 as u8;
         let codes: Vec<u8> = numbers.iter().map(code).collect();
-        let stray = stray_of(numbers, codes.iter().map(|code| f64::from(*code as i8)), f64::from(scale));
-        Some(QuantizedVector { scale, norm, stray: (stray as f32).next_up(), codes })
+        let residual =
+            residual_of(numbers, codes.iter().map(|code| f64::from(*code as i8)), f64::from(scale));
+        Some(QuantizedVector { scale, norm, residual: (residual as f32).next_up(), codes })
     }
 }
 
@@ -105,14 +106,14 @@ impl QueryVector {
         let max = TARGET_CODE_MAX.min(f64::from(i32::MAX) / (CODE_MAX * numbers.len().max(1) as f64)).floor();
         let scale = largest(numbers) / max;
         let codes: Vec<i16> = numbers.iter().map(|number| times(*number, scale, max) as i16).collect();
-        let stray = stray_of(numbers, codes.iter().map(|code| f64::from(*code)), scale);
-        Some(QueryVector { numbers: codes, scale, norm, stray })
+        let residual = residual_of(numbers, codes.iter().map(|code| f64::from(*code)), scale);
+        Some(QueryVector { numbers: codes, scale, norm, residual })
     }
 
     /// A stored vector as a target.
     pub fn of(codes: &[u8], scale: f32, norm: f64) -> QueryVector {
         let numbers = codes.iter().map(|code| i16::from(*code as i8)).collect();
-        QueryVector { numbers, scale: f64::from(scale), norm, stray: 0.0 }
+        QueryVector { numbers, scale: f64::from(scale), norm, residual: 0.0 }
     }
 
     /// What a product of codes with this target stands for, when it stands for the target's direction alone or for all of it.
@@ -130,15 +131,15 @@ impl QueryVector {
     }
 
     /// `None`: there is no distance, since one of the two has no direction.
-    pub fn nearness(
+    pub fn similarity(
         &self,
         product: i32,
-        (scale, norm, stray): (f32, f64, f32),
+        (scale, norm, residual): (f32, f64, f32),
         distance: DistanceFunction,
     ) -> Option<Similarity> {
         let product = f64::from(product) * f64::from(scale) * self.scale;
-        let reach = norm + f64::from(stray);
-        let margin = self.norm * f64::from(stray) + self.stray * reach + ROUNDING * self.norm * reach;
+        let reach = norm + f64::from(residual);
+        let margin = self.norm * f64::from(residual) + self.residual * reach + ROUNDING * self.norm * reach;
         match distance {
             DistanceFunction::DotProduct => Some(Similarity { value: product, margin }),
             DistanceFunction::Cosine => {
@@ -201,8 +202,8 @@ mod tests {
                 for distance in
                     [DistanceFunction::Cosine, DistanceFunction::DotProduct, DistanceFunction::Euclidean]
                 {
-                    let QuantizedVector { scale, norm, stray, .. } = coded;
-                    let near = target.nearness(products[0], (scale, norm, stray), distance).unwrap();
+                    let QuantizedVector { scale, norm, residual, .. } = coded;
+                    let near = target.similarity(products[0], (scale, norm, residual), distance).unwrap();
                     let truth = truth(&vector, &wanted, distance);
                     assert!(near.low() <= truth && truth <= near.high(), "{dimensions} {round} {distance:?}");
                 }
@@ -216,13 +217,16 @@ mod tests {
         let (coded, target) = (QuantizedVector::new(&vector).unwrap(), QueryVector::new(&vector).unwrap());
         let mut products = Vec::new();
         target.products(&coded.codes, &mut products);
-        let near =
-            target.nearness(products[0], (coded.scale, coded.norm, coded.stray), DistanceFunction::Cosine);
+        let near = target.similarity(
+            products[0],
+            (coded.scale, coded.norm, coded.residual),
+            DistanceFunction::Cosine,
+        );
         assert!((near.unwrap().value - 1.0).abs() < 1e-6);
     }
 
     #[test]
-    fn numbers_that_codes_cannot_tell_are_refused() {
+    fn vectors_that_cannot_be_quantized_are_refused() {
         for vector in [[1e200, 1.0], [f64::NAN, 1.0], [1e-17, 1e-17]] {
             assert!(
                 QuantizedVector::new(&vector).is_none() && QueryVector::new(&vector).is_none(),

@@ -10,22 +10,22 @@ use quire_storage::Snapshot;
 
 use super::block::{VectorBlock, VectorBlockRef};
 use super::codes::QuantizedVector;
-use super::{APART_NONE, APART_ODD};
+use super::{UNINDEXED_NO_VECTOR, UNINDEXED_UNUSABLE};
 use crate::api::{EngineError, corrupt};
 use crate::store::keys::{LOOKUPS, VectorKeys};
 
 /// Where an item is that is not in a leaf. Leaves are numbered from 1 on.
-pub(crate) const PLACE_NONE: u64 = 0;
+pub(crate) const LEAF_NO_VECTOR: u64 = 0;
 
-pub(crate) const PLACE_ODD: u64 = u64::MAX;
+pub(crate) const LEAF_UNUSABLE: u64 = u64::MAX;
 
 const FORMAT: u8 = 1;
 const ID_BYTES: usize = 8;
 
 pub(crate) fn class_of(place: u64) -> Option<u8> {
     match place {
-        PLACE_NONE => Some(APART_NONE),
-        PLACE_ODD => Some(APART_ODD),
+        LEAF_NO_VECTOR => Some(UNINDEXED_NO_VECTOR),
+        LEAF_UNUSABLE => Some(UNINDEXED_UNUSABLE),
         _ => None,
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn coded(code: u8) -> QuantizedVector {
-        QuantizedVector { scale: 0.5, norm: 2.0, stray: 0.25, codes: vec![code, 0x81] }
+        QuantizedVector { scale: 0.5, norm: 2.0, residual: 0.25, codes: vec![code, 0x81] }
     }
 
     /// On disk: a change here is a new format.

@@ -37,8 +37,8 @@ pub(crate) const APPROXIMATE_MIN: u64 = 1000;
 const LIST_SIZE: usize = 100;
 
 /// Items that are not in the tree: they have a distance that codes cannot tell, or none.
-pub(crate) const APART_ODD: u8 = 1;
-pub(crate) const APART_NONE: u8 = 2;
+pub(crate) const UNINDEXED_UNUSABLE: u8 = 1;
+pub(crate) const UNINDEXED_NO_VECTOR: u8 = 2;
 
 /// An index as a policy asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

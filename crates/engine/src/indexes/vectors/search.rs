@@ -11,7 +11,7 @@ use super::block::VectorBlockRef;
 use super::codes::{QueryVector, Similarity};
 use super::leaf::LeafChangesRef;
 use super::state::VectorIndexState;
-use super::{APART_NONE, APART_ODD, APPROXIMATE_MIN, LIST_SIZE, VectorIndexKey};
+use super::{APPROXIMATE_MIN, LIST_SIZE, UNINDEXED_NO_VECTOR, UNINDEXED_UNUSABLE, VectorIndexKey};
 use crate::api::{EngineError, corrupt};
 use crate::store::keys::{LOOKUPS, LeafRow, VectorKeys};
 
@@ -19,8 +19,8 @@ use crate::store::keys::{LOOKUPS, LeafRow, VectorKeys};
 const SEARCH_LIST_SIZE_MULTIPLIER: f64 = 10.0;
 const QUANTIZED_VECTOR_LIST_MULTIPLIER: f64 = 5.0;
 /// Items that a search of a part of the tree looks at, unless the query says: codes are nearly as good as vectors.
-const LOOKED_AT_MULTIPLIER: f64 = 2.0;
-const LOOKED_AT_MORE: usize = 8;
+const EXAMINED_MULTIPLIER: f64 = 2.0;
+const EXAMINED_MORE: usize = 8;
 /// Leaves that a search list of the usual size looks into at most, for each unit of the square root of their number.
 const LEAVES_PER_ROOT: f64 = 2.5;
 /// A search ends before when so many leaves, one after the other, had none of the nearest: this part of all that it may look
@@ -32,7 +32,7 @@ const LEAVES_TOGETHER: usize = 8;
 /// Inner nodes that are looked into on every level.
 const NODES_MAX: usize = 64;
 /// Items without a vector that are looked at where they come first.
-const APART_MAX: usize = 1000;
+const UNINDEXED_MAX: usize = 1000;
 /// Rows and bytes that the storage shows at a time.
 const ROWS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
@@ -88,12 +88,12 @@ pub(crate) fn search(
         }
         VectorIndexKind::DiskAnn => reading.some()?,
     };
-    let odd = reading.apart(APART_ODD, usize::MAX)?;
-    hits.rids.extend(odd.into_iter().map(|rid| (rid, false)));
+    let unusable = reading.unindexed(UNINDEXED_UNUSABLE, usize::MAX)?;
+    hits.rids.extend(unusable.into_iter().map(|rid| (rid, false)));
     // Where distances ascend, items without one come first.
     if search.distance == DistanceFunction::Euclidean {
-        let none = reading.apart(APART_NONE, APART_MAX + 1)?;
-        hits.is_refused = none.len() > APART_MAX;
+        let none = reading.unindexed(UNINDEXED_NO_VECTOR, UNINDEXED_MAX + 1)?;
+        hits.is_refused = none.len() > UNINDEXED_MAX;
         hits.rids.extend(none.into_iter().map(|rid| (rid, false)));
     }
     Ok(hits)
@@ -133,7 +133,7 @@ impl SearchReader<'_> {
         }
         let count = match search.quantized_vector_list_multiplier {
             Some(multiplier) => times(search.count, multiplier),
-            None => times(search.count, LOOKED_AT_MULTIPLIER).saturating_add(LOOKED_AT_MORE),
+            None => times(search.count, EXAMINED_MULTIPLIER).saturating_add(EXAMINED_MORE),
         };
         let mut nearest = NearestVectors::new(count, false, search);
         let read = self.read_nearest(self.leaves(wanted as usize)?, &mut nearest)? as u64;
@@ -187,13 +187,13 @@ impl SearchReader<'_> {
         let scale = search.target.scale_in(search.distance);
         found.extend(products.iter().enumerate().map(|(at, product)| {
             let product = f64::from(*product) * f64::from(block.scale(at)) * scale;
-            let nearness = match search.distance {
+            let similarity = match search.distance {
                 DistanceFunction::DotProduct => product,
                 DistanceFunction::Cosine | DistanceFunction::Euclidean => {
                     2.0 * product - block.norm(at) * block.norm(at)
                 }
             };
-            (nearness, block.id(at))
+            (similarity, block.id(at))
         }));
         Ok(())
     }
@@ -296,8 +296,8 @@ impl SearchReader<'_> {
     }
 
     /// Accepted items of a class that are not in the tree.
-    fn apart(&self, class: u8, rows_max: usize) -> Result<Vec<u64>, EngineError> {
-        let range = KeyRange::prefix(&self.keys.apart_of(class));
+    fn unindexed(&self, class: u8, rows_max: usize) -> Result<Vec<u64>, EngineError> {
+        let range = KeyRange::prefix(&self.keys.unindexed_prefix(class));
         let (direction, keys_only, bytes_max) = (Direction::Forward, true, usize::MAX);
         let scan = Scan { space: LOOKUPS, range, direction, rows_max, bytes_max, keys_only };
         let (mut rids, mut outcome) = (Vec::new(), Ok(()));
@@ -308,7 +308,7 @@ impl SearchReader<'_> {
                 outcome = std::mem::replace(&mut outcome, Ok(())).and_then(|()| (self.search.hold)(bytes));
                 rids.reserve_exact(ROOM_MIN.max(rids.len()));
             }
-            rids.extend(VectorKeys::rid_of_apart(key).filter(|rid| (self.search.accepts)(*rid)));
+            rids.extend(VectorKeys::rid_of_unindexed(key).filter(|rid| (self.search.accepts)(*rid)));
             if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         outcome.map(|()| rids)
@@ -390,8 +390,8 @@ impl<'s> NearestVectors<'s> {
         self.search.target.products(block.codes, &mut products);
         let mut least = self.least();
         for (at, product) in products.iter().enumerate() {
-            let stored = (block.scale(at), block.norm(at), block.stray(at));
-            let Some(near) = self.search.target.nearness(*product, stored, self.search.distance) else {
+            let stored = (block.scale(at), block.norm(at), block.residual(at));
+            let Some(near) = self.search.target.similarity(*product, stored, self.search.distance) else {
                 continue;
             };
             let margin = if self.is_exact { near.margin } else { 0.0 };

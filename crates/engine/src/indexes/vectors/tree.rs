@@ -191,7 +191,7 @@ impl VectorTree {
 }
 
 fn nothing(dimensions: usize) -> QuantizedVector {
-    QuantizedVector { scale: 0.0, norm: 0.0, stray: 0.0, codes: vec![0; dimensions] }
+    QuantizedVector { scale: 0.0, norm: 0.0, residual: 0.0, codes: vec![0; dimensions] }
 }
 
 /// The vectors of a block as points.
@@ -219,15 +219,15 @@ impl VectorPoints<'_> {
     }
 
     /// How much nearer each point is to one place than to another: more is nearer to the second.
-    fn leaning(&self, first: &[f64], second: &[f64]) -> Vec<f64> {
+    fn nearer_to_second(&self, first: &[f64], second: &[f64]) -> Vec<f64> {
         let across: Vec<f64> = first.iter().zip(second).map(|(first, second)| second - first).collect();
         let middle: f64 =
             first.iter().zip(second).map(|(first, second)| second * second - first * first).sum();
         let Some(target) = QueryVector::new(&across) else { return vec![0.0; self.block.len()] };
         let (mut products, scale) = (Vec::new(), target.scale_in(DistanceFunction::Euclidean));
         target.products(&self.block.codes, &mut products);
-        let lean = |(product, own): (&i32, &f64)| 2.0 * f64::from(*product) * own * scale - middle;
-        products.iter().zip(&self.scales).map(lean).collect()
+        let nearer = |(product, own): (&i32, &f64)| 2.0 * f64::from(*product) * own * scale - middle;
+        products.iter().zip(&self.scales).map(nearer).collect()
     }
 
     fn farthest(&self, from: Vec<f64>) -> usize {
@@ -241,13 +241,13 @@ impl VectorPoints<'_> {
 
     /// Which points belong to the second centre; neither gets less than its part.
     fn sides(&self, first: &[f64], second: &[f64]) -> Vec<bool> {
-        let leaning = self.leaning(first, second);
-        let mut order: Vec<usize> = (0..leaning.len()).collect();
-        order.sort_unstable_by(|a, b| leaning[*a].total_cmp(&leaning[*b]).then(a.cmp(b)));
-        let least = leaning.len() / PART_MIN;
-        let cut = leaning.iter().filter(|lean| **lean < 0.0).count();
-        let cut = cut.clamp(least.max(1), leaning.len() - least.max(1));
-        let mut is_second = vec![false; leaning.len()];
+        let nearer_to_second = self.nearer_to_second(first, second);
+        let mut order: Vec<usize> = (0..nearer_to_second.len()).collect();
+        order.sort_unstable_by(|a, b| nearer_to_second[*a].total_cmp(&nearer_to_second[*b]).then(a.cmp(b)));
+        let least = nearer_to_second.len() / PART_MIN;
+        let cut = nearer_to_second.iter().filter(|nearer| **nearer < 0.0).count();
+        let cut = cut.clamp(least.max(1), nearer_to_second.len() - least.max(1));
+        let mut is_second = vec![false; nearer_to_second.len()];
         order[cut..].iter().for_each(|at| is_second[*at] = true);
         is_second
     }

@@ -309,7 +309,7 @@ fn increment() {
 }
 
 #[test]
-fn what_no_patch_may_touch() {
+fn paths_that_no_patch_may_change() {
     check(
         r#"{"id":"1","pk":"p","deep":{"key":"k","other":1},"pkx":1,"idx":1,"a":1}"#,
         &[

@@ -6,14 +6,14 @@
 //! changes a part in its holder before that has written the new form: its value counts, and the item goes.
 //! An item that nobody would hold stays.
 
-use quire_model::{ItemError, OnWrite, OwnedValue, Placed, Pointer, Right, TargetKey};
+use quire_model::{ExpectedPathValue, ItemError, OnWrite, OwnedValue, Pointer, PutOutcome, TargetKey};
 use quire_resource::check_item_id;
 use quire_value::{Object, Value};
 
 use super::super::Unit;
 use super::super::slot::LinkedKey;
 use super::super::unit::Target;
-use super::JournalNote;
+use super::JournalChange;
 use super::extract::holders;
 use crate::api::EngineError;
 use crate::model::{Conversion, ConversionStage, EmbedRule, EmbedSide, OldWriters, OnConflict};
@@ -52,11 +52,11 @@ impl Unit<'_> {
         let (is_holder, is_part) = (name == rule.holder, name == rule.part);
         match own.stage {
             ConversionStage::Adding if is_holder && !is_visited => self.refuse_part(at, embed),
-            ConversionStage::Kept if is_part && is_visited => self.count_holders(at, embed),
+            ConversionStage::BothMaintained if is_part && is_visited => self.count_holders(at, embed),
             ConversionStage::Removing if is_part => self.embed_part(at, embed, is_visited),
             ConversionStage::Removing if is_holder => self.embed_into(at, embed),
             ConversionStage::Undoing if is_holder => self.remove_parts(at, embed, is_visited),
-            ConversionStage::Reverting if is_holder => self.take_parts_out(at, embed, is_visited),
+            ConversionStage::Reverting if is_holder => self.extract_parts_on_undo(at, embed, is_visited),
             _ => Ok(()),
         }
     }
@@ -95,10 +95,12 @@ impl Unit<'_> {
         }
         let conflict = embed.rule.on_conflict;
         match self.count_places(at, embed)? {
-            0 => self.leave(at, String::new(), (NO_HOLDER, false)),
+            0 => self.add_unconverted(at, String::new(), (NO_HOLDER, false)),
             1 => {}
-            HOLDERS_MAX.. => self.leave(at, String::new(), (TOO_MANY, conflict != Some(OnConflict::Skip))),
-            _ => self.leave(at, String::new(), (SEVERAL, conflict.is_none())),
+            HOLDERS_MAX.. => {
+                self.add_unconverted(at, String::new(), (TOO_MANY, conflict != Some(OnConflict::Skip)))
+            }
+            _ => self.add_unconverted(at, String::new(), (SEVERAL, conflict.is_none())),
         }
         Ok(())
     }
@@ -114,14 +116,14 @@ impl Unit<'_> {
         }
         let Some(key) = self.key_of(at, embed.link) else { return Ok(0) };
         let rules = self.base.link(embed.link);
-        let (moment, referrers) = (
-            &self.base.sites[self.base.referrer_site(embed.link)].moment,
+        let (visibility_point, referrers) = (
+            &self.base.sites[self.base.referrer_site(embed.link)].visibility_point,
             self.base.referrers(embed.link, &key.key),
         );
         let (mut count, mut after) = (0, None);
         while count < HOLDERS_MAX {
-            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, moment)?;
-            for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
+            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, visibility_point)?;
+            for referrer in page.referrers.iter().filter(|own| !own.is_invisible) {
                 let references = rules.references(ItemRow::trusted(&referrer.stored.bytes)?.node()?)?;
                 count += references.iter().filter(|own| own.target == key.key).count();
             }
@@ -135,7 +137,7 @@ impl Unit<'_> {
 
     /// An item that is to be a part: visited, or written by a client.
     fn embed_part(&mut self, at: usize, embed: Embed<'_>, is_visited: bool) -> Result<(), EngineError> {
-        if self.converting.embedded.contains(&at) {
+        if self.conversions.embedded.contains(&at) {
             return Ok(());
         }
         if self.slots[at].after.is_some() {
@@ -171,7 +173,7 @@ impl Unit<'_> {
         let others: Vec<usize> = all.into_iter().filter(|holder| Some(*holder) != except).collect();
         if let Some(why) = why {
             if is_visited {
-                self.leave(at, String::new(), (why, false));
+                self.add_unconverted(at, String::new(), (why, false));
             }
             for holder in others.into_iter().filter(|_| is_skipped) {
                 self.put_part(holder, at, embed, None)?;
@@ -181,12 +183,12 @@ impl Unit<'_> {
         for holder in others {
             if !self.put_part(holder, at, embed, Some(&value))? {
                 if is_visited {
-                    self.leave(at, String::new(), (NO_PLACE, false));
+                    self.add_unconverted(at, String::new(), (NO_PLACE, false));
                 }
                 return Ok(false);
             }
         }
-        self.converting.embedded.push(at);
+        self.conversions.embedded.push(at);
         if !self.slots[at].is_client {
             return self.remove_converted(at, &embed.rule.link).map(|()| true);
         }
@@ -230,7 +232,7 @@ impl Unit<'_> {
             self.set_converted(at, &value, &embed.rule.link)?;
         }
         for (part, is_left) in parts {
-            let is_there = !self.converting.embedded.contains(&part);
+            let is_there = !self.conversions.embedded.contains(&part);
             if is_there && !self.move_part(part, embed, false, Some(at))? && is_left {
                 self.put_part(at, part, embed, None)?;
             }
@@ -286,13 +288,13 @@ impl Unit<'_> {
             if !is_own {
                 put_at(&mut value, into, &positions, None);
             } else if is_visited {
-                self.leave(at, into.at(&positions), (CHANGED_SINCE, false));
+                self.add_unconverted(at, into.at(&positions), (CHANGED_SINCE, false));
             } else {
                 changed.push(entry);
             }
         }
         if !changed.is_empty() {
-            self.note(at, embed.own, JournalNote::Places(changed));
+            self.record_journal_change(at, embed.own, JournalChange::Places(changed));
         }
         if value != original { self.set_converted(at, &value, &embed.rule.link) } else { Ok(()) }
     }
@@ -376,8 +378,13 @@ impl Unit<'_> {
         let site = base.referrer_site(key.link);
         let (referrers, mut after, mut count) = (base.referrers(key.link, &key.key), None, 0);
         while count <= HOLDERS_MAX {
-            let page = referrers.page(&*base.snapshot, after.as_deref(), PAGE, &base.sites[site].moment)?;
-            for referrer in page.referrers.into_iter().filter(|own| !own.is_gone) {
+            let page = referrers.page(
+                &*base.snapshot,
+                after.as_deref(),
+                PAGE,
+                &base.sites[site].visibility_point,
+            )?;
+            for referrer in page.referrers.into_iter().filter(|own| !own.is_invisible) {
                 count += 1;
                 if self.slot_of(site, referrer.stored.rid).is_none() {
                     self.add_stored(site, referrer.stored.rid, referrer.stored.bytes, true)?;
@@ -438,7 +445,7 @@ impl Unit<'_> {
         match embed.rule.side {
             EmbedSide::Referrer => {
                 for positions in self.places_of(holder, part, embed) {
-                    if put_at(&mut value, into, &positions, right.cloned()) == Placed::Blocked {
+                    if put_at(&mut value, into, &positions, right.cloned()) == PutOutcome::Blocked {
                         return Ok(false);
                     }
                 }
@@ -456,7 +463,7 @@ impl Unit<'_> {
                     (None, Some(right)) => elements.push(right.clone()),
                     (None, None) => return Ok(true),
                 }
-                if put_at(&mut value, into, &[], Some(Value::Array(elements))) == Placed::Blocked {
+                if put_at(&mut value, into, &[], Some(Value::Array(elements))) == PutOutcome::Blocked {
                     return Ok(false);
                 }
             }
@@ -478,9 +485,9 @@ impl Unit<'_> {
             .is_some_and(|own| Some(own) == id || id.is_none() && Some(own) == stored.as_deref());
         let key = || {
             let item = quire_value::Item::from_value(element);
-            slot.home.container.definition.partition_key.extract(item.root()).ok()
+            slot.logical_partition.container.definition.partition_key.extract(item.root()).ok()
         };
-        is_same && key().as_ref() == Some(&slot.home.place.key)
+        is_same && key().as_ref() == Some(&slot.logical_partition.place.key)
     }
 
     pub(super) fn value_before(&self, at: usize) -> Result<Option<Value>, EngineError> {
@@ -492,8 +499,13 @@ impl Unit<'_> {
 }
 
 /// Puts a value at a place, or takes it away.
-pub(super) fn put_at(item: &mut Value, path: &Pointer, positions: &[usize], value: Option<Value>) -> Placed {
-    let right = value.map_or(Right::Absent, Right::Value);
+pub(super) fn put_at(
+    item: &mut Value,
+    path: &Pointer,
+    positions: &[usize],
+    value: Option<Value>,
+) -> PutOutcome {
+    let right = value.map_or(ExpectedPathValue::Absent, ExpectedPathValue::Value);
     let (owner, path, positions) = (String::new(), path.clone(), positions.to_vec());
     OwnedValue { owner, path, positions, right, on_write: OnWrite::Correct }.put(item)
 }

@@ -4,7 +4,7 @@ use quire_model::TargetKey;
 use quire_value::{Item, Object, Value};
 
 use super::super::Unit;
-use super::JournalNote;
+use super::JournalChange;
 use super::embed::{Embed, is_item, put_at};
 use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
@@ -15,11 +15,11 @@ const NOT_FOUND: &str = "the reference would not find the item of the part";
 const DIFFERS: &str = "the part differs from the item that is there";
 
 /// Why a part stays where it is.
-type ReasonLeft = Option<&'static str>;
+type UnconvertedReason = Option<&'static str>;
 
 impl Unit<'_> {
     /// Items are made of the parts as they are now.
-    pub(super) fn take_parts_out(
+    pub(super) fn extract_parts_on_undo(
         &mut self,
         at: usize,
         embed: Embed<'_>,
@@ -32,9 +32,9 @@ impl Unit<'_> {
             EmbedSide::Referrer => {
                 for positions in self.part_places(embed, &value) {
                     let Some(part) = into.find(&value, &positions).cloned() else { continue };
-                    let left = self.take_target_out(at, embed, &mut value, (&positions, &part))?;
+                    let left = self.extract_target_on_undo(at, embed, &mut value, (&positions, &part))?;
                     if let Some(why) = left.filter(|_| is_visited) {
-                        self.leave(at, into.at(&positions), (why, false));
+                        self.add_unconverted(at, into.at(&positions), (why, false));
                     }
                 }
             }
@@ -43,16 +43,16 @@ impl Unit<'_> {
                 let (Some(key), Some(parts)) = (key, into.find(&value, &[]).cloned()) else { return Ok(()) };
                 let mut kept = Vec::new();
                 for part in parts.as_array().unwrap_or_default() {
-                    if let Some(why) = self.take_referrer_out(at, embed, &key, part)? {
+                    if let Some(why) = self.extract_referrer_on_undo(at, embed, &key, part)? {
                         kept.push(part.clone());
                         if is_visited {
-                            self.leave(at, into.to_string(), (why, false));
+                            self.add_unconverted(at, into.to_string(), (why, false));
                         }
                     }
                 }
                 let is_array = parts.as_array().is_some();
                 if !is_array && is_visited {
-                    self.leave(at, into.to_string(), (NO_ITEM, false));
+                    self.add_unconverted(at, into.to_string(), (NO_ITEM, false));
                 }
                 if is_array {
                     put_at(&mut value, into, &[], (!kept.is_empty()).then_some(Value::Array(kept)));
@@ -63,13 +63,13 @@ impl Unit<'_> {
     }
 
     /// The part beside a reference becomes the target of the reference.
-    fn take_target_out(
+    fn extract_target_on_undo(
         &mut self,
         at: usize,
         embed: Embed<'_>,
         value: &mut Value,
         (positions, part): (&[usize], &Value),
-    ) -> Result<ReasonLeft, EngineError> {
+    ) -> Result<UnconvertedReason, EngineError> {
         let base = self.base;
         let rules = base.link(embed.link);
         let key = rules.link.to.key.find(part, &[]).and_then(Value::as_str).filter(|key| !key.is_empty());
@@ -100,13 +100,13 @@ impl Unit<'_> {
     }
 
     /// An element becomes an item that refers to the item that had it.
-    fn take_referrer_out(
+    fn extract_referrer_on_undo(
         &mut self,
         at: usize,
         embed: Embed<'_>,
         target: &TargetKey,
         part: &Value,
-    ) -> Result<ReasonLeft, EngineError> {
+    ) -> Result<UnconvertedReason, EngineError> {
         if !is_item(part) {
             return Ok(Some(NO_ITEM));
         }
@@ -132,19 +132,21 @@ impl Unit<'_> {
         embed: Embed<'_>,
         site: usize,
         part: &Value,
-    ) -> Result<ReasonLeft, EngineError> {
+    ) -> Result<UnconvertedReason, EngineError> {
         let container = self.base.sites[site].container;
         let item = Item::from_value(part);
-        let home = container.definition.partition_key.extract(item.root()).ok();
-        let Some(home) = home.and_then(|key| LogicalPartition::of(container, key).ok()) else {
+        let logical_partition = container.definition.partition_key.extract(item.root()).ok();
+        let Some(logical_partition) =
+            logical_partition.and_then(|key| LogicalPartition::of(container, key).ok())
+        else {
             return Ok(Some(NO_ITEM));
         };
-        let id_key = home.id_key(part.get("id").and_then(Value::as_str).unwrap_or_default());
-        let existing = self.item_at(site, &home, &id_key)?;
+        let id_key = logical_partition.id_key(part.get("id").and_then(Value::as_str).unwrap_or_default());
+        let existing = self.item_at(site, &logical_partition, &id_key)?;
         let Some(existing) = existing else {
-            self.remove_expired(site, &home, &id_key, &embed.rule.link)?;
-            let made = self.add_made(site, part, &embed.rule.link)?;
-            return self.note_made_part(made, holder, embed).map(|()| None);
+            self.remove_expired(site, &logical_partition, &id_key, &embed.rule.link)?;
+            let made = self.add_created(site, part, &embed.rule.link)?;
+            return self.record_created_part(made, holder, embed).map(|()| None);
         };
         let own = self.slots[existing].after.as_ref();
         let own =
@@ -159,7 +161,7 @@ impl Unit<'_> {
             (Some(made), Some(OnConflict::Newest)) => {
                 if self.written_at(holder)? > made {
                     self.set_converted(existing, part, &embed.rule.link)?;
-                    self.note_made_part(existing, holder, embed)?;
+                    self.record_created_part(existing, holder, embed)?;
                 }
                 Ok(None)
             }
@@ -171,21 +173,26 @@ impl Unit<'_> {
     fn remove_expired(
         &mut self,
         site: usize,
-        home: &LogicalPartition<'_>,
+        logical_partition: &LogicalPartition<'_>,
         id_key: &[u8],
         owner: &str,
     ) -> Result<(), EngineError> {
-        let Some(stored) = home.find(&*self.base.snapshot, id_key)? else { return Ok(()) };
-        if !home.has(&stored.parse()?.1)? || self.slot_of(site, stored.rid).is_some() {
+        let Some(stored) = logical_partition.find(&*self.base.snapshot, id_key)? else { return Ok(()) };
+        if !logical_partition.has(&stored.parse()?.1)? || self.slot_of(site, stored.rid).is_some() {
             return Ok(());
         }
         let at = self.add_stored(site, stored.rid, stored.bytes, false)?;
         self.remove_converted(at, owner)
     }
 
-    fn note_made_part(&mut self, made: usize, holder: usize, embed: Embed<'_>) -> Result<(), EngineError> {
+    fn record_created_part(
+        &mut self,
+        made: usize,
+        holder: usize,
+        embed: Embed<'_>,
+    ) -> Result<(), EngineError> {
         let written = Object::from_iter([("made", Value::from(self.written_at(holder)?))]);
-        self.note(made, embed.own, JournalNote::Made(Value::Object(written)));
+        self.record_journal_change(made, embed.own, JournalChange::Made(Value::Object(written)));
         Ok(())
     }
 
@@ -193,7 +200,7 @@ impl Unit<'_> {
     fn written_at(&self, at: usize) -> Result<i64, EngineError> {
         match self.slots[at].live().filter(|_| !self.slots[at].is_client) {
             Some(before) => Ok(before.row()?.stamp.ts),
-            None => Ok(self.base.sites[self.slots[at].site].moment.seconds),
+            None => Ok(self.base.sites[self.slots[at].site].visibility_point.seconds),
         }
     }
 }

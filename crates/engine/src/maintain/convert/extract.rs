@@ -4,13 +4,13 @@
 //! item that the part is, to set the reference, and to decide what a part counts for that differs from its item. The item and
 //! its part are read under the lock of the item, which the reference asks for.
 
-use quire_model::{ItemError, OnWrite, OwnedValue, Pointer, REFERENCES_MAX, Right, TargetKey};
+use quire_model::{ExpectedPathValue, ItemError, OnWrite, OwnedValue, Pointer, REFERENCES_MAX, TargetKey};
 use quire_resource::{Component, PartitionKey, check_item_id};
 use quire_value::{Object, Value};
 
 use super::super::Unit;
 use super::super::unit::Target;
-use super::JournalNote;
+use super::JournalChange;
 use crate::api::EngineError;
 use crate::model::{Conversion, ConversionStage, ExtractRule, OldWriters, OnConflict};
 use crate::store::SYSTEM_PROPERTIES;
@@ -25,7 +25,7 @@ const TOO_MANY: &str = "it has more parts than an item may have references";
 const CHANGED_SINCE: &str = "it was changed since";
 
 /// One item whose parts are looked at.
-struct Extracting<'u, 'a, 'c> {
+struct ExtractContext<'u, 'a, 'c> {
     unit: &'u mut Unit<'a>,
     at: usize,
     own: &'c Conversion,
@@ -52,10 +52,11 @@ impl Unit<'_> {
         let links = &self.base.model.rules.links;
         let Some(link) = links.iter().position(|other| other.link.name == rule.link) else { return Ok(()) };
         if name == rule.into && is_visited {
-            return self.unmake(at, own, rule, link);
+            return self.remove_created(at, own, rule, link);
         }
         let after = self.slots[at].after.as_ref().map(|after| after.body.item.root().to_value());
-        let Some(value) = after.filter(|_| name == rule.container && own.stage != ConversionStage::Kept)
+        let Some(value) =
+            after.filter(|_| name == rule.container && own.stage != ConversionStage::BothMaintained)
         else {
             return Ok(());
         };
@@ -64,11 +65,11 @@ impl Unit<'_> {
             None => None,
         };
         let (places, replaced) = Default::default();
-        Extracting { unit: self, at, own, rule, link, is_visited, before, value, places, replaced }.run()
+        ExtractContext { unit: self, at, own, rule, link, is_visited, before, value, places, replaced }.run()
     }
 
     /// An item that the refactoring made goes, if nobody has changed it and nothing refers to it.
-    fn unmake(
+    fn remove_created(
         &mut self,
         at: usize,
         own: &Conversion,
@@ -87,25 +88,25 @@ impl Unit<'_> {
         };
         if made.get("made") == Some(&now) && !is_referred {
             self.remove_converted(at, &rule.link)?;
-            self.note(at, own, JournalNote::Gone);
+            self.record_journal_change(at, own, JournalChange::Deleted);
         }
         Ok(())
     }
 }
 
-impl<'a> Extracting<'_, 'a, '_> {
+impl<'a> ExtractContext<'_, 'a, '_> {
     fn run(mut self) -> Result<(), EngineError> {
         let original = self.value.clone();
         let all = holders(&self.rule.holder, &self.value);
         if all.len() > REFERENCES_MAX {
-            return self.leave_visited(&[], TOO_MANY, false);
+            return self.leave_unconverted(&[], TOO_MANY, false);
         }
         for positions in all {
             match self.own.stage {
                 ConversionStage::Adding | ConversionStage::Removing => self.form(&positions)?,
                 ConversionStage::Undoing => self.undo(&positions)?,
                 ConversionStage::Reverting => self.revert(&positions)?,
-                ConversionStage::Kept => {}
+                ConversionStage::BothMaintained => {}
             }
         }
         if self.value == original {
@@ -113,12 +114,12 @@ impl<'a> Extracting<'_, 'a, '_> {
         }
         let is_back = matches!(self.own.stage, ConversionStage::Undoing | ConversionStage::Reverting);
         let note = match is_back {
-            true if self.is_visited => Some(JournalNote::Gone),
-            false if !self.places.is_empty() => Some(JournalNote::Places(std::mem::take(&mut self.places))),
+            true if self.is_visited => Some(JournalChange::Deleted),
+            false if !self.places.is_empty() => Some(JournalChange::Places(std::mem::take(&mut self.places))),
             _ => None,
         };
         if let Some(note) = note {
-            self.unit.note(self.at, self.own, note);
+            self.unit.record_journal_change(self.at, self.own, note);
         }
         self.unit.set_converted(self.at, &self.value, &self.rule.copy)
     }
@@ -129,7 +130,7 @@ impl<'a> Extracting<'_, 'a, '_> {
         let Some(part) = part else { return Ok(()) };
         let key = match self.key_of(&part) {
             Ok(key) => key,
-            Err(why) if reference.is_none() => return self.leave_visited(positions, why, false),
+            Err(why) if reference.is_none() => return self.leave_unconverted(positions, why, false),
             // The part of a reference is the copy's, whatever a client sent.
             Err(_) => return Ok(()),
         };
@@ -183,7 +184,7 @@ impl<'a> Extracting<'_, 'a, '_> {
         let is_unchanged = self.stored(positions, &self.rule.part) == Some(part);
         if has_reference && (self.is_visited || is_unchanged) {
             if self.own.stage == ConversionStage::Removing {
-                self.leave_visited(positions, TARGET_GONE, false)?;
+                self.leave_unconverted(positions, TARGET_GONE, false)?;
             }
             return Ok(false);
         }
@@ -196,8 +197,8 @@ impl<'a> Extracting<'_, 'a, '_> {
             self.unit.remove_converted(at, &self.rule.link)?;
         }
         let value = self.target_value(key, part);
-        let at = self.unit.add_made(site, &value, &self.rule.link)?;
-        self.note_made(at, part)?;
+        let at = self.unit.add_created(site, &value, &self.rule.link)?;
+        self.record_created(at, part)?;
         Ok(true)
     }
 
@@ -214,8 +215,8 @@ impl<'a> Extracting<'_, 'a, '_> {
                 return Ok(true); // the item has changed since
             }
             return match self.rule.on_conflict {
-                None => self.leave_visited(positions, DIFFERS, true).map(|()| false),
-                Some(OnConflict::Skip) => self.leave_visited(positions, DIFFERS, false).map(|()| false),
+                None => self.leave_unconverted(positions, DIFFERS, true).map(|()| false),
+                Some(OnConflict::Skip) => self.leave_unconverted(positions, DIFFERS, false).map(|()| false),
                 Some(OnConflict::Newest) if self.is_newer(&target, &right)? => {
                     self.rewrite(&target, key, part).map(|()| true)
                 }
@@ -255,16 +256,16 @@ impl<'a> Extracting<'_, 'a, '_> {
         let entry = self.entry(positions, &reference)?;
         match (part, now) {
             (None, Some(now)) => self.set_part(positions, Some(now)),
-            (None, None) => return self.leave_visited(positions, TARGET_GONE, false),
+            (None, None) => return self.leave_unconverted(positions, TARGET_GONE, false),
             (Some(_), _) if !self.is_visited => return Ok(()),
             (Some(part), now) => {
                 let had = entry.as_ref().and_then(|entry| entry.get("part")).cloned();
                 match had {
                     Some(had) if had == part => {}
-                    Some(had) if self.is_untouched(&reference, &part, now.as_ref())? => {
+                    Some(had) if self.is_unchanged_part(&reference, &part, now.as_ref())? => {
                         self.set_part(positions, Some(had));
                     }
-                    Some(_) => self.leave_visited(positions, CHANGED_SINCE, false)?,
+                    Some(_) => self.leave_unconverted(positions, CHANGED_SINCE, false)?,
                     None => {}
                 }
                 if entry.is_none() {
@@ -277,7 +278,7 @@ impl<'a> Extracting<'_, 'a, '_> {
     }
 
     /// Whether the part is what the refactoring has made of it.
-    fn is_untouched(&self, key: &str, part: &Value, now: Option<&Value>) -> Result<bool, EngineError> {
+    fn is_unchanged_part(&self, key: &str, part: &Value, now: Option<&Value>) -> Result<bool, EngineError> {
         let made = self.stored_journal(key)?;
         let is_made = made.is_none_or(|made| made.get("made") == now);
         Ok(now.is_none_or(|now| now == part) && is_made)
@@ -287,11 +288,11 @@ impl<'a> Extracting<'_, 'a, '_> {
     fn revert(&mut self, positions: &[usize]) -> Result<(), EngineError> {
         let Some(reference) = self.reference(positions) else { return Ok(()) };
         let Some((_, now)) = self.target(&reference)? else {
-            return self.leave_visited(positions, TARGET_GONE, false);
+            return self.leave_unconverted(positions, TARGET_GONE, false);
         };
         match self.member(positions, &self.rule.part) {
             Some(part) if part != now && self.rule.keep_fields.is_empty() => {
-                return self.leave_visited(positions, CHANGED_SINCE, false);
+                return self.leave_unconverted(positions, CHANGED_SINCE, false);
             }
             _ => self.set_part(positions, Some(now)),
         }
@@ -328,8 +329,8 @@ impl<'a> Extracting<'_, 'a, '_> {
             None => self.stored_journal(&self.key_of(right).unwrap_or_default())?,
         };
         let made = made.filter(|made| made.get("made") == Some(right));
-        let made_ts = made.and_then(|made| made.get("ts")?.as_i64());
-        Ok(own > made_ts.or(row_ts).unwrap_or(i64::MIN))
+        let created_ts = made.and_then(|made| made.get("ts")?.as_i64());
+        Ok(own > created_ts.or(row_ts).unwrap_or(i64::MIN))
     }
 
     /// The journal of a stored target.
@@ -362,19 +363,19 @@ impl<'a> Extracting<'_, 'a, '_> {
         if let Some(object) = value.as_object_mut() {
             put_part(self.rule, object, &visible, part);
         }
-        let was_made = self.unit.journalled(at, self.own)?.is_some();
+        let was_created = self.unit.journalled(at, self.own)?.is_some();
         self.unit.set_converted(at, &value, &self.rule.link)?;
         // What a client wrote is not ours to take back.
-        if was_made && self.is_visited { self.note_made(at, part) } else { Ok(()) }
+        if was_created && self.is_visited { self.record_created(at, part) } else { Ok(()) }
     }
 
-    fn note_made(&mut self, at: usize, part: &Value) -> Result<(), EngineError> {
+    fn record_created(&mut self, at: usize, part: &Value) -> Result<(), EngineError> {
         let ts = match self.unit.slots[self.at].live().filter(|_| self.is_visited) {
             Some(before) => before.row()?.stamp.ts,
-            None => self.unit.base.sites[self.unit.slots[self.at].site].moment.seconds,
+            None => self.unit.base.sites[self.unit.slots[self.at].site].visibility_point.seconds,
         };
         let made = Object::from_iter([("made", part.clone()), ("ts", Value::from(ts))]);
-        self.unit.note(at, self.own, JournalNote::Made(Value::Object(made)));
+        self.unit.record_journal_change(at, self.own, JournalChange::Made(Value::Object(made)));
         Ok(())
     }
 
@@ -388,7 +389,7 @@ impl<'a> Extracting<'_, 'a, '_> {
 
     fn target_key(&self, key: &str) -> TargetKey {
         let partition_key = match self.rule.of_owner {
-            true => self.unit.slots[self.at].home.place.key.clone(),
+            true => self.unit.slots[self.at].logical_partition.place.key.clone(),
             false => PartitionKey(vec![Component::String(key.to_owned())]),
         };
         TargetKey { value: key.to_owned(), partition_key: Some(partition_key) }
@@ -398,10 +399,11 @@ impl<'a> Extracting<'_, 'a, '_> {
     fn target_value(&self, key: &str, part: &Value) -> Value {
         let mut item = Value::Object(Object::from_iter([("id", key)]));
         if self.rule.of_owner {
-            let paths = &self.unit.slots[self.at].home.container.definition.partition_key.paths;
+            let paths = &self.unit.slots[self.at].logical_partition.container.definition.partition_key.paths;
             for path in paths.iter().map(Pointer::of_path) {
-                let right =
-                    path.find(&self.value, &[]).map_or(Right::Absent, |own| Right::Value(own.clone()));
+                let right = path
+                    .find(&self.value, &[])
+                    .map_or(ExpectedPathValue::Absent, |own| ExpectedPathValue::Value(own.clone()));
                 let (owner, positions) = (String::new(), Vec::new());
                 OwnedValue { owner, path, positions, right, on_write: OnWrite::Correct }.put(&mut item);
             }
@@ -490,7 +492,7 @@ impl<'a> Extracting<'_, 'a, '_> {
         }
     }
 
-    fn leave_visited(
+    fn leave_unconverted(
         &mut self,
         positions: &[usize],
         why: &'static str,
@@ -498,7 +500,7 @@ impl<'a> Extracting<'_, 'a, '_> {
     ) -> Result<(), EngineError> {
         if self.is_visited {
             let path = self.rule.part_path().at(positions);
-            self.unit.leave(self.at, path, (why, is_undecided));
+            self.unit.add_unconverted(self.at, path, (why, is_undecided));
         }
         Ok(())
     }

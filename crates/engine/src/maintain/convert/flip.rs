@@ -4,14 +4,14 @@
 //! commit. Then a mirror owns the array, and the items count. A client that does not know the new property, and writes an item
 //! without it, leaves it as it is; `null` takes it away.
 
-use quire_model::{ItemError, OnWrite, OwnedValue, Pointer, Right};
+use quire_model::{ExpectedPathValue, ItemError, OnWrite, OwnedValue, Pointer};
 use quire_resource::{Component, PartitionKey};
 use quire_value::{Object, Value};
 
 use super::super::Unit;
 use super::super::slot::LinkedKey;
 use super::super::unit::Target;
-use super::JournalNote;
+use super::JournalChange;
 use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
 use crate::model::{Conversion, ConversionStage, FlipRule, OldWriters, OnConflict};
@@ -39,13 +39,13 @@ impl Unit<'_> {
                 Adding if is_visited => self.flip_all(at, own, rule),
                 Adding => self.flip_difference(at, own, rule),
                 Removing => self.remove_array(at, own, rule, is_visited),
-                Kept => self.accept_order(at, rule),
+                BothMaintained => self.accept_order(at, rule),
                 Undoing | Reverting if is_visited => self.restore_array(at, own, rule),
                 Undoing | Reverting => Ok(()),
             }
         } else if name == rule.to {
             match own.stage {
-                Adding | Kept | Removing => self.keep_owner(at, rule),
+                Adding | BothMaintained | Removing => self.keep_owner(at, rule),
                 Undoing | Reverting if is_visited => self.restore_owned(at, own, rule),
                 Undoing | Reverting => Ok(()),
             }
@@ -62,11 +62,11 @@ impl Unit<'_> {
             let path = format!("{}/{position}", rule.path);
             match element.as_str().filter(|id| !id.is_empty()) {
                 Some(id) => self.set_owner(at, own, rule, (id, path), true)?,
-                None => self.leave(at, path, (NO_ID, rule.on_conflict.is_none())),
+                None => self.add_unconverted(at, path, (NO_ID, rule.on_conflict.is_none())),
             }
         }
         if self.journalled(at, own)?.is_none() {
-            self.note_flip(at, own, array, None);
+            self.record_flip(at, own, array, None);
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Unit<'_> {
         };
         put(&mut value, &rule.into, Some(Value::from(owner.as_str())));
         self.set_converted(item, &value, &rule.link)?;
-        self.note_flip(item, own, had, Some(&owner));
+        self.record_flip(item, own, had, Some(&owner));
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Unit<'_> {
         is_visited: bool,
     ) -> Result<(), EngineError> {
         if is_visited {
-            self.leave(at, path, (why, rule.on_conflict.is_none()));
+            self.add_unconverted(at, path, (why, rule.on_conflict.is_none()));
             return Ok(());
         }
         match rule.old_writers {
@@ -223,7 +223,7 @@ impl Unit<'_> {
             }
         }
         if is_visited && self.journalled(at, own)?.is_none() {
-            self.note_flip(at, own, Some(array), None);
+            self.record_flip(at, own, Some(array), None);
         }
         put(&mut value, &rule.path, None);
         self.set_converted(at, &value, &rule.link)
@@ -242,7 +242,7 @@ impl Unit<'_> {
         for element in elements(had.as_ref()) {
             let is_kept = match element.as_str() {
                 Some(id) if now.iter().any(|own| own == id) => true,
-                Some(id) => !self.was_set(id, own, rule, value.get("id"))?,
+                Some(id) => !self.is_owner_set_by_refactoring(id, own, rule, value.get("id"))?,
                 None => true,
             };
             kept.extend(is_kept.then(|| element.clone()));
@@ -260,12 +260,12 @@ impl Unit<'_> {
             put(&mut value, &rule.path, array);
             self.set_converted(at, &value, &rule.link)?;
         }
-        self.note(at, own, JournalNote::Gone);
+        self.record_journal_change(at, own, JournalChange::Deleted);
         Ok(())
     }
 
     /// Whether the refactoring gave an item this owner.
-    fn was_set(
+    fn is_owner_set_by_refactoring(
         &mut self,
         id: &str,
         own: &Conversion,
@@ -290,11 +290,11 @@ impl Unit<'_> {
             _ => false,
         };
         match entry {
-            Some(_) if !has_owner => self.leave(at, rule.into.to_string(), (CHANGED_SINCE, false)),
+            Some(_) if !has_owner => self.add_unconverted(at, rule.into.to_string(), (CHANGED_SINCE, false)),
             Some(entry) => {
                 put(&mut value, &rule.into, entry.get("had").cloned());
                 self.set_converted(at, &value, &rule.link)?;
-                self.note(at, own, JournalNote::Gone);
+                self.record_journal_change(at, own, JournalChange::Deleted);
             }
             None if is_reverting && has_owner => {
                 put(&mut value, &rule.into, None);
@@ -306,11 +306,11 @@ impl Unit<'_> {
     }
 
     /// What an item had, and which owner it got.
-    fn note_flip(&mut self, at: usize, own: &Conversion, had: Option<Value>, set: Option<&str>) {
+    fn record_flip(&mut self, at: usize, own: &Conversion, had: Option<Value>, set: Option<&str>) {
         let mut entry = Object::from_iter([("at", Value::Array(Vec::new())), ("key", Value::from(""))]);
         had.into_iter().for_each(|had| entry.set("had", had));
         set.into_iter().for_each(|set| entry.set("set", set));
-        self.note(at, own, JournalNote::Places(vec![Value::Object(entry)]));
+        self.record_journal_change(at, own, JournalChange::Places(vec![Value::Object(entry)]));
     }
 
     /// Ids of the items that name this one as their owner.
@@ -326,12 +326,12 @@ impl Unit<'_> {
 
     pub(super) fn ids_referring(&self, key: &LinkedKey) -> Result<Vec<String>, EngineError> {
         let site = self.base.referrer_site(key.link);
-        let moment = &self.base.sites[site].moment;
+        let visibility_point = &self.base.sites[site].visibility_point;
         let referrers = self.base.referrers(key.link, &key.key);
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, moment)?;
-            for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
+            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, visibility_point)?;
+            for referrer in page.referrers.iter().filter(|own| !own.is_invisible) {
                 if self.slot_of(site, referrer.stored.rid).is_none() {
                     ids.push(ItemRow::trusted(&referrer.stored.bytes)?.id()?.to_owned());
                 }
@@ -354,26 +354,27 @@ impl Unit<'_> {
         let Some(site) = self.site_named(container) else { return Ok(None) };
         let own = self.base.sites[site].container;
         let key = PartitionKey(vec![Component::String(id.to_owned())]);
-        let Ok(home) = LogicalPartition::of(own, key) else { return Ok(None) };
-        let id_key = home.id_key(id);
-        self.item_at(site, &home, &id_key)
+        let Ok(logical_partition) = LogicalPartition::of(own, key) else { return Ok(None) };
+        let id_key = logical_partition.id_key(id);
+        self.item_at(site, &logical_partition, &id_key)
     }
 
     /// The item of an id row, as a part of the unit.
     pub(super) fn item_at(
         &mut self,
         site: usize,
-        home: &LogicalPartition<'_>,
+        logical_partition: &LogicalPartition<'_>,
         id_key: &[u8],
     ) -> Result<Option<usize>, EngineError> {
         let own = self.base.sites[site].container;
-        let is_it = |after: &super::super::After| after.id_key == id_key;
+        let is_it = |after: &super::super::NewItemVersion| after.id_key == id_key;
         if let Some(at) = self.slots.iter().position(|slot| slot.after.as_ref().is_some_and(is_it)) {
             return Ok(Some(at));
         }
-        let Some(stored) = home.find(&*self.base.snapshot, id_key)? else { return Ok(None) };
+        let Some(stored) = logical_partition.find(&*self.base.snapshot, id_key)? else { return Ok(None) };
         let (rid, row) = stored.parse()?;
-        let is_there = home.has(&row)? && !own.is_gone(&row, &self.base.sites[site].moment);
+        let is_there =
+            logical_partition.has(&row)? && !own.is_invisible(&row, &self.base.sites[site].visibility_point);
         if !is_there || self.slot_of(site, rid).is_some() {
             return Ok(None);
         }
@@ -388,7 +389,7 @@ impl Unit<'_> {
 /// Puts a value at a path, or takes it away.
 pub(super) fn put(item: &mut Value, path: &Pointer, value: Option<Value>) {
     let (owner, positions) = (String::new(), Vec::new());
-    let right = value.map_or(Right::Absent, Right::Value);
+    let right = value.map_or(ExpectedPathValue::Absent, ExpectedPathValue::Value);
     OwnedValue { owner, path: path.clone(), positions, right, on_write: OnWrite::Correct }.put(item);
 }
 

@@ -7,7 +7,7 @@ use quire_model::Pointer;
 use quire_value::{Item, Object, Value};
 
 use super::super::Unit;
-use super::JournalNote;
+use super::JournalChange;
 use super::flip::{ids_of, put};
 use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
@@ -46,13 +46,13 @@ impl Unit<'_> {
             }
             Reverting => {
                 if name == rule.left_end {
-                    self.unmerge(at, own, rule)?;
+                    self.undo_merge(at, own, rule)?;
                 }
                 if name == rule.right_end {
                     self.remove_path(at, &rule.into_right, &rule.link)?;
                 }
             }
-            Adding | Kept | Removing => {}
+            Adding | BothMaintained | Removing => {}
         }
         Ok(())
     }
@@ -73,10 +73,10 @@ impl Unit<'_> {
             None => None,
         };
         let Some(end) = end else {
-            self.leave(at, rule.left.to_string(), (NO_END, false));
+            self.add_unconverted(at, rule.left.to_string(), (NO_END, false));
             return Ok(());
         };
-        self.note_join(end, at, own, item);
+        self.record_join(end, at, own, item);
         self.remove_converted(at, &rule.link)
     }
 
@@ -97,7 +97,7 @@ impl Unit<'_> {
         let (Some(item), Some((left, right))) = (after, new) else { return Ok(()) };
         let Some(end) = self.item_by_id(&rule.left_end, &left)? else { return Ok(()) };
         self.edit_array(end, rule, &right, true)?;
-        self.note_join(end, at, own, item);
+        self.record_join(end, at, own, item);
         self.slots[at].is_changed = self.slots[at].before.is_some();
         self.set_after(at, None)
     }
@@ -123,10 +123,14 @@ impl Unit<'_> {
     }
 
     /// The left end knows the join items that it had.
-    fn note_join(&mut self, end: usize, at: usize, own: &Conversion, item: Value) {
+    fn record_join(&mut self, end: usize, at: usize, own: &Conversion, item: Value) {
         let key = Value::from(self.slots[at].rid.to_string());
         let entry = [("at", Value::Array(Vec::new())), ("key", key), ("item", item)];
-        self.note(end, own, JournalNote::Places(vec![Value::Object(Object::from_iter(entry))]));
+        self.record_journal_change(
+            end,
+            own,
+            JournalChange::Places(vec![Value::Object(Object::from_iter(entry))]),
+        );
     }
 
     /// What a mirror made goes, unless a client has changed it since.
@@ -146,7 +150,7 @@ impl Unit<'_> {
         if now == made {
             return self.remove_path(at, into, link);
         }
-        self.leave(at, into.to_string(), (CHANGED_SINCE, false));
+        self.add_unconverted(at, into.to_string(), (CHANGED_SINCE, false));
         Ok(())
     }
 
@@ -160,7 +164,7 @@ impl Unit<'_> {
     }
 
     /// Join items of the ids that the array has now.
-    fn unmerge(&mut self, at: usize, own: &Conversion, rule: &MergeRule) -> Result<(), EngineError> {
+    fn undo_merge(&mut self, at: usize, own: &Conversion, rule: &MergeRule) -> Result<(), EngineError> {
         let Some(item) = self.value_after(at) else { return Ok(()) };
         if rule.into_left.find(&item, &[]).is_none() {
             return Ok(());
@@ -176,27 +180,27 @@ impl Unit<'_> {
             let had = entries.iter().rev().filter_map(|entry| entry.get("item"));
             let mut had = had.filter(|had| rule.right.find(had, &[]).and_then(Value::as_str) == Some(&right));
             let join = had.next().cloned().unwrap_or_else(|| join_item(rule, &left, &right));
-            if self.is_taken_id(rule, &join)? {
-                self.leave(at, rule.into_left.to_string(), (ID_TAKEN, false));
+            if self.is_id_in_use(rule, &join)? {
+                self.add_unconverted(at, rule.into_left.to_string(), (ID_TAKEN, false));
                 return Ok(());
             }
             if let Some(site) = self.site_named(&rule.container) {
-                self.add_made(site, &join, &rule.left_link)?;
+                self.add_created(site, &join, &rule.left_link)?;
             }
         }
-        self.note(at, own, JournalNote::Gone);
+        self.record_journal_change(at, own, JournalChange::Deleted);
         self.remove_path(at, &rule.into_left, &rule.link)
     }
 
-    fn is_taken_id(&self, rule: &MergeRule, join: &Value) -> Result<bool, EngineError> {
+    fn is_id_in_use(&self, rule: &MergeRule, join: &Value) -> Result<bool, EngineError> {
         let Some(site) = self.site_named(&rule.container) else { return Ok(true) };
         let (container, item) = (self.base.sites[site].container, Item::from_value(join));
         let key = container.definition.partition_key.extract(item.root())?;
-        let home = LogicalPartition::of(container, key)?;
-        let id_key = home.id_key(join.get("id").and_then(Value::as_str).unwrap_or_default());
+        let logical_partition = LogicalPartition::of(container, key)?;
+        let id_key = logical_partition.id_key(join.get("id").and_then(Value::as_str).unwrap_or_default());
         let is_made =
             self.slots.iter().any(|slot| slot.after.as_ref().is_some_and(|own| own.id_key == id_key));
-        Ok(is_made || home.find(&*self.base.snapshot, &id_key)?.is_some())
+        Ok(is_made || logical_partition.find(&*self.base.snapshot, &id_key)?.is_some())
     }
 
     /// Values at a path of the items that refer to this one.
@@ -206,12 +210,12 @@ impl Unit<'_> {
         let Some(key) = self.slots[at].keys_after.iter().find(|own| own.link == link) else {
             return Ok(Vec::new());
         };
-        let moment = &self.base.sites[self.base.referrer_site(link)].moment;
+        let visibility_point = &self.base.sites[self.base.referrer_site(link)].visibility_point;
         let referrers = self.base.referrers(link, &key.key);
         let (mut values, mut after) = (Vec::new(), None);
         loop {
-            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, moment)?;
-            for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
+            let page = referrers.page(&*self.base.snapshot, after.as_deref(), PAGE, visibility_point)?;
+            for referrer in page.referrers.iter().filter(|own| !own.is_invisible) {
                 let item = ItemRow::trusted(&referrer.stored.bytes)?.node()?.to_value();
                 values.extend(path.find(&item, &[]).and_then(Value::as_str).map(str::to_owned));
             }

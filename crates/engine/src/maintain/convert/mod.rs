@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use quire_storage::Op;
 use quire_value::{Item, Value};
 
-use super::settle::body_of;
-use super::{After, Unit};
+use super::owned_values::body_of;
+use super::{NewItemVersion, Unit};
 use crate::api::{EngineError, IndexingDirective};
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
@@ -32,32 +32,32 @@ use crate::store::{journal, keys};
 
 /// What a unit knows of conversions.
 #[derive(Default)]
-pub(super) struct Converting {
+pub(super) struct UnitConversions {
     /// The refactoring whose job visits the first slots, and how many of them.
     pub visit: Option<(u32, usize)>,
-    pub left: Vec<LeftPlace>,
+    pub left: Vec<UnconvertedPath>,
     /// Visited items that were changed.
     pub converted: u64,
     /// Items that became parts of others in this unit.
     embedded: Vec<usize>,
-    journal: BTreeMap<JournalKey, JournalNote>,
+    journal: BTreeMap<JournalKey, JournalChange>,
 }
 
 /// Container, refactoring, child id.
 type JournalKey = (u32, u32, u64);
 
 /// What the journal of an item says from the commit on.
-enum JournalNote {
+enum JournalChange {
     /// Places that were changed; those of the same place and key count in the place of earlier ones.
     Places(Vec<Value>),
     /// The refactoring made the item of this.
     Made(Value),
-    Gone,
+    Deleted,
 }
 
 /// A place that a visit leaves as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeftPlace {
+pub(crate) struct UnconvertedPath {
     pub container: u32,
     pub rid: u64,
     pub path: String,
@@ -72,7 +72,7 @@ impl<'a> Unit<'a> {
         let base = self.base;
         for own in &base.model.conversions {
             for at in 0..self.slots.len() {
-                let visited = self.converting.visit;
+                let visited = self.conversions.visit;
                 let is_visited =
                     visited.is_some_and(|(number, count)| number == own.refactoring && at < count);
                 if is_visited || self.slots[at].is_client {
@@ -84,7 +84,7 @@ impl<'a> Unit<'a> {
     }
 
     fn convert_slot(&mut self, at: usize, own: &Conversion, is_visited: bool) -> Result<(), EngineError> {
-        self.blame(at);
+        self.set_refused_slot(at);
         let was_changed = self.slots[at].is_changed;
         match &own.rule {
             ConversionRule::Extract(rule) => self.extract(at, own, rule, is_visited)?,
@@ -94,7 +94,7 @@ impl<'a> Unit<'a> {
             ConversionRule::Embed(rule) => self.embed(at, own, rule, is_visited)?,
         }
         let is_converted = is_visited && !was_changed && self.slots[at].is_changed;
-        self.converting.converted += u64::from(is_converted);
+        self.conversions.converted += u64::from(is_converted);
         Ok(())
     }
 
@@ -112,25 +112,27 @@ impl<'a> Unit<'a> {
         let container = self.container_name(at);
         let Some(after) = self.slots[at].after.take() else { return Ok(()) };
         let body = body_of(value, &after.body, owner, container)?;
-        let tuples = self.slots[at].home.tuples(body.item.root());
+        let tuples = self.slots[at].logical_partition.tuples(body.item.root());
         self.slots[at].is_changed = true;
-        self.slots[at].note_owner(owner);
-        self.set_after(at, Some(After { body, tuples, ..after }))
+        self.slots[at].add_maintained_by(owner);
+        self.set_after(at, Some(NewItemVersion { body, tuples, ..after }))
     }
 
     /// Adds an item that a refactoring makes.
-    fn add_made(&mut self, site: usize, value: &Value, owner: &str) -> Result<usize, EngineError> {
+    fn add_created(&mut self, site: usize, value: &Value, owner: &str) -> Result<usize, EngineError> {
         let container = self.base.sites[site].container;
         let item = Item::from_value(value);
         let key = container.definition.partition_key.extract(item.root())?;
-        let home = LogicalPartition::of(container, key)?;
+        let logical_partition = LogicalPartition::of(container, key)?;
         let body = Body::of_item(item, false)?;
-        let (id_key, tuples) = (home.id_key(&body.id), home.tuples(body.item.root()));
-        let rid = home.place.new_rid(container)?;
-        let at = self.add(home, (rid, false), None, None)?;
-        let after = After { id_key, body, tuples, directive: IndexingDirective::Default, own_etag: None };
+        let (id_key, tuples) =
+            (logical_partition.id_key(&body.id), logical_partition.tuples(body.item.root()));
+        let rid = logical_partition.place.new_rid(container)?;
+        let at = self.add(logical_partition, (rid, false), None, None)?;
+        let after =
+            NewItemVersion { id_key, body, tuples, directive: IndexingDirective::Default, own_etag: None };
         self.slots[at].is_changed = true;
-        self.slots[at].note_owner(owner);
+        self.slots[at].add_maintained_by(owner);
         self.set_after(at, Some(after))?;
         Ok(at)
     }
@@ -138,26 +140,26 @@ impl<'a> Unit<'a> {
     /// Takes an item away.
     fn remove_converted(&mut self, at: usize, owner: &str) -> Result<(), EngineError> {
         self.slots[at].is_changed = true;
-        self.slots[at].note_owner(owner);
+        self.slots[at].add_maintained_by(owner);
         self.set_after(at, None)
     }
 
     fn journal_key(&self, at: usize, own: &Conversion) -> JournalKey {
-        (self.slots[at].home.container.number, own.refactoring, self.slots[at].rid)
+        (self.slots[at].logical_partition.container.number, own.refactoring, self.slots[at].rid)
     }
 
-    fn note(&mut self, at: usize, own: &Conversion, note: JournalNote) {
+    fn record_journal_change(&mut self, at: usize, own: &Conversion, change: JournalChange) {
         if !own.has_journal {
             return;
         }
         let key = self.journal_key(at, own);
-        match (self.converting.journal.get_mut(&key), note) {
-            (Some(JournalNote::Places(places)), JournalNote::Places(more)) => {
+        match (self.conversions.journal.get_mut(&key), change) {
+            (Some(JournalChange::Places(places)), JournalChange::Places(more)) => {
                 if let Value::Array(all) = merged(places, &more) {
                     *places = all;
                 }
             }
-            (_, note) => drop(self.converting.journal.insert(key, note)),
+            (_, change) => drop(self.conversions.journal.insert(key, change)),
         }
     }
 
@@ -165,31 +167,31 @@ impl<'a> Unit<'a> {
     fn journalled(&self, at: usize, own: &Conversion) -> Result<Option<Value>, EngineError> {
         let (container, refactoring, rid) = self.journal_key(at, own);
         let stored = || journal::read(&*self.base.snapshot, &keys::journal(container, refactoring, rid));
-        match self.converting.journal.get(&(container, refactoring, rid)) {
+        match self.conversions.journal.get(&(container, refactoring, rid)) {
             None => stored(),
-            Some(JournalNote::Made(made)) => Ok(Some(made.clone())),
-            Some(JournalNote::Gone) => Ok(None),
-            Some(JournalNote::Places(places)) => {
+            Some(JournalChange::Made(made)) => Ok(Some(made.clone())),
+            Some(JournalChange::Deleted) => Ok(None),
+            Some(JournalChange::Places(places)) => {
                 let earlier = stored()?;
                 Ok(Some(merged(earlier.as_ref().and_then(Value::as_array).unwrap_or_default(), places)))
             }
         }
     }
 
-    fn leave(&mut self, at: usize, path: String, (why, is_undecided): (&'static str, bool)) {
-        let (container, rid) = (self.slots[at].home.container.number, self.slots[at].rid);
-        self.converting.left.push(LeftPlace { container, rid, path, why, is_undecided });
+    fn add_unconverted(&mut self, at: usize, path: String, (why, is_undecided): (&'static str, bool)) {
+        let (container, rid) = (self.slots[at].logical_partition.container.number, self.slots[at].rid);
+        self.conversions.left.push(UnconvertedPath { container, rid, path, why, is_undecided });
     }
 
     /// Rows of journals, for the commit of the unit.
     pub(super) fn converted_journal_ops(&self) -> Result<Vec<Op>, EngineError> {
         let mut ops = Vec::new();
-        for ((container, refactoring, rid), note) in &self.converting.journal {
+        for ((container, refactoring, rid), change) in &self.conversions.journal {
             let key = keys::journal(*container, *refactoring, *rid);
-            ops.push(match note {
-                JournalNote::Gone => journal::delete(key),
-                JournalNote::Made(made) => journal::put(key, made),
-                JournalNote::Places(places) => {
+            ops.push(match change {
+                JournalChange::Deleted => journal::delete(key),
+                JournalChange::Made(made) => journal::put(key, made),
+                JournalChange::Places(places) => {
                     let earlier = journal::read(&*self.base.snapshot, &key)?;
                     let earlier = earlier.as_ref().and_then(Value::as_array).unwrap_or_default();
                     journal::put(key, &merged(earlier, places))
@@ -200,17 +202,17 @@ impl<'a> Unit<'a> {
     }
 
     pub(super) fn has_journal(&self) -> bool {
-        !self.converting.journal.is_empty()
+        !self.conversions.journal.is_empty()
     }
 
     /// Bytes that journals grow by, at most.
     pub(super) fn journal_bytes(&self) -> u64 {
-        let bytes = |note: &JournalNote| match note {
-            JournalNote::Gone => 0,
-            JournalNote::Made(made) => made.to_json().len(),
-            JournalNote::Places(places) => places.iter().map(|place| place.to_json().len()).sum(),
+        let bytes = |change: &JournalChange| match change {
+            JournalChange::Deleted => 0,
+            JournalChange::Made(made) => made.to_json().len(),
+            JournalChange::Places(places) => places.iter().map(|place| place.to_json().len()).sum(),
         };
-        self.converting.journal.values().map(bytes).sum::<usize>() as u64
+        self.conversions.journal.values().map(bytes).sum::<usize>() as u64
     }
 }
 

@@ -2,7 +2,7 @@
 //! window, and the way back.
 
 use quire_model::window::Page;
-use quire_model::{Newest, OnWrite, Pages, Window, WindowRules};
+use quire_model::{NewestAt, OnWrite, Pages, Window, WindowRules};
 use quire_storage::{KeyRange, Scan};
 use quire_value::{Item, Value};
 
@@ -30,7 +30,7 @@ impl Unit<'_> {
         }
         match own.stage {
             ConversionStage::Removing => self.rename_window(at, rule),
-            ConversionStage::Undoing | ConversionStage::Reverting if is_visited => self.unsplit(at, rule),
+            ConversionStage::Undoing | ConversionStage::Reverting if is_visited => self.undo_split(at, rule),
             _ => Ok(()),
         }
     }
@@ -54,7 +54,7 @@ impl Unit<'_> {
     }
 
     /// All elements are in the array again.
-    fn unsplit(&mut self, at: usize, rule: &SplitRule) -> Result<(), EngineError> {
+    fn undo_split(&mut self, at: usize, rule: &SplitRule) -> Result<(), EngineError> {
         let Some(mut item) = self.value_after(at) else { return Ok(()) };
         let now = rule.rename.iter().chain([&rule.path]).find_map(|path| path.find(&item, &[]).cloned());
         let pages = self.pages_of(&item, rule)?;
@@ -91,19 +91,19 @@ impl Unit<'_> {
         let rules = WindowRules { shared_keys, ..rules };
         let first = rules.page_item(item, id, &Page { number: 0, elements: Vec::new() });
         let key = container.definition.partition_key.extract(Item::from_value(&first).root())?;
-        let home = LogicalPartition::of(container, key)?;
+        let logical_partition = LogicalPartition::of(container, key)?;
         let first = rules.page_id(id, 0);
-        let prefix = home.id_key(&first[..first.rfind(':').map_or(0, |end| end + 1)]);
+        let prefix = logical_partition.id_key(&first[..first.rfind(':').map_or(0, |end| end + 1)]);
         let ids = Scan { rows_max: PAGES_MAX, ..scan(LOOKUPS, KeyRange::prefix(&prefix)) };
         let mut pages = Vec::new();
         for (key, value) in self.base.snapshot.scan(&ids)?.rows {
             let is_number =
                 key.len() == prefix.len() + 8 && key[prefix.len()..].iter().all(u8::is_ascii_digit);
             let rid = keys::number(&value).ok_or_else(|| corrupt("id row"))?;
-            let Some(stored) = home.stored(&*self.base.snapshot, rid)? else { continue };
+            let Some(stored) = logical_partition.stored(&*self.base.snapshot, rid)? else { continue };
             let (_, row) = stored.parse()?;
-            let is_live = !container.is_gone(&row, &self.base.sites[site].moment);
-            if is_number && is_live && home.has(&row)? {
+            let is_live = !container.is_invisible(&row, &self.base.sites[site].visibility_point);
+            if is_number && is_live && logical_partition.has(&row)? {
                 pages.push(self.add_stored(site, rid, stored.bytes, true)?);
             }
         }
@@ -128,7 +128,7 @@ impl SplitRule {
             keep: 1,
             key: None,
             by: None,
-            newest: Newest::Last,
+            newest: NewestAt::Last,
             slack: 0,
             pages,
             count: None,

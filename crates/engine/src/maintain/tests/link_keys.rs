@@ -17,7 +17,7 @@ fn references_while_their_targets_are_being_indexed() {
     bench.create("books", r#"{"id":"b1","isbn":"x"}"#).unwrap();
     bench.create("books", r#"{"id":"b2","isbn":"gone","ttl":5}"#).unwrap();
     bench.engine.pause_sweep(true);
-    bench.clock.pass(6);
+    bench.clock.advance(6);
     bench.set_states(&DeclarationState::Building { job: JobId(1), phase: BuildPhase::Index });
     bench.create("books", r#"{"id":"b3","sequelOf":"x"}"#).unwrap();
     for isbn in ["none", "gone"] {
@@ -42,16 +42,16 @@ fn references_while_their_targets_are_being_indexed() {
 /// A build leaves alone what has expired, or was deleted with its partition key: a check of the store asks for no row of it, and
 /// a restore gives the key to the one that clients see.
 #[test]
-fn a_link_is_built_over_what_nobody_sees() {
+fn a_link_is_built_over_invisible_items() {
     let mut bench = Bench::new(5, LIBRARY, OTHER);
     bench.create("books", r#"{"id":"older","isbn":"x"}"#).unwrap();
     bench.create("books", r#"{"id":"deleted","isbn":"y"}"#).unwrap();
-    bench.clock.pass(1);
+    bench.clock.advance(1);
     for (id, isbn) in [("newer", "x"), ("alone", "z"), ("another", "z")] {
         bench.create("books", &format!(r#"{{"id":"{id}","isbn":"{isbn}","ttl":5}}"#)).unwrap();
     }
     bench.engine.pause_sweep(true);
-    bench.clock.pass(6);
+    bench.clock.advance(6);
     let key = PartitionKey::from_header(r#"["deleted"]"#).unwrap();
     bench.engine.delete_partition_key(&bench.container("books", 0), key).result.unwrap();
     bench.put_model(LOOKUP);

@@ -44,7 +44,7 @@ impl Clock for ManualClock {
 }
 
 impl ManualClock {
-    pub fn pass(&self, seconds: i64) {
+    pub fn advance(&self, seconds: i64) {
         self.0.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
 }

@@ -15,7 +15,7 @@ const NUMBER: usize = 8;
 const FORMAT_BEFORE: u32 = 5;
 
 /// The rows that say which version made the store, as that version had them.
-fn made_older(storage: &dyn Storage) {
+fn set_older_format(storage: &dyn Storage) {
     let snapshot = storage.snapshot().unwrap();
     let rest = |key: &[u8]| snapshot.get(CATALOG, key).unwrap().unwrap()[HEAD..].to_vec();
     let mut store = rest(&STORE);
@@ -52,7 +52,7 @@ fn a_store_without_models_opens_and_takes_one() {
     bench.create("authors", r#"{"id":"a1","name":"Ann"}"#).unwrap();
     bench.create("books", r#"{"id":"b1","author":{"id":"a1","name":"old"}}"#).unwrap();
     bench.engine.close().unwrap();
-    made_older(&memory.reopen());
+    set_older_format(&memory.reopen());
     assert_eq!(format_of(&memory.reopen()), FORMAT_BEFORE);
     bench.storage = Arc::new(memory.reopen());
     bench.engine = Engine::open(Arc::clone(&bench.storage), options(&bench.clock, 5)).unwrap();

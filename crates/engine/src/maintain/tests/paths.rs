@@ -213,10 +213,10 @@ fn what_expires_is_taken_away_by_the_sweep() {
     bench.create("books", r#"{"id":"b2","author":"a1","shelf":"s1"}"#).unwrap();
     let count = || member(&bench.get("authors", "a1").unwrap(), "n");
     assert_eq!(count(), "2");
-    bench.clock.pass(11);
+    bench.clock.advance(11);
     wait_until(|| count() == "1");
     // A shelf goes with its books; a maintained write has restarted its clock.
-    bench.clock.pass(60);
+    bench.clock.advance(60);
     wait_until(|| bench.get("books", "b2").is_none());
     assert_eq!(count(), "0");
     bench.check("swept");
@@ -225,7 +225,7 @@ fn what_expires_is_taken_away_by_the_sweep() {
     bench.create("authors", r#"{"id":"a2","ttl":5}"#).unwrap();
     bench.create("books", r#"{"id":"b3","author":"a2"}"#).unwrap();
     bench.engine.pause_sweep(true);
-    bench.clock.pass(6);
+    bench.clock.advance(6);
     assert!(refusal(bench.create("books", r#"{"id":"b4","author":"a2"}"#)).starts_with("400/6101"));
     // Written again before the sweep, references live on.
     let author = bench.create("authors", r#"{"id":"a2"}"#).unwrap();

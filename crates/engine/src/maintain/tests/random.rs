@@ -7,7 +7,7 @@ use quire_model::{Database, Model};
 use quire_resource::ContainerDefinition;
 use quire_storage::fault::{FaultStorage, Rates};
 
-use quire_testkit::model::random::{Chance, IDS, KEYS, random_item, random_model, with_window};
+use quire_testkit::model::random::{IDS, KEYS, Random, random_item, random_model, with_window};
 
 use super::paths::operation;
 use super::*;
@@ -23,7 +23,7 @@ pub(super) fn model_of(seed: u64) -> String {
     };
     let containers: Vec<ContainerDefinition> = KEYS.iter().map(definition).collect();
     let database = Database::new("random", &containers);
-    random_model(&mut Chance(seed), |body| Model::parse(body, &database).is_ok()).to_json()
+    random_model(&mut Random(seed), |body| Model::parse(body, &database).is_ok()).to_json()
 }
 
 /// What came of writes.
@@ -52,25 +52,25 @@ impl Tally {
     }
 }
 
-pub(super) fn step(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
-    let container = *chance.pick(&["a", "a", "b", "b", "c"]);
-    let body = random_item(chance, container);
+pub(super) fn step(bench: &Bench, random: &mut Random, tally: &mut Tally) {
+    let container = *random.pick(&["a", "a", "b", "b", "c"]);
+    let body = random_item(random, container);
     let key = bench.key_of(container, &body);
     let header = key.to_header();
     let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
-    if container == "a" && bench.model.contains(r#""windows":[{"#) && chance.one_in(2) {
-        return write_window(bench, chance, tally, body);
+    if container == "a" && bench.model.contains(r#""windows":[{"#) && random.one_in(2) {
+        return write_window(bench, random, tally, body);
     }
-    match chance.below(12) {
+    match random.below(12) {
         0..2 => tally.note(bench.delete(container, &id, &header)),
         2 => tally.note(bench.create(container, &body.to_json())),
         3 => tally.note(bench.replace(container, &id, &body.to_json())),
         4 if container != "a" => {
-            let id = *chance.pick(IDS);
+            let id = *random.pick(IDS);
             tally.note(bench.replace(container, id, &body.to_json()));
         }
-        6 => transact(bench, chance, tally),
-        7 => batch(bench, chance, tally),
+        6 => transact(bench, random, tally),
+        7 => batch(bench, random, tally),
         5 => {
             let patch =
                 r#"{"operations":[{"op":"set","path":"/n","value":7},{"op":"set","path":"/r8","value":1}]}"#;
@@ -81,16 +81,16 @@ pub(super) fn step(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
 }
 
 /// Adds elements to the window of an item and takes some away, or out of a page.
-fn write_window(bench: &Bench, chance: &mut Chance, tally: &mut Tally, mut body: Value) {
+fn write_window(bench: &Bench, random: &mut Random, tally: &mut Tally, mut body: Value) {
     // Few items have windows, so that there are several pages.
     if let Value::Object(body) = &mut body {
-        body.set("id", *chance.pick(&["1", "1", "1", "2"]));
+        body.set("id", *random.pick(&["1", "1", "1", "2"]));
     }
     let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
-    if chance.one_in(3) {
-        return tally.note(change_page(bench, chance, &id));
+    if random.one_in(3) {
+        return tally.note(change_page(bench, random, &id));
     }
-    let body = with_window(chance, body, bench.get("a", &id).as_ref(), &mut tally.elements);
+    let body = with_window(random, body, bench.get("a", &id).as_ref(), &mut tally.elements);
     if tally.windows == usize::MAX {
         return tally.note(bench.upsert("a", &body.to_json())); // not alone
     }
@@ -120,30 +120,30 @@ fn elements_of(bench: &Bench, id: &str) -> (Vec<Vec<Json>>, Vec<Json>) {
     item.map_or_else(Default::default, |(_, item)| bench.oracle().window_elements("w", item, &items))
 }
 
-fn change_page(bench: &Bench, chance: &mut Chance, post: &str) -> Result<(), EngineError> {
-    let id = format!("w:{post}:{:08}", chance.below(4));
+fn change_page(bench: &Bench, random: &mut Random, post: &str) -> Result<(), EngineError> {
+    let id = format!("w:{post}:{:08}", random.below(4));
     let key = format!("[{post:?}]");
     let Some(mut page) = bench.read("pages", &id, &key) else { return Ok(()) };
-    if chance.one_in(8) {
+    if random.one_in(8) {
         return bench.delete("pages", &id, &key);
     }
     if let Some(Value::Array(elements)) = page.as_object_mut().and_then(|page| page.get_mut("all")) {
-        let kept = chance.below(elements.len() + 1);
+        let kept = random.below(elements.len() + 1);
         elements.truncate(kept);
     }
     bench.replace("pages", &id, &page.to_json()).map(drop)
 }
 
 /// Several items of several containers, all or nothing.
-fn transact(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
-    let count = 1 + chance.below(3);
+fn transact(bench: &Bench, random: &mut Random, tally: &mut Tally) {
+    let count = 1 + random.below(3);
     let mut operations = Vec::new();
     for _ in 0..count {
-        let container = *chance.pick(&["a", "b", "c"]);
-        let body = random_item(chance, container);
+        let container = *random.pick(&["a", "b", "c"]);
+        let body = random_item(random, container);
         let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
         let key = bench.key_of(container, &body).to_header();
-        let verb = match chance.below(4) {
+        let verb = match random.below(4) {
             0 => TransactionVerb::Delete { id },
             _ => TransactionVerb::Upsert,
         };
@@ -163,19 +163,19 @@ fn transact(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
 }
 
 /// Items of one partition key.
-fn batch(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
-    let first = random_item(chance, "b");
+fn batch(bench: &Bench, random: &mut Random, tally: &mut Tally) {
+    let first = random_item(random, "b");
     let key = bench.key_of("b", &first);
     let mut operations = Vec::new();
-    for _ in 0..1 + chance.below(4) {
-        let body = random_item(chance, "b");
+    for _ in 0..1 + random.below(4) {
+        let body = random_item(random, "b");
         if bench.key_of("b", &body) != key {
             continue;
         }
         let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
-        operations.push(match chance.below(4) {
+        operations.push(match random.below(4) {
             0 => operation(BatchVerb::Delete { id }, ""),
-            1 => operation(BatchVerb::Replace { id: (*chance.pick(IDS)).to_owned() }, &body.to_json()),
+            1 => operation(BatchVerb::Replace { id: (*random.pick(IDS)).to_owned() }, &body.to_json()),
             _ => operation(BatchVerb::Upsert, &body.to_json()),
         });
     }
@@ -197,9 +197,9 @@ fn one_writer_after_the_other() {
     let tally = Mutex::new(Tally::default());
     for seed in 0..24 {
         let bench = Bench::new(if seed % 2 == 0 { 1 } else { 5 }, KEYS, &model_of(seed));
-        let mut chance = Chance(seed ^ 0xABCD);
+        let mut random = Random(seed ^ 0xABCD);
         for at in 0..50 {
-            step(&bench, &mut chance, &mut tally.lock());
+            step(&bench, &mut random, &mut tally.lock());
             bench.check(&format!("seed {seed}, step {at}"));
         }
         bench.verify(&format!("seed {seed}"));
@@ -218,11 +218,11 @@ fn many_writers_at_once() {
             for thread in 0..6 {
                 let bench = &bench;
                 scope.spawn(move || {
-                    let mut chance = Chance(seed ^ (thread << 32));
+                    let mut random = Random(seed ^ (thread << 32));
                     let elements = thread as i64 * 1_000_000;
                     let mut tally = Tally { elements, windows: usize::MAX, ..Tally::default() };
                     for _ in 0..60 {
-                        step(bench, &mut chance, &mut tally);
+                        step(bench, &mut random, &mut tally);
                     }
                 });
             }
@@ -237,9 +237,9 @@ fn many_writers_at_once() {
 fn a_restored_backup_has_all_rows_and_goes_on() {
     for seed in 200..206 {
         let mut bench = Bench::new(5, KEYS, &model_of(seed));
-        let (mut chance, mut tally) = (Chance(seed), Tally::default());
+        let (mut random, mut tally) = (Random(seed), Tally::default());
         for _ in 0..60 {
-            step(&bench, &mut chance, &mut tally);
+            step(&bench, &mut random, &mut tally);
         }
         let folder = tempfile::tempdir().unwrap();
         let backup = folder.path().join("backup");
@@ -251,7 +251,7 @@ fn a_restored_backup_has_all_rows_and_goes_on() {
         bench.check(&format!("seed {seed}, restored"));
         bench.verify(&format!("seed {seed}, restored"));
         for _ in 0..40 {
-            step(&bench, &mut chance, &mut tally);
+            step(&bench, &mut random, &mut tally);
         }
         bench.check(&format!("seed {seed}, gone on"));
         bench.verify(&format!("seed {seed}, gone on"));
@@ -280,8 +280,8 @@ fn on_a_faulty_storage() {
                 .map(|thread: u64| {
                     let bench = &bench;
                     scope.spawn(move || {
-                        let mut chance = Chance(seed ^ (thread << 32));
-                        (0..60).filter(|_| !write_or_fail(bench, &mut chance)).count()
+                        let mut random = Random(seed ^ (thread << 32));
+                        (0..60).filter(|_| !write_or_fail(bench, &mut random)).count()
                     })
                 })
                 .collect();
@@ -303,15 +303,15 @@ fn on_a_faulty_storage() {
 }
 
 /// False: nobody can say what became of it.
-fn write_or_fail(bench: &Bench, chance: &mut Chance) -> bool {
-    let container = *chance.pick(&["a", "a", "b", "b", "c"]);
-    let mut body = random_item(chance, container);
+fn write_or_fail(bench: &Bench, random: &mut Random) -> bool {
+    let container = *random.pick(&["a", "a", "b", "b", "c"]);
+    let mut body = random_item(random, container);
     if container == "a" {
-        body = with_window(chance, body, None, &mut 30);
+        body = with_window(random, body, None, &mut 30);
     }
     let header = bench.key_of(container, &body).to_header();
     let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
-    let result = match chance.below(5) {
+    let result = match random.below(5) {
         0 => bench.delete(container, &id, &header),
         _ => bench.upsert(container, &body.to_json()).map(drop),
     };

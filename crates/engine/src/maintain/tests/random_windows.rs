@@ -1,7 +1,7 @@
 //! Random windows over containers with keys of all forms, and everything that can happen to their items and pages: after every
 //! step, pages and window have every element once, in order of arrival.
 
-use quire_testkit::model::random::{Chance, with_window};
+use quire_testkit::model::random::{Random, with_window};
 
 use super::paths::wait_until;
 use super::*;
@@ -17,13 +17,13 @@ const SHAPES: &[[&[&str]; 2]] = &[
 /// The pages of one of them begin like a page of another one.
 const IDS: &[&str] = &["p", "p", "q", "p:00000001"];
 
-fn random_window(chance: &mut Chance) -> String {
-    let (keep, size) = (1 + chance.below(4), 10 + chance.below(3));
-    let slack = chance.below(4);
+fn random_window(random: &mut Random) -> String {
+    let (keep, size) = (1 + random.below(4), 10 + random.below(3));
+    let slack = random.below(4);
     let more =
         ["", r#""key":"/id","#, r#""newest":"first","#, r#""by":"/at","#, r#""key":"/id","newest":"first","#];
     let (more, count) =
-        (chance.pick(&more), chance.pick(&[r#""count":"/n","#, r#""count":"/stats/n","#, ""]));
+        (random.pick(&more), random.pick(&[r#""count":"/n","#, r#""count":"/stats/n","#, ""]));
     format!(
         r#"{{"version":1,"windows":[{{"name":"w","container":"posts","path":"/win","keep":{keep},"slack":{slack},{more}{count}
         "pages":{{"container":"pages","path":"/all","parent":"/postId","number":"/page","size":{size}}}}}]}}"#
@@ -32,7 +32,7 @@ fn random_window(chance: &mut Chance) -> String {
 
 struct Run {
     bench: Bench,
-    chance: Chance,
+    random: Random,
     keys: &'static [&'static str],
     next: i64,
     compared: usize,
@@ -40,25 +40,25 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let mut chance = Chance(seed);
-        let [posts, pages] = chance.pick(SHAPES);
-        let model = random_window(&mut chance);
+        let mut random = Random(seed);
+        let [posts, pages] = random.pick(SHAPES);
+        let model = random_window(&mut random);
         let partitions = if seed.is_multiple_of(2) { 1 } else { 5 };
         let bench = Bench::new(partitions, &[("posts", posts), ("pages", pages)], &model);
-        Run { bench, chance, keys: posts, next: 0, compared: 0 }
+        Run { bench, random, keys: posts, next: 0, compared: 0 }
     }
 
     /// A body without its window.
     fn body(&mut self) -> Value {
         let mut body = Object::new();
-        body.set("id", *self.chance.pick(IDS));
-        match self.chance.below(4) {
+        body.set("id", *self.random.pick(IDS));
+        match self.random.below(4) {
             0 => {}
             1 => body.set("tenant", 7),
             _ => body.set("tenant", "t"),
         }
-        if self.chance.one_in(4) {
-            body.set("stats", self.chance.below(9) as i64);
+        if self.random.one_in(4) {
+            body.set("stats", self.random.below(9) as i64);
             body.set("n", "garbage");
         }
         Value::Object(body)
@@ -93,13 +93,13 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.chance.below(16) {
+        match self.random.below(16) {
             0 => self.delete(),
             1 => self.rename(),
             2 | 3 => self.change_page(),
             4 => self.transact(),
-            5 if self.chance.one_in(2) => self.expire(),
-            6 if self.chance.one_in(2) => self.declare(),
+            5 if self.random.one_in(2) => self.expire(),
+            6 if self.random.one_in(2) => self.declare(),
             7..=9 => self.add(),
             _ => self.upsert(),
         }
@@ -109,7 +109,7 @@ impl Run {
         let body = self.body();
         let old = self.elements(Some(&body));
         let stored = self.stored(&body);
-        let body = with_window(&mut self.chance, body, stored.as_ref(), &mut self.next);
+        let body = with_window(&mut self.random, body, stored.as_ref(), &mut self.next);
         if self.bench.upsert("posts", &body.to_json()).is_ok() {
             self.compare(old, &body);
         }
@@ -121,7 +121,7 @@ impl Run {
         let Some(stored) = self.stored(&body) else { return };
         let Some(array) = stored.get("win").and_then(Value::as_array) else { return };
         self.next += 1;
-        let element = Object::from_iter([("id", self.next), ("at", self.chance.below(9) as i64)]);
+        let element = Object::from_iter([("id", self.next), ("at", self.random.below(9) as i64)]);
         let is_first = self.bench.model.contains(r#""first""#);
         let (place, at) = if is_first { ("0", 0) } else { ("-", array.len()) };
         let old = self.elements(Some(&stored));
@@ -150,8 +150,8 @@ impl Run {
         let old = self.elements(Some(&stored));
         let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
         let mut renamed = stored;
-        renamed.as_object_mut().unwrap().set("id", *self.chance.pick(IDS));
-        let renamed = with_window(&mut self.chance, renamed.clone(), Some(&renamed), &mut self.next);
+        renamed.as_object_mut().unwrap().set("id", *self.random.pick(IDS));
+        let renamed = with_window(&mut self.random, renamed.clone(), Some(&renamed), &mut self.next);
         let kind = WriteKind::Replace { id };
         if self.bench.write("posts", request(kind, None, &renamed.to_json())).result.is_ok() {
             self.compare(old, &renamed);
@@ -161,15 +161,15 @@ impl Run {
     fn random_page(&mut self) -> Option<Value> {
         let mut pages = self.bench.items();
         pages.retain(|(name, _)| name == "pages");
-        if pages.is_empty() { None } else { Some(self.chance.pick(&pages).1.clone()) }
+        if pages.is_empty() { None } else { Some(self.random.pick(&pages).1.clone()) }
     }
 
     /// With some elements fewer.
     fn shorter(&mut self, mut page: Value) -> Value {
         let elements = page.as_object_mut().and_then(|page| page.get_mut("all"));
         if let Some(Value::Array(elements)) = elements {
-            while !elements.is_empty() && !self.chance.one_in(3) {
-                elements.remove(self.chance.below(elements.len()));
+            while !elements.is_empty() && !self.random.one_in(3) {
+                elements.remove(self.random.below(elements.len()));
             }
         }
         page
@@ -187,7 +187,7 @@ impl Run {
         let page = self.shorter(page);
         let body = self.body();
         let stored = self.stored(&body);
-        let body = with_window(&mut self.chance, body, stored.as_ref(), &mut self.next);
+        let body = with_window(&mut self.random, body, stored.as_ref(), &mut self.next);
         let keys = ["posts", "pages"].map(|name| {
             let item = if name == "posts" { &body } else { &page };
             self.bench.key_of(name, item).to_header()
@@ -206,10 +206,10 @@ impl Run {
         body.as_object_mut().unwrap().set("ttl", 5);
         self.bench.engine.pause_sweep(true);
         self.bench.upsert("posts", &body.to_json()).unwrap();
-        self.bench.clock.pass(6);
-        if self.chance.one_in(2) {
+        self.bench.clock.advance(6);
+        if self.random.one_in(2) {
             body.as_object_mut().unwrap().remove("ttl");
-            let body = with_window(&mut self.chance, body, None, &mut self.next);
+            let body = with_window(&mut self.random, body, None, &mut self.next);
             if self.bench.upsert("posts", &body.to_json()).is_ok() {
                 self.compare(Default::default(), &body);
             }
@@ -220,7 +220,7 @@ impl Run {
 
     /// Another window, over what there is.
     fn declare(&mut self) {
-        let model = random_window(&mut self.chance);
+        let model = random_window(&mut self.random);
         self.bench.put_model(&model);
         self.bench.model = model;
     }

@@ -285,7 +285,7 @@ fn phases_of_a_build() {
 #[test]
 fn an_item_that_is_visited_but_not_written_counts_once() {
     use crate::jobs::JobId;
-    use crate::maintain::visit::{VisitOrder, VisitWork, Visited, visit_items};
+    use crate::maintain::visit::{VisitOrder, VisitOutcome, VisitWork, visit_items};
     use crate::model::BuildPhase;
     let model = r#"{"version":1,"links":[{"name":"l","from":{"container":"books","path":"/author"},"to":{"container":"authors"}}],
         "rollups":[{"name":"n","link":"l","op":"count","into":"/n"}]}"#;
@@ -314,7 +314,7 @@ fn an_item_that_is_visited_but_not_written_counts_once() {
             journal: None,
         };
         let visited = visit_items(&bench.engine.shared, &order).unwrap();
-        assert!(matches!(visited, Visited::Done { .. }));
+        assert!(matches!(visited, VisitOutcome::Done { .. }));
     }
     bench.set_states(&DeclarationState::Active);
     let author = bench.create("authors", r#"{"id":"a1"}"#).unwrap();

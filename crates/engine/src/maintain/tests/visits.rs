@@ -3,7 +3,7 @@
 use super::*;
 use crate::jobs::JobId;
 use crate::maintain::link_index::{LinkIndexOrder, index_links};
-use crate::maintain::visit::{VisitOrder, VisitWork, Visited, visit_items};
+use crate::maintain::visit::{VisitOrder, VisitOutcome, VisitWork, visit_items};
 use crate::model::BuildPhase;
 use crate::store::keys::{self, DeclarationKeys, ITEMS};
 use crate::store::scan;
@@ -31,7 +31,7 @@ impl Bench {
         items.iter().map(|(key, _)| keys::rid_of_item_key(key).unwrap()).collect()
     }
 
-    fn visit(&self, container: &str, rids: &[u64], work: VisitWork<'_>) -> Visited {
+    fn visit(&self, container: &str, rids: &[u64], work: VisitWork<'_>) -> VisitOutcome {
         let container = self.container(container, 0);
         let order = VisitOrder {
             container: &container,
@@ -46,7 +46,7 @@ impl Bench {
 
     fn visit_all(&self, container: &str, work: VisitWork<'_>) {
         let visited = self.visit(container, &self.rids(container), work);
-        assert!(matches!(visited, Visited::Done { .. }));
+        assert!(matches!(visited, VisitOutcome::Done { .. }));
     }
 }
 
@@ -107,7 +107,7 @@ fn a_link_is_indexed_by_what_items_are() {
             also: &|_, _| Ok(Vec::new()),
         };
         let visited = index_links(&bench.engine.shared, &order).unwrap();
-        assert!(matches!(visited, Visited::Done { is_committed: true, .. }));
+        assert!(matches!(visited, VisitOutcome::Done { is_committed: true, .. }));
     };
     index(0, 3);
     let marks = DeclarationKeys { container: books.number, declaration: 1 };
@@ -136,13 +136,13 @@ fn a_key_of_two_items_is_found_beside_writers() {
     let rids = bench.rids("books");
     assert!(matches!(
         bench.visit("books", &rids[..1], VisitWork::Count { job: JobId(u64::MAX) }),
-        Visited::Done { .. }
+        VisitOutcome::Done { .. }
     ));
     for id in ["b1", "b2"] {
         bench.upsert("books", &format!(r#"{{"id":"{id}","isbn":"i","year":1}}"#)).unwrap();
     }
     // No other job has to do with it.
-    assert!(matches!(bench.visit("books", &rids, VisitWork::Write), Visited::Done { .. }));
+    assert!(matches!(bench.visit("books", &rids, VisitWork::Write), VisitOutcome::Done { .. }));
     let visited = bench.visit("books", &rids[1..], VisitWork::Count { job: JobId(u64::MAX) });
-    assert!(matches!(visited, Visited::DuplicateKey { rid, .. } if rid == rids[1]));
+    assert!(matches!(visited, VisitOutcome::DuplicateKey { rid, .. } if rid == rids[1]));
 }

@@ -114,13 +114,13 @@ fn pages_of_what_expires_or_is_deleted_by_key_go_with_it() {
     let expiring =
         |ids: std::ops::Range<usize>| post("p", ids).replace(r#""id":"p""#, r#""id":"p","ttl":10"#);
     bench.create("posts", &expiring(0..30)).unwrap();
-    bench.clock.pass(11);
+    bench.clock.advance(11);
     wait_until(|| bench.shown("p") == "none | ");
     bench.check("swept");
     // Written again before the sweep, it begins anew.
     bench.create("posts", &expiring(0..30)).unwrap();
     bench.engine.pause_sweep(true);
-    bench.clock.pass(11);
+    bench.clock.advance(11);
     bench.create("posts", &post("p", 50..55)).unwrap();
     assert_eq!(bench.shown("p"), "52 53 54 | 0: 50 51 = 5");
     bench.check("written again");
@@ -144,7 +144,7 @@ fn the_count_follows_pages_that_expire() {
         .catalog()
         .replace_container("d", "pages", &json(definition), &Precondition::default())
         .unwrap();
-    bench.clock.pass(11);
+    bench.clock.advance(11);
     assert_eq!(bench.shown("p"), "27 28 29 |  = 30");
     bench.add_element("p", 30);
     assert_eq!(bench.shown("p"), "28 29 30 | 0: 27 = 21", "the page of that number is there no more");
@@ -260,7 +260,7 @@ fn an_item_with_very_many_pages_is_not_deleted_at_once_but_expires() {
     assert!(post.get("n").unwrap().as_i64().unwrap() > 100_000);
     let refused = refusal(bench.delete("posts", "p", r#"["p"]"#));
     assert!(refused.starts_with("413/6109 TooMuchAtOnce: this request would change 10,9"), "{refused}");
-    bench.clock.pass(1001);
+    bench.clock.advance(1001);
     wait_until(|| bench.container("pages", 0).usage().0 == 0 && bench.items().is_empty());
     bench.verify("swept");
 }

@@ -23,14 +23,14 @@ const ROUND_SMALL: u64 = 2000;
 /// After this many rounds the cut holds writers longer instead.
 const ROUNDS_MAX: usize = 8;
 const FILE_BYTES: u64 = 1 << 30;
-const SUSPECTS_PER_GET: usize = 1000;
+const POSSIBLY_DELETED_PER_GET: usize = 1000;
 
 pub(super) struct BackupCopier<'a> {
     shared: &'a Shared,
     log: &'a DeleteLog,
     output: BackupOutput<'a>,
     /// Possibly deleted: their commits may have been in progress when they were read.
-    suspects: Vec<Vec<u8>>,
+    possibly_deleted: Vec<Vec<u8>>,
     /// The last feed key that was followed, by container and partition.
     cursors: HashMap<(u32, u32), Vec<u8>>,
 }
@@ -56,7 +56,7 @@ struct BackupOutput<'a> {
 impl<'a> BackupCopier<'a> {
     pub fn new(shared: &'a Shared, log: &'a DeleteLog, directory: &'a Path) -> BackupCopier<'a> {
         let output = BackupOutput { directory, finished: Vec::new(), current: None };
-        BackupCopier { shared, log, output, suspects: Vec::new(), cursors: HashMap::new() }
+        BackupCopier { shared, log, output, possibly_deleted: Vec::new(), cursors: HashMap::new() }
     }
 
     pub fn copy(mut self) -> Result<Manifest, EngineError> {
@@ -90,7 +90,7 @@ impl<'a> BackupCopier<'a> {
             for (key, row) in &page.rows {
                 self.output.push_item(key, row)?;
             }
-            self.note_deletes()?;
+            self.record_deletes()?;
             match page.rows.into_iter().next_back() {
                 Some((last, _)) if page.more => range.start = Bound::Excluded(last),
                 _ => return Ok(()),
@@ -130,7 +130,7 @@ impl<'a> BackupCopier<'a> {
             let (count, more) = self.follow(&*snapshot, partition)?;
             drop(snapshot);
             found += count;
-            self.note_deletes()?;
+            self.record_deletes()?;
             if !more || self.cursor(partition).as_slice() >= end {
                 return Ok(found);
             }
@@ -164,31 +164,35 @@ impl<'a> BackupCopier<'a> {
         cursor.unwrap_or_else(|| keys::latest(container, partition, 0, 0))
     }
 
-    fn note_deletes(&mut self) -> Result<(), EngineError> {
-        let suspects = self.take_suspects()?;
-        if suspects.is_empty() {
+    fn record_deletes(&mut self) -> Result<(), EngineError> {
+        let possibly_deleted = self.take_possibly_deleted()?;
+        if possibly_deleted.is_empty() {
             return Ok(());
         }
         // Taken after the keys: it shows every item that was there when its delete was sent.
         let snapshot = self.shared.storage.snapshot()?;
-        self.convict(&*snapshot, suspects)
+        self.record_deleted(&*snapshot, possibly_deleted)
     }
 
-    fn take_suspects(&mut self) -> Result<Vec<Vec<u8>>, EngineError> {
-        let mut suspects = std::mem::take(&mut self.suspects);
+    fn take_possibly_deleted(&mut self) -> Result<Vec<Vec<u8>>, EngineError> {
+        let mut possibly_deleted = std::mem::take(&mut self.possibly_deleted);
         let taken = self.log.take();
-        suspects.extend(taken.ok_or_else(|| bad("more deletes at once than a backup can follow"))?);
-        Ok(suspects)
+        possibly_deleted.extend(taken.ok_or_else(|| bad("more deletes at once than a backup can follow"))?);
+        Ok(possibly_deleted)
     }
 
     /// Records the deleted ones; the others stay suspects.
-    fn convict(&mut self, snapshot: &dyn Snapshot, suspects: Vec<Vec<u8>>) -> Result<(), EngineError> {
-        for keys in suspects.chunks(SUSPECTS_PER_GET) {
+    fn record_deleted(
+        &mut self,
+        snapshot: &dyn Snapshot,
+        possibly_deleted: Vec<Vec<u8>>,
+    ) -> Result<(), EngineError> {
+        for keys in possibly_deleted.chunks(POSSIBLY_DELETED_PER_GET) {
             let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             for (key, row) in keys.iter().zip(snapshot.multi_get(ITEMS, &borrowed)?) {
                 match row {
                     None => self.output.push_deleted(key)?,
-                    Some(_) => self.suspects.push(key.clone()),
+                    Some(_) => self.possibly_deleted.push(key.clone()),
                 }
             }
         }
@@ -204,8 +208,8 @@ impl<'a> BackupCopier<'a> {
                 while self.follow(snapshot, (container.number, partition))?.1 {}
             }
         }
-        let suspects = self.take_suspects()?;
-        self.convict(snapshot, suspects)?;
+        let possibly_deleted = self.take_possibly_deleted()?;
+        self.record_deleted(snapshot, possibly_deleted)?;
         let position = self.shared.storage.position(CATALOG_PARTITION)?;
         let mut files = vec![write_catalog(snapshot, self.output.directory)?];
         let entries = containers.iter().map(|container| container_entry(snapshot, container));

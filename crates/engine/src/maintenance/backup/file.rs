@@ -150,12 +150,12 @@ pub(crate) fn read_file(
         let payload = reader.chunk(number)?;
         let mut rest = &payload[..];
         while !rest.is_empty() {
-            record(parse(&mut rest).ok_or_else(|| reader.garbled("a record"))?)?;
+            record(parse(&mut rest).ok_or_else(|| reader.bad_backup("a record"))?)?;
             records += 1;
         }
     }
     reader.end()?;
-    if records == entry.records { Ok(()) } else { Err(reader.garbled("the number of records")) }
+    if records == entry.records { Ok(()) } else { Err(reader.bad_backup("the number of records")) }
 }
 
 struct FileReader<'a> {
@@ -181,7 +181,7 @@ impl<'a> FileReader<'a> {
         let digest = digest::Context::new(&digest::SHA256);
         let mut reader = FileReader { entry, file: BufReader::new(file), digest, left: entry.bytes };
         if reader.take(MAGIC.len())? != MAGIC {
-            return Err(reader.garbled("the beginning"));
+            return Err(reader.bad_backup("the beginning"));
         }
         Ok(reader)
     }
@@ -190,11 +190,11 @@ impl<'a> FileReader<'a> {
         let length = self.number()? as usize;
         let sum = self.number()?;
         if length > CHUNK_BYTES_MAX {
-            return Err(self.garbled("the length of a chunk"));
+            return Err(self.bad_backup("the length of a chunk"));
         }
         let payload = self.take(length)?;
         if checksum(&payload, number) != sum {
-            return Err(self.garbled("the checksum of a chunk"));
+            return Err(self.bad_backup("the checksum of a chunk"));
         }
         Ok(payload)
     }
@@ -206,7 +206,7 @@ impl<'a> FileReader<'a> {
 
     fn take(&mut self, length: usize) -> Result<Vec<u8>, EngineError> {
         let left = self.left.checked_sub(length as u64);
-        self.left = left.ok_or_else(|| self.garbled("the end"))?;
+        self.left = left.ok_or_else(|| self.bad_backup("the end"))?;
         let mut bytes = vec![0; length];
         let read = self.file.read_exact(&mut bytes);
         read.map_err(|source| io_error("reading", Path::new(&self.entry.name), source))?;
@@ -216,13 +216,13 @@ impl<'a> FileReader<'a> {
 
     fn end(&mut self) -> Result<(), EngineError> {
         if self.left > 0 {
-            return Err(self.garbled("the number of chunks"));
+            return Err(self.bad_backup("the number of chunks"));
         }
         let sha256 = hex(self.digest.clone().finish().as_ref());
-        if sha256 == self.entry.sha256 { Ok(()) } else { Err(self.garbled("the SHA-256")) }
+        if sha256 == self.entry.sha256 { Ok(()) } else { Err(self.bad_backup("the SHA-256")) }
     }
 
-    fn garbled(&self, what: &str) -> EngineError {
+    fn bad_backup(&self, what: &str) -> EngineError {
         bad(format!("{what} of {} is not what was written", self.entry.name))
     }
 }

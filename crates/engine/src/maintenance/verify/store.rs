@@ -305,7 +305,7 @@ impl Verifier<'_> {
             keys::vector_index(0, 0)[0],
             keys::profile(0)[0],
             keys::journals_prefix(0)[0],
-            keys::left_prefix(0)[0],
+            keys::skipped_prefix(0)[0],
         ];
         for tag in counters {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {

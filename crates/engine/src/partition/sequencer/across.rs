@@ -81,9 +81,9 @@ struct LeaderHandover<'a>(&'a CommitQueue);
 
 /// The works of one commit, answered at the latest when dropped.
 #[derive(Default)]
-struct AtomicGroup(Vec<TakenWrites>);
+struct AtomicGroup(Vec<GroupedWrites>);
 
-struct TakenWrites {
+struct GroupedWrites {
     ticket: Arc<AtomicTicket>,
     work: AtomicWrites,
 }
@@ -185,7 +185,7 @@ impl CommitQueue {
                 break;
             }
             if let Some(work) = ticket.take() {
-                group.0.push(TakenWrites { ticket: Arc::clone(ticket), work });
+                group.0.push(GroupedWrites { ticket: Arc::clone(ticket), work });
             }
             state.queue.pop_front();
         }
@@ -215,8 +215,8 @@ impl CommitQueue {
 
     fn commit(&self, shared: &Shared, mut group: AtomicGroup) {
         let partitions = group.partitions();
-        let asked = partitions.values().map(|partition| partition.ask_for_leadership());
-        let mut led: Vec<Leadership<'_>> = asked.collect();
+        let requested = partitions.values().map(|partition| partition.request_leadership());
+        let mut led: Vec<Leadership<'_>> = requested.collect();
         led.iter_mut().for_each(Leadership::wait);
         let mut ready = HashMap::with_capacity(partitions.len());
         for (id, partition) in &partitions {
@@ -513,11 +513,11 @@ mod tests {
             let state = sequencer.state.lock();
             !state.leading && state.queue.is_empty()
         };
-        drop(sequencer.ask_for_leadership());
+        drop(sequencer.request_leadership());
         assert!(is_free());
         let held = sequencer.take_leadership();
-        drop(sequencer.ask_for_leadership()); // it was not its turn
-        let next = sequencer.ask_for_leadership();
+        drop(sequencer.request_leadership()); // it was not its turn
+        let next = sequencer.request_leadership();
         drop(held);
         assert!(!is_free());
         drop(next); // it was its turn, but nobody waited for it

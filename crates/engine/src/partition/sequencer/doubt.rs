@@ -61,8 +61,8 @@ impl Sequencer {
             self.state.lock().unresolved = Some(unresolved);
             return Err(EngineError::Overloaded);
         }
-        self.sweep_due.note(SweepDueUpdate::ANYTHING);
-        self.forget_committed();
+        self.sweep_due.add(SweepDueUpdate::ANYTHING);
+        self.discard_committed();
         self.is_doubtful.store(false, Ordering::Release);
         unresolved.touched.iter().for_each(|key| self.shared.item_cache.end_write(key));
         self.shared.row_spans.end_write(self.container, &unresolved.rids);

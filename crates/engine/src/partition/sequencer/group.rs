@@ -192,12 +192,12 @@ impl<'a> CommitGroup<'a> {
             if is_put_back(Race::ChangeNotNoted) {
                 self.changed.clear();
             }
-            self.changed.drain(..).for_each(|(name, lsn)| state.changes.note(name, lsn));
+            self.changed.drain(..).for_each(|(name, lsn)| state.changes.add(name, lsn));
             self.unmark();
             sequencer.publish(&counts);
             sequencer.moved.notify_all();
         }
-        sequencer.sweep_due.note(self.sweep_due);
+        sequencer.sweep_due.add(self.sweep_due);
         sequencer.watchers.wake();
         sequencer.shared.statistics.group(self.written.len());
         let written = std::mem::take(&mut self.written);
@@ -207,14 +207,14 @@ impl<'a> CommitGroup<'a> {
     }
 
     pub(super) fn stale(mut self) {
-        self.sequencer.forget_committed();
+        self.sequencer.discard_committed();
         self.unmark();
         self.tickets.drain(..).for_each(|ticket| ticket.done(Err(WriteRefused::Stale)));
     }
 
     /// The marks stay until the doubt is gone.
     pub(super) fn in_doubt(mut self, token: Token) {
-        self.sequencer.forget_committed();
+        self.sequencer.discard_committed();
         let (touched, rids) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.rids));
         self.marked = false;
         self.sequencer.is_doubtful.store(true, Ordering::Release);
@@ -225,7 +225,7 @@ impl<'a> CommitGroup<'a> {
     }
 
     pub(super) fn fail(mut self, error: &EngineError) {
-        self.sequencer.forget_committed();
+        self.sequencer.discard_committed();
         self.unmark();
         self.tickets.drain(..).for_each(|ticket| ticket.done(Err(WriteRefused::Failed(error.duplicate()))));
     }
@@ -235,7 +235,7 @@ impl Drop for CommitGroup<'_> {
     /// Only a panic leaves tickets unanswered, or marks: then nobody knows what became of the commit.
     fn drop(&mut self) {
         if !self.tickets.is_empty() || self.marked {
-            self.sequencer.forget_committed();
+            self.sequencer.discard_committed();
             let overloaded = || Err(WriteRefused::Failed(EngineError::Overloaded));
             self.tickets.drain(..).for_each(|ticket| ticket.done(overloaded()));
         }

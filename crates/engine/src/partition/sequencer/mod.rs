@@ -15,7 +15,7 @@
 //! 4. `lsn` is published after the commit is durable and visible, and after the caches have removed what it changed.
 //! 5. A write is committed only if it was made under the definitions (see `partition::write_rules`) that are the newest
 //!    when its group is taken: another definition increases `generation`, too. A group in progress may still have
-//!    writes of the older one, until [`Sequencer::pass_barrier`] has returned.
+//!    writes of the older one, until [`Sequencer::wait_for_barrier`] has returned.
 //! 6. After [`Sequencer::retire`] has returned nothing is committed.
 //! 7. If [`Sequencer::changed_since`] is false, nothing has changed: a write is recorded before it is answered. What cannot be
 //!    recorded (the outcome was in doubt, or the partition was just opened) counts as changed at the LSN that is read
@@ -44,7 +44,7 @@ pub(crate) use across::{AtomicWrites, CommitQueue, CommitQueues};
 pub(crate) use differences::{BuiltTargets, Differences};
 pub(crate) use prepared::{CommittedWrite, ItemPut, PreparedWrite, WriteRefused};
 pub(crate) use queue::check_evaluated;
-pub(crate) use retry::until_taken;
+pub(crate) use retry::retry_until_accepted;
 
 use self::doubt::UnresolvedCommit;
 use self::last_changes::LastChanges;
@@ -99,9 +99,9 @@ struct SequencerState {
 }
 
 impl SequencerState {
-    fn new(changes_kept: &Arc<SharedBudget>) -> SequencerState {
+    fn new(retained_changes: &Arc<SharedBudget>) -> SequencerState {
         let (queue, leading, committed, counted_indexes, unresolved, retired, moved) = Default::default();
-        let changes = LastChanges::new(changes_kept);
+        let changes = LastChanges::new(retained_changes);
         SequencerState { queue, leading, committed, counted_indexes, unresolved, retired, moved, changes }
     }
 }
@@ -141,7 +141,7 @@ impl Sequencer {
             container,
             partition,
             shared: Arc::clone(shared),
-            state: Mutex::new(SequencerState::new(&shared.changes_kept)),
+            state: Mutex::new(SequencerState::new(&shared.retained_changes)),
             moved: Condvar::new(),
             watchers: Watchers::default(),
             is_loaded: AtomicBool::new(false),
@@ -175,7 +175,7 @@ impl Sequencer {
     }
 
     /// The same as `lsn` without touching the disk, if it is known.
-    pub fn lsn_known(&self) -> Option<u64> {
+    pub fn cached_lsn(&self) -> Option<u64> {
         self.is_loaded.load(Ordering::Acquire).then(|| self.lsn.load(Ordering::Acquire))
     }
 
@@ -191,8 +191,8 @@ impl Sequencer {
 
     /// Whether a read would find more than up to this LSN, or another answer than before. Without touching the disk:
     /// what is not known may have changed.
-    pub fn is_beyond(&self, lsn: u64) -> bool {
-        if self.lsn_known().is_none_or(|reached| reached > lsn) {
+    pub fn has_lsn_after(&self, lsn: u64) -> bool {
+        if self.cached_lsn().is_none_or(|reached| reached > lsn) {
             return true;
         }
         let state = self.state.lock();
@@ -212,12 +212,12 @@ impl Sequencer {
     }
 
     /// What was prepared until now is prepared again, except what is in a group under way.
-    pub fn void_prepared(&self) {
+    pub fn invalidate_prepared(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns when every group that was taken before the call has been committed, or never will be.
-    pub fn pass_barrier(&self) -> Result<(), EngineError> {
+    pub fn wait_for_barrier(&self) -> Result<(), EngineError> {
         #[cfg(feature = "schedules")]
         if is_put_back(Race::NoBarrier) {
             return Ok(());
@@ -257,7 +257,7 @@ impl Sequencer {
         unresolved.map_or(Ok(()), |unresolved| self.settle_later(unresolved))
     }
 
-    pub fn revive(&self) {
+    pub fn resume_writes(&self) {
         self.state.lock().retired = false;
     }
 
@@ -304,7 +304,7 @@ impl Sequencer {
     }
 
     /// What was prepared is void and where the partition stands has to be read again.
-    fn forget_committed(&self) {
+    fn discard_committed(&self) {
         let mut state = self.state.lock();
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.is_loaded.store(false, Ordering::Release);
@@ -329,7 +329,7 @@ impl Sequencer {
         }
         let committed = self.read_committed()?;
         state.committed = Some(committed);
-        state.changes.forget_until(committed.counts.lsn);
+        state.changes.discard_until(committed.counts.lsn);
         self.publish(&committed.counts);
         self.is_loaded.store(true, Ordering::Release);
         Ok(committed)

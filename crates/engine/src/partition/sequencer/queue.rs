@@ -79,13 +79,13 @@ impl Sequencer {
 
     /// Becomes the leader, without a group of its own, until the answer is dropped.
     pub(super) fn take_leadership(&self) -> Leadership<'_> {
-        let mut leadership = self.ask_for_leadership();
+        let mut leadership = self.request_leadership();
         leadership.wait();
         leadership
     }
 
     /// The same without waiting for it yet.
-    pub(super) fn ask_for_leadership(&self) -> Leadership<'_> {
+    pub(super) fn request_leadership(&self) -> Leadership<'_> {
         let ticket = Ticket::new(QueuedRequest::Leadership);
         let is_first = self.enqueue(std::slice::from_ref(&ticket));
         Leadership { sequencer: self, waiting: Some(ticket), is_first }

@@ -14,7 +14,7 @@ const WAIT_POWER_MAX: u32 = 6;
 
 /// Prepares and submits until that is taken: at once a second time, then after waits that double. `Overloaded` when it never
 /// is.
-pub(crate) fn until_taken<T>(
+pub(crate) fn retry_until_accepted<T>(
     statistics: &DataPlaneCounters,
     mut attempt: impl FnMut() -> Result<T, WriteRefused>,
 ) -> Result<T, EngineError> {
@@ -39,16 +39,16 @@ mod tests {
     fn tries_until_it_is_taken_or_fails() {
         let statistics = DataPlaneCounters::default();
         let mut tries = 0;
-        let taken = until_taken(&statistics, || {
+        let taken = retry_until_accepted(&statistics, || {
             tries += 1;
             if tries < 4 { Err(WriteRefused::Stale) } else { Ok(tries) }
         });
         assert_eq!(taken.unwrap(), 4);
         let failed: Result<(), EngineError> =
-            until_taken(&statistics, || Err(EngineError::PartitionMoved.into()));
+            retry_until_accepted(&statistics, || Err(EngineError::PartitionMoved.into()));
         assert!(matches!(failed, Err(EngineError::PartitionMoved)));
         let mut tries = 0;
-        let never: Result<(), EngineError> = until_taken(&statistics, || {
+        let never: Result<(), EngineError> = retry_until_accepted(&statistics, || {
             tries += 1;
             Err(WriteRefused::Stale)
         });

@@ -109,7 +109,7 @@ fn show(
             VisitNext::NotThis => &held[at..],
         };
         for item in left {
-            item.passed.iter().chain([&item.bytes.len()]).for_each(|bytes| reader.meter.put_back(*bytes));
+            item.passed.iter().chain([&item.bytes.len()]).for_each(|bytes| reader.meter.unread(*bytes));
         }
         return Ok(Some(()));
     }

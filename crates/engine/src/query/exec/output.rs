@@ -10,7 +10,7 @@ use super::evaluate::ItemEvaluator;
 use crate::api::EngineError;
 use crate::query::follow::PageLinks;
 use crate::query::reader::FoundItem;
-use crate::recording::note_returned;
+use crate::recording::record_returned;
 
 pub(crate) struct PageOutput {
     pub rows: PageRows,
@@ -44,7 +44,7 @@ impl PageOutput {
         let before = self.sent;
         let sent = self.send_each(done, evaluator.followed, |emit| evaluator.rows_of(found, emit))?;
         if self.sent > before {
-            note_returned(found.position.rid);
+            record_returned(found.position.rid);
         }
         Ok(sent)
     }

@@ -375,7 +375,7 @@ impl SortedQuery<'_, '_> {
         loop {
             let (entries, more) = read(reader, walk, &range, Direction::Forward, ROWS_MAX)?;
             let bytes = entries.len() * size_of::<u64>();
-            reader.meter.keep(bytes)?;
+            reader.meter.retain_bytes(bytes)?;
             held_bytes += bytes;
             let wanted = entries.iter().map(|(_, rid)| *rid);
             rids.extend(wanted.filter(|rid| walk.is_among(*rid) && reader.may_contain(*rid)));

@@ -37,10 +37,10 @@ fn add(
     let unknown = || EngineError::UnknownLink { link: step.link.clone(), container: container.to_owned() };
     let model = model.ok_or_else(unknown)?;
     let link = model.rules.links.iter().position(|own| own.link.name == step.link).ok_or_else(unknown)?;
-    let ends = &model.rules.links[link].link;
+    let link_containers = &model.rules.links[link].link;
     let (from, to) = match step.is_reversed {
-        false => (&ends.from.container, &ends.to.container),
-        true => (&ends.to.container, &ends.from.container),
+        false => (&link_containers.from.container, &link_containers.to.container),
+        true => (&link_containers.to.container, &link_containers.from.container),
     };
     if from != container {
         return Err(unknown());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quire_sql::{Item, LinkedItem, SystemProperties};
 use quire_value::{Node, Object, Value};
 
-use super::ends::End;
+use super::link_containers::LinkContainer;
 use crate::api::EngineError;
 use crate::items::body::{SelfLinks, StampedItem};
 use crate::store::item_row::{ItemRow, Stamp};
@@ -32,7 +32,7 @@ pub(crate) struct FollowedItem {
 
 impl FollowedItem {
     /// Of a row whose checksum was verified.
-    pub fn new(end: &End, rid: u64, row: Arc<[u8]>) -> Result<Rc<FollowedItem>, EngineError> {
+    pub fn new(end: &LinkContainer, rid: u64, row: Arc<[u8]>) -> Result<Rc<FollowedItem>, EngineError> {
         let parsed = ItemRow::trusted(&row)?;
         parsed.node()?;
         let (stamp, json_bytes) = (parsed.stamp, parsed.json_bytes);

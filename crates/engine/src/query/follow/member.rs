@@ -4,8 +4,8 @@ use quire_sql::{FOLLOWED_MEMBER, Item, LinkedItem};
 use quire_value::{Node, Object, Value};
 
 use super::branches::Branch;
-use super::ends::End;
 use super::followed_item::FollowedItem;
+use super::link_containers::LinkContainer;
 use super::page_links::{PageLinks, too_many};
 use super::read::{Lookup, LookupKind};
 use super::{BYTES_MAX, ITEMS_MAX};
@@ -16,14 +16,14 @@ const REFERRERS_MAX: usize = 100;
 
 /// What one item has come to.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct FollowedTotals {
     pub items: u64,
     pub bytes: u64,
     /// Something is not known yet.
     pub is_pending: bool,
 }
 
-impl Tally {
+impl FollowedTotals {
     fn add(&mut self, item: &FollowedItem) -> Result<(), EngineError> {
         self.items += 1;
         self.bytes += u64::from(item.json_bytes);
@@ -45,9 +45,9 @@ impl PageLinks<'_> {
                 stored.root()
             }
         };
-        let mut tally = Tally::default();
-        let member = self.member_of(&self.branches, &self.container.definition.id, node, &mut tally)?;
-        Ok((!tally.is_pending).then_some(member))
+        let mut totals = FollowedTotals::default();
+        let member = self.member_of(&self.branches, &self.container.definition.id, node, &mut totals)?;
+        Ok((!totals.is_pending).then_some(member))
     }
 
     /// Of an item of a container, by these links.
@@ -56,11 +56,11 @@ impl PageLinks<'_> {
         branches: &[Branch],
         container: &str,
         node: Node<'_>,
-        tally: &mut Tally,
+        totals: &mut FollowedTotals,
     ) -> Result<Value, EngineError> {
         let mut member = Object::new();
         for branch in branches {
-            let value = self.branch(branch, container, node, tally)?;
+            let value = self.branch(branch, container, node, totals)?;
             member.set(branch.name.as_str(), value);
         }
         Ok(Value::Object(member))
@@ -71,16 +71,16 @@ impl PageLinks<'_> {
         branch: &Branch,
         container: &str,
         node: Node<'_>,
-        tally: &mut Tally,
+        totals: &mut FollowedTotals,
     ) -> Result<Value, EngineError> {
         let reader = self.reader()?;
         let rules = &reader.model.rules.links[branch.link];
         if branch.is_reversed {
             let kind = LookupKind::Referrers { count_max: REFERRERS_MAX };
-            let end = reader.ends.get(container)?;
+            let end = reader.link_containers.get(container)?;
             let lookup = self.lookup_referrers(branch.link, kind, node, &end.container)?;
             return Ok(Value::Array(match lookup {
-                Some(lookup) => self.items(branch, lookup, tally)?,
+                Some(lookup) => self.items(branch, lookup, totals)?,
                 None => Vec::new(),
             }));
         }
@@ -88,22 +88,27 @@ impl PageLinks<'_> {
         let mut values = Vec::with_capacity(references.len());
         for reference in references {
             let lookup = Lookup { link: branch.link, kind: LookupKind::Target, target: reference.target };
-            values.push(self.items(branch, lookup, tally)?.pop().unwrap_or(Value::Null));
+            values.push(self.items(branch, lookup, totals)?.pop().unwrap_or(Value::Null));
         }
         let is_array = rules.link.from.path.each_count() > 0;
         Ok(if is_array { Value::Array(values) } else { values.pop().unwrap_or(Value::Null) })
     }
 
-    fn items(&self, branch: &Branch, lookup: Lookup, tally: &mut Tally) -> Result<Vec<Value>, EngineError> {
+    fn items(
+        &self,
+        branch: &Branch,
+        lookup: Lookup,
+        totals: &mut FollowedTotals,
+    ) -> Result<Vec<Value>, EngineError> {
         let end = self.reader()?.end_of(&lookup)?;
         let Some(cached) = self.find(lookup)? else {
-            tally.is_pending = true;
+            totals.is_pending = true;
             return Ok(Vec::new());
         };
         let mut values = Vec::with_capacity(cached.result.items.len());
         for item in &cached.result.items {
-            tally.add(item)?;
-            values.push(self.item(branch, end, item, tally)?);
+            totals.add(item)?;
+            values.push(self.item(branch, end, item, totals)?);
         }
         Ok(values)
     }
@@ -112,16 +117,16 @@ impl PageLinks<'_> {
     fn item(
         &self,
         branch: &Branch,
-        end: &End,
+        end: &LinkContainer,
         item: &FollowedItem,
-        tally: &mut Tally,
+        totals: &mut FollowedTotals,
     ) -> Result<Value, EngineError> {
         let mut value = item.item().to_value();
         if !branch.then.is_empty()
             && let Value::Object(object) = &mut value
         {
             let container = &end.container.definition.id;
-            let member = self.member_of(&branch.then, container, item.node(), tally)?;
+            let member = self.member_of(&branch.then, container, item.node(), totals)?;
             object.set(FOLLOWED_MEMBER, member);
         }
         Ok(value)

@@ -6,21 +6,21 @@
 //! Expired items and those of deleted partition keys are no targets and no referrers.
 
 mod branches; // chains of links as a tree
-mod ends; // the containers that links name, and what of them is visible
 mod followed_item; // an item of another container
+mod from_cache; // point reads, made of answers that are kept
+mod link_containers; // the containers that links name, and what of them is visible
 mod member; // the member of items that says what follows from them
 mod page_links; // what a page follows
 mod point; // point reads
 mod read; // from lookups to items
-mod ready; // point reads, made of answers that are kept
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests;
 
+pub(crate) use from_cache::{NotCached, read_from_cache};
 pub(crate) use member::followed_in;
 pub(crate) use page_links::PageLinks;
 pub(crate) use point::read_item_followed;
-pub(crate) use ready::{NotCached, read_ready};
 
 /// Items that one answer follows at most, and their JSON.
 pub(crate) const ITEMS_MAX: u64 = 1_000;

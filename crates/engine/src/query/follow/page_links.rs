@@ -12,8 +12,8 @@ use quire_sql::{
 use quire_value::{Node, Value};
 
 use super::branches::{Branch, branches};
-use super::ends::ExpectedEnds;
 use super::followed_item::FollowedItem;
+use super::link_containers::ExpectedLinkContainers;
 use super::read::{LinkReader, Lookup, LookupKind, LookupResult};
 use super::{BYTES_MAX, ITEMS_MAX};
 use crate::api::charge::FollowCost;
@@ -40,7 +40,7 @@ pub(crate) struct PageLinks<'a> {
     model: Option<Arc<ContainerModel>>,
     /// What rows get as a member.
     pub(super) branches: Vec<Branch>,
-    expected: OnceCell<ExpectedEnds>,
+    expected: OnceCell<ExpectedLinkContainers>,
     reader: OnceCell<LinkReader>,
     memory: RefCell<Option<Reservation>>,
     allowance: Allowance,
@@ -134,8 +134,9 @@ impl<'a> PageLinks<'a> {
             let message = "Links cannot be followed by stored procedures and triggers.".to_owned();
             return Err(EngineError::BadRequest { message });
         };
-        self.expected
-            .get_or_init(|| ExpectedEnds::of(catalog, &self.container.database.rid, &model.database));
+        self.expected.get_or_init(|| {
+            ExpectedLinkContainers::of(catalog, &self.container.database.rid, &model.database)
+        });
         Ok(())
     }
 
@@ -157,9 +158,9 @@ impl<'a> PageLinks<'a> {
         if !now.is_some_and(|now| Arc::ptr_eq(&now.database, &model.database)) {
             return Err(EngineError::Overloaded);
         }
-        let ends = expected.in_view(self.shared, view)?;
+        let link_containers = expected.in_snapshot(self.shared, view)?;
         let model = Arc::clone(&model.database);
-        let reader = LinkReader { model, ends, view: view.clone() };
+        let reader = LinkReader { model, link_containers, view: view.clone() };
         self.memory.replace(Some(self.allowance.memory().reserve(0)?));
         if self.reader.set(reader).is_err() {
             return Err(EngineError::Overloaded);
@@ -181,7 +182,7 @@ impl<'a> PageLinks<'a> {
 
     /// Reads what the items that `look` shows need, all together.
     pub fn prefetch(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
-        self.forget_if_large()?;
+        self.clear_if_large()?;
         for _ in 0..self.rounds() {
             self.is_collecting.set(true);
             let looked = look();
@@ -203,7 +204,7 @@ impl<'a> PageLinks<'a> {
         (self.calls.get() + depth(&self.branches)).min(ROUNDS_MAX)
     }
 
-    fn forget_if_large(&self) -> Result<(), EngineError> {
+    fn clear_if_large(&self) -> Result<(), EngineError> {
         let mut memory = self.memory.borrow_mut();
         let Some(memory) = memory.as_mut().filter(|memory| memory.bytes() > KEPT_BYTES_MAX) else {
             return Ok(());
@@ -220,13 +221,13 @@ impl<'a> PageLinks<'a> {
         let mut cached = self.cached.borrow_mut();
         for (lookup, result) in lookups.iter().zip(all) {
             self.counts.items.set(self.counts.items.get() + result.items.len() as u64);
-            self.keep(result.items.iter().map(|item| item.memory_bytes()).sum())?;
+            self.retain_bytes(result.items.iter().map(|item| item.memory_bytes()).sum())?;
             cached.insert(Rc::clone(lookup), Rc::new(CachedLookup { result, is_used: Cell::new(false) }));
         }
         Ok(())
     }
 
-    fn keep(&self, bytes: usize) -> Result<(), EngineError> {
+    fn retain_bytes(&self, bytes: usize) -> Result<(), EngineError> {
         if let Some(memory) = self.memory.borrow_mut().as_mut() {
             let total = memory.bytes() + bytes;
             memory.grow_to(total)?;
@@ -341,10 +342,11 @@ impl<'a> PageLinks<'a> {
             LinkDirection::Follow => {
                 let references =
                     self.reader()?.model.rules.links[call.link].references(node).map_err(too_many)?;
-                let is_asked = |positions: &[usize]| call.element.is_none_or(|element| element == positions);
-                let asked = references.into_iter().filter(|reference| is_asked(&reference.positions));
+                let is_requested =
+                    |positions: &[usize]| call.element.is_none_or(|element| element == positions);
+                let requested = references.into_iter().filter(|reference| is_requested(&reference.positions));
                 let lookup = |target| Lookup { link: call.link, kind: LookupKind::Target, target };
-                Ok(asked.map(|reference| lookup(reference.target)).collect())
+                Ok(requested.map(|reference| lookup(reference.target)).collect())
             }
         }
     }

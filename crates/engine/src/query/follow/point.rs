@@ -54,7 +54,7 @@ fn find(
     let bytes = view.snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
     let bytes = bytes.ok_or_else(|| corrupt("id row without an item"))?;
     let row = ItemRow::parse(&bytes)?;
-    if container.is_gone(&row, &view.moment) || row.partition_key()? != place.key {
+    if container.is_invisible(&row, &view.visibility_point) || row.partition_key()? != place.key {
         return Err(not_found());
     }
     let (etag, item_lsn) = (std::sync::Arc::from(row.stamp.etag()), row.stamp.lsn);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use quire_model::TargetKey;
 
-use super::ends::{End, Ends};
 use super::followed_item::FollowedItem;
+use super::link_containers::{LinkContainer, LinkContainers};
 use crate::api::{EngineError, charge, corrupt};
 use crate::items::logical_partition::LogicalPartition;
 use crate::links::{Referrers, TargetHash, TargetRoute};
@@ -54,38 +54,38 @@ pub(crate) struct LookupResult {
 struct Name<'a> {
     key: Vec<u8>,
     /// Where the link says it.
-    home: Option<LogicalPartition<'a>>,
+    logical_partition: Option<LogicalPartition<'a>>,
 }
 
 /// Reads in one snapshot.
 pub(crate) struct LinkReader {
     pub model: Arc<DatabaseModel>,
-    pub ends: Ends,
+    pub link_containers: LinkContainers,
     pub view: ReadSnapshot,
 }
 
 impl Name<'_> {
     /// The child id that the item had when somebody followed to it before.
     fn guess(&self, shared: &Shared) -> Option<u64> {
-        self.home.as_ref()?;
+        self.logical_partition.as_ref()?;
         shared.item_ids.get(&self.key)
     }
 
     /// Whether a row is the item that a lookup names.
     fn is_of(&self, lookup: &Lookup, row: &[u8]) -> Result<bool, EngineError> {
         let row = ItemRow::trusted(row)?;
-        let Some(home) = &self.home else { return Ok(false) };
-        Ok(row.id()? == lookup.target.value && home.has(&row)?)
+        let Some(logical_partition) = &self.logical_partition else { return Ok(false) };
+        Ok(row.id()? == lookup.target.value && logical_partition.has(&row)?)
     }
 }
 
 impl LinkReader {
     /// The container at the other end of a lookup.
-    pub fn end_of(&self, lookup: &Lookup) -> Result<&End, EngineError> {
+    pub fn end_of(&self, lookup: &Lookup) -> Result<&LinkContainer, EngineError> {
         let link = &self.model.rules.links[lookup.link].link;
         match lookup.kind {
-            LookupKind::Target => self.ends.get(&link.to.container),
-            LookupKind::Referrers { .. } => self.ends.get(&link.from.container),
+            LookupKind::Target => self.link_containers.get(&link.to.container),
+            LookupKind::Referrers { .. } => self.link_containers.get(&link.from.container),
         }
     }
 
@@ -127,13 +127,13 @@ impl LinkReader {
         let rest = names.iter().enumerate().filter(|(at, _)| !is_guessed[*at]);
         let rest: Vec<(usize, &Name<'_>)> =
             rest.filter_map(|(at, name)| Some((at, name.as_ref()?))).collect();
-        let asked: Vec<&[u8]> = rest.iter().map(|(_, name)| name.key.as_slice()).collect();
+        let requested: Vec<&[u8]> = rest.iter().map(|(_, name)| name.key.as_slice()).collect();
         let mut places = Vec::with_capacity(rest.len());
-        for ((at, name), rid) in rest.iter().zip(self.view.snapshot.multi_get(keys::LOOKUPS, &asked)?) {
+        for ((at, name), rid) in rest.iter().zip(self.view.snapshot.multi_get(keys::LOOKUPS, &requested)?) {
             let Some(rid) = rid else { continue };
             let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
-            if name.home.is_some() {
-                shared.item_ids.keep(&name.key, rid);
+            if name.logical_partition.is_some() {
+                shared.item_ids.insert(&name.key, rid);
             }
             places.push((*at, rid));
         }
@@ -209,16 +209,18 @@ impl LinkReader {
         if route.link.link.has_key_index() {
             self.check_built(lookup.link)?;
             let key = route.rows().link_key(&TargetHash::of(&lookup.target).0);
-            return Ok(Some(Name { key, home: None }));
+            return Ok(Some(Name { key, logical_partition: None }));
         }
-        Ok(route.place_of(&lookup.target).map(|(home, key)| Name { key, home: Some(home) }))
+        Ok(route
+            .place_of(&lookup.target)
+            .map(|(logical_partition, key)| Name { key, logical_partition: Some(logical_partition) }))
     }
 
     /// Whether a row that was found by its name is what a lookup asks for: hashes collide.
     fn is_named(&self, lookup: &Lookup, name: &Name<'_>, row: &[u8]) -> Result<bool, EngineError> {
         let row = ItemRow::trusted(row)?;
-        match &name.home {
-            Some(home) => home.has(&row),
+        match &name.logical_partition {
+            Some(logical_partition) => logical_partition.has(&row),
             None => {
                 let key = self.route(lookup)?.link.target_key(row.node()?, &row.partition_key()?);
                 Ok(key.as_ref() == Some(&lookup.target))
@@ -234,7 +236,7 @@ impl LinkReader {
         row: Arc<[u8]>,
     ) -> Result<Option<Rc<FollowedItem>>, EngineError> {
         let end = self.end_of(lookup)?;
-        match end.container.is_gone(&ItemRow::trusted(&row)?, &end.moment) {
+        match end.container.is_invisible(&ItemRow::trusted(&row)?, &end.visibility_point) {
             true => Ok(None),
             false => FollowedItem::new(end, rid, row).map(Some),
         }
@@ -253,8 +255,9 @@ impl LinkReader {
         let mut after: Option<Vec<u8>> = None;
         while found.items.len() < count_max {
             let wanted = count_max - found.items.len();
-            let page = referrers.page(&*self.view.snapshot, after.as_deref(), wanted, &end.moment)?;
-            for referrer in page.referrers.into_iter().filter(|referrer| !referrer.is_gone) {
+            let page =
+                referrers.page(&*self.view.snapshot, after.as_deref(), wanted, &end.visibility_point)?;
+            for referrer in page.referrers.into_iter().filter(|referrer| !referrer.is_invisible) {
                 let item = FollowedItem::new(end, referrer.stored.rid, Arc::from(referrer.stored.bytes))?;
                 found.charge += charge::read(item.json_bytes as usize);
                 found.items.push(item);

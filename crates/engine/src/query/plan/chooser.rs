@@ -196,7 +196,7 @@ impl IndexChooser<'_, '_, '_> {
                 Condition::Nothing => return None,
                 Condition::Range(range) if Some(&range.path) == without => {}
                 Condition::FullText(text) if text.all => self.add_words(text, &mut unions),
-                Condition::Range(range) if self.is_nearly_all(range) => {}
+                Condition::Range(range) if self.matches_most(range) => {}
                 condition => unions.extend(self.union(condition)),
             }
         }
@@ -206,7 +206,7 @@ impl IndexChooser<'_, '_, '_> {
 
     /// Whether a condition only requires that a path exists, which most items satisfy, or that it has any string, as
     /// with CONTAINS: its index would exclude few items.
-    fn is_nearly_all(&self, range: &PathRange) -> bool {
+    fn matches_most(&self, range: &PathRange) -> bool {
         let any_string = !range.exact && range.ranges == [ValueRange::of_kind(Kind::String)];
         if self.need.is_preferred || !any_string && range.ranges != [ValueRange::defined()] {
             return false;
@@ -374,7 +374,7 @@ impl IndexChooser<'_, '_, '_> {
             matching += u64::from(evaluator.matches(found)?);
             Ok(if seen < SAMPLE { VisitNext::More } else { VisitNext::Enough })
         });
-        self.reader.meter.forget_since(&cost);
+        self.reader.meter.discard_since(&cost);
         // The page itself reports a position that no longer exists.
         let Ok(_end) = end else { return Ok(false) };
         let enough = if self.need.items == u64::MAX { SAMPLE / 2 } else { SAMPLE_COMMON };

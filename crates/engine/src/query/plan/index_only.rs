@@ -54,7 +54,7 @@ enum IndexInputEntry {
 /// Whether an index provably represents the items of the scope.
 fn is_provable(reader: &ScopeReader<'_>) -> bool {
     reader.container.definition.default_ttl.is_none()
-        && !reader.moment.hides_keys()
+        && !reader.visibility_point.hides_keys()
         && !reader.hides_items()
         && reader.scopes.iter().all(PartitionScope::is_whole)
 }
@@ -105,7 +105,7 @@ fn key_count(
 ) -> Result<Option<(IndexInput, PlanNode)>, EngineError> {
     let Some((path, value, keys)) = key_rows(reader, indexes) else { return Ok(None) };
     let Some(aggregate) = &analysis.aggregate else { return Ok(None) };
-    if reader.container.definition.default_ttl.is_some() || reader.moment.hides_keys() {
+    if reader.container.definition.default_ttl.is_some() || reader.visibility_point.hides_keys() {
         return Ok(None);
     }
     let is_meant = match &analysis.filter {

@@ -90,7 +90,7 @@ impl ConditionUnion {
             }
             let more = more?;
             let bytes = (rids.len() - before) * size_of::<u64>();
-            reader.meter.keep(bytes)?;
+            reader.meter.retain_bytes(bytes)?;
             self.held_bytes += bytes;
             let mut kept = before;
             for at in before..rids.len() {

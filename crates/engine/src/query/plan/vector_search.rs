@@ -78,7 +78,7 @@ impl VectorSearch<'_> {
         };
         let Some(target) = QueryVector::new(&order.vector) else { return Ok((candidates, node)) };
         let rows = usize::try_from(order.rows).unwrap_or(usize::MAX);
-        if !is_preferred && !self.is_worth_it(chooser, rows)? {
+        if !is_preferred && !self.is_cheaper(chooser, rows)? {
             return Ok((candidates, node));
         }
         let name = format!("{} vector index {}", kind_name(key.kind), key.identity.path);
@@ -107,7 +107,7 @@ impl VectorSearch<'_> {
     }
 
     /// Few items are read as quickly.
-    fn is_worth_it(&self, chooser: &mut IndexChooser<'_, '_, '_>, rows: usize) -> Result<bool, EngineError> {
+    fn is_cheaper(&self, chooser: &mut IndexChooser<'_, '_, '_>, rows: usize) -> Result<bool, EngineError> {
         let needed = (rows.saturating_mul(PART_MAX) as u64).max(APPROXIMATE_MIN);
         // Reading a thousand keys of items costs as much as the search: each lies in a block of its own.
         if chooser.reader.scopes.iter().all(PartitionScope::is_whole) {
@@ -177,7 +177,7 @@ impl VectorSearch<'_> {
             if hits.is_refused {
                 return Ok(VectorSearchOutcome::Not("many items have no vector"));
             }
-            judge(reader, evaluator, hits.rids.iter().map(|(rid, _)| *rid), &mut judged)?;
+            evaluate_items(reader, evaluator, hits.rids.iter().map(|(rid, _)| *rid), &mut judged)?;
             let gives_rows = |rid: &u64| judged.get(rid).copied().unwrap_or(false);
             let counted = hits.rids.iter().filter(|(rid, counts)| *counts && gives_rows(rid)).count();
             if counted >= wanted.rows {
@@ -228,7 +228,7 @@ impl VectorSearch<'_> {
                 accepts: &accepts,
                 spend: &|vectors| reader.meter.spend(vectors as u64 * vector_steps),
                 hold: &|bytes| {
-                    reader.meter.keep(bytes)?;
+                    reader.meter.retain_bytes(bytes)?;
                     held.set(held.get() + bytes);
                     Ok(())
                 },
@@ -249,7 +249,7 @@ struct VectorQuery<'a> {
 }
 
 /// Evaluates whether items give rows. Items that are deleted or out of scope give none.
-fn judge(
+fn evaluate_items(
     reader: &mut ScopeReader<'_>,
     evaluator: &ItemEvaluator<'_>,
     rids: impl Iterator<Item = u64>,

@@ -10,7 +10,7 @@ use crate::jobs::{JobId, NewJob};
 use crate::partition::access::AccessState;
 use crate::refactorings::order::RefactoringOrder;
 use crate::refactorings::rows::{self, Refactoring, RefactoringState};
-use crate::refactorings::{REFACTORING, Refactorings, gone, parse_payload, payload, result};
+use crate::refactorings::{REFACTORING, Refactorings, container_not_found, parse_payload, payload, result};
 use crate::store::keys::{self, CATALOG};
 use crate::store::scan;
 
@@ -52,7 +52,7 @@ impl Refactorings {
         (database, number): (u32, u32),
         call: impl FnOnce(Refactoring) -> Result<T, EngineError>,
     ) -> Result<Option<T>, EngineError> {
-        let _turn = self.turn.lock();
+        let _state_lock = self.state_lock.lock();
         // A commit of the catalog that nobody knows the end of may have changed the row.
         self.catalog.settle_unresolved()?;
         let own = rows::get(&*self.shared.storage.snapshot()?, database, number)?;
@@ -104,9 +104,9 @@ impl Refactorings {
     }
 
     /// Items that a container leaves, counted up to more than can be put back.
-    fn left_count(&self, container: u32) -> Result<usize, EngineError> {
+    fn skipped_count(&self, container: u32) -> Result<usize, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
-        let prefixes = [keys::left_items_prefix(container), keys::unfit_items_prefix(container)];
+        let prefixes = [keys::skipped_items_prefix(container), keys::unplaceable_items_prefix(container)];
         let count = |prefix: &Vec<u8>| {
             let page = Scan {
                 rows_max: RESTORED_MAX + 1,
@@ -148,10 +148,10 @@ impl Refactorings {
         if !places.old.is_some_and(is_there) {
             return refused("its old container is deleted");
         }
-        if self.left_count(own.container)? > RESTORED_MAX {
+        if self.skipped_count(own.container)? > RESTORED_MAX {
             return refused("it left too many items, which are in the old container alone");
         }
-        let container = state.container(own.container).ok_or_else(|| gone(&own.id()))?;
+        let container = state.container(own.container).ok_or_else(|| container_not_found(&own.id()))?;
         self.check_alone(own.database, &own.order()?, container)?;
         let model = state.database(own.database).and_then(|database| database.model.as_ref());
         let names = model

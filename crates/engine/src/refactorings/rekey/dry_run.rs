@@ -37,7 +37,7 @@ pub(crate) struct RekeyDryRun {
     keys: HashMap<[u8; 16], (u64, Value)>,
     key_count: u64,
     largest: Option<(u64, Value)>,
-    clashes: u64,
+    conflict_count: u64,
     too_long: u64,
     conflicts: Vec<Value>,
     examples: Vec<Value>,
@@ -59,15 +59,15 @@ impl RekeyDryRun {
             self.parts = container.usage().0 / PART_ITEMS + 1;
         }
         let definition = Catalog::rekeyed_definition(container, &container.definition.id, &rule.key)?;
-        let moment = container.visibility_point(shared);
+        let visibility_point = container.visibility_point(shared);
         let range = keys::items_from(container.number, self.next_rid);
         let page = container.snapshot(shared)?.scan(&Scan { rows_max: PAGE_ITEMS, ..scan(ITEMS, range) })?;
         for (key, bytes) in &page.rows {
             self.next_rid = keys::rid_of_item_key(key).map_or(u64::MAX, |rid| rid + 1);
             let row = ItemRow::parse(bytes)?;
-            if !container.is_gone(&row, &moment) {
+            if !container.is_invisible(&row, &visibility_point) {
                 let node = row.node()?;
-                self.look(container, &row, RekeyedItem::of(NO_CONTAINER, &definition, node))?;
+                self.preview_item(container, &row, RekeyedItem::of(NO_CONTAINER, &definition, node))?;
             }
         }
         if !page.more {
@@ -76,7 +76,7 @@ impl RekeyDryRun {
         Ok(self.part < self.parts)
     }
 
-    fn look(
+    fn preview_item(
         &mut self,
         container: &Container,
         row: &ItemRow<'_>,
@@ -100,18 +100,18 @@ impl RekeyDryRun {
             self.keys.entry(name).or_insert((0, key)).0 += 1;
         }
         let own = place.claims.iter().enumerate().filter(|(_, claim)| self.is_of_part(&claim.digest));
-        let mut clash = None;
+        let mut conflict_kind = None;
         for (at, claim) in own.collect::<Vec<_>>() {
             let count = self.claims.entry(claim.digest).or_default();
             *count += 1;
             if *count > 1 {
-                clash = Some(at);
+                conflict_kind = Some(at);
             }
         }
-        match clash {
+        match conflict_kind {
             Some(at) => {
-                self.clashes += 1;
-                self.conflict(container, row, clash_text(at == 0))
+                self.conflict_count += 1;
+                self.conflict(container, row, conflict_text(at == 0))
             }
             None => Ok(()),
         }
@@ -149,8 +149,11 @@ impl RekeyDryRun {
         json.set("kind", "rekey");
         json.set("container", container);
         json.set("items", self.items);
-        json.set("wouldConvert", self.items - self.too_long - self.clashes.min(self.items - self.too_long));
-        json.set("wouldLeave", self.clashes + self.too_long);
+        json.set(
+            "wouldConvert",
+            self.items - self.too_long - self.conflict_count.min(self.items - self.too_long),
+        );
+        json.set("wouldLeave", self.conflict_count + self.too_long);
         json.set("partitionKeys", self.key_count);
         if let Some((items, key)) = &self.largest {
             let mut largest = Object::new();
@@ -166,7 +169,7 @@ impl RekeyDryRun {
 }
 
 /// Why an item cannot be beside another one.
-fn clash_text(is_id: bool) -> &'static str {
+fn conflict_text(is_id: bool) -> &'static str {
     if is_id {
         "another item would have the same id and partition key"
     } else {

@@ -7,7 +7,7 @@ use super::super::order::{OrderReader, reserved_paths};
 use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, object, on_write};
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
+use super::{Decisions, FormContext, FormName, Phase, RefactoringPlan, reserved};
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -36,17 +36,25 @@ pub(super) fn phases(state: RefactoringState, plan: &RefactoringPlan) -> Vec<Pha
     use Phase::*;
     match state {
         RefactoringState::Expanding => {
-            let first = if plan.is_kept { FormName::Kept } else { FormName::Adding };
-            vec![Form(first), Survey(0), Decide, Form(FormName::Kept), Built, Walk(1), Decide]
+            let first = if plan.is_kept { FormName::BothMaintained } else { FormName::Adding };
+            vec![
+                SetForm(first),
+                Survey(0),
+                Decide,
+                SetForm(FormName::BothMaintained),
+                AwaitBuild,
+                Walk(1),
+                Decide,
+            ]
         }
         RefactoringState::Finishing => {
-            vec![Walk(1), Decide, Form(FormName::Removing), Walk(1), Form(FormName::Removed)]
+            vec![Walk(1), Decide, SetForm(FormName::Removing), Walk(1), SetForm(FormName::Removed)]
         }
         // No item was changed.
-        RefactoringState::Undoing if !plan.is_kept => vec![Form(FormName::Gone), Forget],
+        RefactoringState::Undoing if !plan.is_kept => vec![SetForm(FormName::Absent), RemoveJournal],
         RefactoringState::Undoing => {
             let back = if plan.was_finished { FormName::Reverting } else { FormName::Undoing };
-            vec![Form(back), Built, Walk(0), Form(FormName::Gone), Forget]
+            vec![SetForm(back), AwaitBuild, Walk(0), SetForm(FormName::Absent), RemoveJournal]
         }
         _ => Vec::new(),
     }
@@ -84,12 +92,12 @@ impl EmbedOrder {
         let Some((model, link)) = found else {
             return invalid("UnknownLink", "/link", format!("There is no link '{}'.", self.link));
         };
-        self.take_link(link, declared_link(model, &self.link));
+        self.set_link(link, declared_link(model, &self.link));
         if self.holder == self.part {
             let message = format!("'{}' refers to items of its own container.", self.link);
             return invalid("BadValue", "/link", message);
         }
-        let others = self.others_in_the_way(model);
+        let others = self.conflicting_declarations(model);
         if !others.is_empty() {
             let message = format!(
                 "Items of '{}' are deleted when it is finished, and these declarations need them: {}.",
@@ -101,7 +109,7 @@ impl EmbedOrder {
         Ok(())
     }
 
-    fn take_link(&mut self, link: &Link, declared: Value) {
+    fn set_link(&mut self, link: &Link, declared: Value) {
         let (from, to) = (link.from.container.clone(), link.to.container.clone());
         (self.holder, self.part) = match self.side {
             EmbedSide::Referrer => (from, to),
@@ -111,7 +119,7 @@ impl EmbedOrder {
     }
 
     /// With what was resolved when it started.
-    pub fn take_plan(&mut self, plan: &RefactoringPlan) {
+    pub fn set_plan(&mut self, plan: &RefactoringPlan) {
         if let [holder, part] = &plan.ends[..] {
             (self.holder, self.part) = (holder.clone(), part.clone());
         }
@@ -121,7 +129,7 @@ impl EmbedOrder {
     }
 
     /// Names of other declarations that use the link, or have to do with the container of the parts.
-    fn others_in_the_way(&self, model: &Model) -> Vec<String> {
+    fn conflicting_declarations(&self, model: &Model) -> Vec<String> {
         let is_of_part = |container: &String| *container == self.part;
         let links = model.links.iter().filter(|own| own.name != self.link);
         let links = links.filter(|own| is_of_part(&own.from.container) || is_of_part(&own.to.container));
@@ -200,24 +208,24 @@ impl EmbedOrder {
         }
     }
 
-    pub fn form(&self, name: FormName, of: &FormOf<'_>) -> ModelForm {
+    pub fn form(&self, name: FormName, of: &FormContext<'_>) -> ModelForm {
         use ConversionStage::*;
         let rule = self.rule(of.plan);
         let link = ("links", self.declared.clone());
         // A part that goes is no target that was deleted.
-        let weak = ("links", weakened(&self.declared));
+        let weak = ("links", as_weak_link(&self.declared));
         let owner = match self.side {
             EmbedSide::Referrer => ("copies", self.copy(&rule)),
             EmbedSide::Target => ("mirrors", self.mirror(&rule)),
         };
         let (declarations, stage) = match name {
             FormName::Adding => (vec![link], Some(Adding)),
-            FormName::Holding | FormName::Kept => (vec![link, owner], Some(Kept)),
+            FormName::OwnedOldForm | FormName::BothMaintained => (vec![link, owner], Some(BothMaintained)),
             FormName::Removing => (vec![weak], Some(Removing)),
             FormName::Removed => (Vec::new(), None),
             FormName::Undoing => (vec![link], Some(Undoing)),
             FormName::Reverting => (vec![weak], Some(Reverting)),
-            FormName::Gone => (vec![link], None),
+            FormName::Absent => (vec![link], None),
         };
         of.with(declarations, stage, ConversionRule::Embed(rule))
     }
@@ -257,7 +265,7 @@ fn declared_link(model: &Model, name: &str) -> Value {
     own.cloned().unwrap_or(Value::Null)
 }
 
-fn weakened(link: &Value) -> Value {
+fn as_weak_link(link: &Value) -> Value {
     let mut link = link.clone();
     if let Some(object) = link.as_object_mut() {
         object.set("integrity", "weak");

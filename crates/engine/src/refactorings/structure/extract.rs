@@ -8,7 +8,7 @@ use super::super::order::OrderReader;
 use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, is_id_key, link, member, object, on_write};
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
+use super::{Decisions, FormContext, FormName, Phase, RefactoringPlan, reserved};
 use crate::api::OrderError;
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -33,14 +33,22 @@ pub(super) fn phases(state: RefactoringState, plan: &RefactoringPlan) -> Vec<Pha
     use Phase::*;
     match state {
         RefactoringState::Expanding => {
-            vec![Survey(0), Decide, Make, Form(FormName::Adding), Built, Walk(0), Decide]
+            vec![Survey(0), Decide, CreateContainers, SetForm(FormName::Adding), AwaitBuild, Walk(0), Decide]
         }
         RefactoringState::Finishing => {
-            vec![Form(FormName::Removing), Built, Walk(0), Form(FormName::Removed)]
+            vec![SetForm(FormName::Removing), AwaitBuild, Walk(0), SetForm(FormName::Removed)]
         }
         RefactoringState::Undoing => {
             let back = if plan.was_finished { FormName::Reverting } else { FormName::Undoing };
-            vec![Form(back), Built, Walk(0), Walk(1), Form(FormName::Gone), Unmake, Forget]
+            vec![
+                SetForm(back),
+                AwaitBuild,
+                Walk(0),
+                Walk(1),
+                SetForm(FormName::Absent),
+                RemoveContainers,
+                RemoveJournal,
+            ]
         }
         _ => Vec::new(),
     }
@@ -123,7 +131,7 @@ impl ExtractOrder {
         in_the_way
     }
 
-    pub fn makes(&self, container: &Container, plan: &RefactoringPlan) -> Vec<(String, Value)> {
+    pub fn new_containers(&self, container: &Container, plan: &RefactoringPlan) -> Vec<(String, Value)> {
         let key = match plan.of_owner {
             true => container.definition.json.get("partitionKey").cloned().unwrap_or(Value::Null),
             false => id_key(),
@@ -150,15 +158,15 @@ impl ExtractOrder {
         }
     }
 
-    pub fn form(&self, name: FormName, of: &FormOf<'_>) -> ModelForm {
+    pub fn form(&self, name: FormName, of: &FormContext<'_>) -> ModelForm {
         let rule = self.rule(&of.container.definition.id, of.plan);
         let path = rule.reference_path();
         let route = self.route(&of.container.definition.partition_key, of.plan);
         let link = ("links", link(&rule.link, (&rule.container, &path), &self.into, route));
         let copy = |fields: Object| ("copies", copy(&rule, fields));
-        let kept = (!self.keep_fields.is_empty()).then(|| copy(self.kept_fields()));
+        let kept = (!self.keep_fields.is_empty()).then(|| copy(self.fields_to_keep()));
         let (declarations, stage) = match name {
-            FormName::Adding | FormName::Holding | FormName::Kept => {
+            FormName::Adding | FormName::OwnedOldForm | FormName::BothMaintained => {
                 let whole = Object::from_iter([(escape(&self.part), expression(&rule))]);
                 (vec![link, copy(whole)], Some(ConversionStage::Adding))
             }
@@ -168,7 +176,7 @@ impl ExtractOrder {
             FormName::Removed => (std::iter::once(link).chain(kept).collect(), None),
             FormName::Undoing => (vec![link], Some(ConversionStage::Undoing)),
             FormName::Reverting => (vec![link], Some(ConversionStage::Reverting)),
-            FormName::Gone => (Vec::new(), None),
+            FormName::Absent => (Vec::new(), None),
         };
         of.with(declarations, stage, ConversionRule::Extract(rule))
     }
@@ -182,7 +190,7 @@ impl ExtractOrder {
         Some(key.paths.iter().map(Pointer::of_path).map(entry).collect())
     }
 
-    fn kept_fields(&self) -> Object {
+    fn fields_to_keep(&self) -> Object {
         let field = |name: &String| (format!("{}/{}", escape(&self.part), escape(name)), member("t", name));
         self.keep_fields.iter().map(field).collect()
     }

@@ -27,13 +27,15 @@ impl ItemFinder<'_> {
     pub fn by_id(&self, container: &str, id: &str) -> Result<Option<Value>, EngineError> {
         let Some(other) = self.container.named_sibling(container) else { return Ok(None) };
         let key = PartitionKey(vec![Component::String(id.to_owned())]);
-        let Ok(home) = LogicalPartition::of(&other, key) else { return Ok(None) };
-        let moment = other.visibility_point(self.shared);
-        let Some(stored) = home.find(&*other.snapshot(self.shared)?, &home.id_key(id))? else {
+        let Ok(logical_partition) = LogicalPartition::of(&other, key) else { return Ok(None) };
+        let visibility_point = other.visibility_point(self.shared);
+        let Some(stored) =
+            logical_partition.find(&*other.snapshot(self.shared)?, &logical_partition.id_key(id))?
+        else {
             return Ok(None);
         };
         let (_, row) = stored.parse()?;
-        if other.is_gone(&row, &moment) { Ok(None) } else { Ok(Some(row.node()?.to_value())) }
+        if other.is_invisible(&row, &visibility_point) { Ok(None) } else { Ok(Some(row.node()?.to_value())) }
     }
 
     /// What an item refers to by a link.
@@ -44,12 +46,13 @@ impl ItemFinder<'_> {
             return Ok(Vec::new());
         };
         let declaration = model.declarations.links[number].number;
-        let (moment, snapshot) = (container.visibility_point(self.shared), container.snapshot(self.shared)?);
+        let (visibility_point, snapshot) =
+            (container.visibility_point(self.shared), container.snapshot(self.shared)?);
         let mut found = Vec::new();
         for reference in rules.references(Item::from_value(item).root())? {
             let route = TargetRoute { link: rules, declaration, container: &container };
-            let target = find_target(&*snapshot, route, &reference.target, &moment)?;
-            let target = match target.filter(|target| !target.is_gone) {
+            let target = find_target(&*snapshot, route, &reference.target, &visibility_point)?;
+            let target = match target.filter(|target| !target.is_invisible) {
                 Some(target) => {
                     let (_, row) = target.stored.parse()?;
                     Some(model.rules.without_owned(&container.definition.id, row.node()?))
@@ -72,11 +75,12 @@ impl ItemFinder<'_> {
         let key = self.container.definition.partition_key.extract(root.root())?;
         let Some(target) = rules.target_key(root.root(), &key) else { return Ok(Vec::new()) };
         let declaration = model.declarations.links[number].number;
-        let (moment, snapshot) = (container.visibility_point(self.shared), container.snapshot(self.shared)?);
+        let (visibility_point, snapshot) =
+            (container.visibility_point(self.shared), container.snapshot(self.shared)?);
         let referrers = Referrers { link: rules, declaration, container: &container, target: &target };
-        let page = referrers.page(&*snapshot, None, REFERRERS_MAX, &moment)?;
+        let page = referrers.page(&*snapshot, None, REFERRERS_MAX, &visibility_point)?;
         let mut found = Vec::new();
-        for referrer in page.referrers.iter().filter(|own| !own.is_gone) {
+        for referrer in page.referrers.iter().filter(|own| !own.is_invisible) {
             let (rid, row) = referrer.stored.parse()?;
             let value = model.rules.without_owned(&container.definition.id, row.node()?);
             found.push((rid.to_string(), value));

@@ -7,7 +7,7 @@ use super::super::order::{OrderReader, reserved_paths};
 use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, is_id_key, link, object, on_write};
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
+use super::{Decisions, FormContext, FormName, Phase, RefactoringPlan, reserved};
 use crate::api::OrderError;
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -25,18 +25,18 @@ pub(super) fn phases(state: RefactoringState, plan: &RefactoringPlan) -> Vec<Pha
     use Phase::*;
     match state {
         RefactoringState::Expanding => vec![
-            Form(FormName::Adding),
-            Built,
+            SetForm(FormName::Adding),
+            AwaitBuild,
             Walk(0),
             Decide,
-            Form(FormName::Holding),
-            Built,
-            Form(FormName::Kept),
+            SetForm(FormName::OwnedOldForm),
+            AwaitBuild,
+            SetForm(FormName::BothMaintained),
         ],
-        RefactoringState::Finishing => vec![Form(FormName::Removing), Walk(0), Form(FormName::Removed)],
+        RefactoringState::Finishing => vec![SetForm(FormName::Removing), Walk(0), SetForm(FormName::Removed)],
         RefactoringState::Undoing => {
             let back = if plan.was_finished { FormName::Reverting } else { FormName::Undoing };
-            vec![Form(back), Built, Walk(0), Walk(1), Form(FormName::Gone), Forget]
+            vec![SetForm(back), AwaitBuild, Walk(0), Walk(1), SetForm(FormName::Absent), RemoveJournal]
         }
         _ => Vec::new(),
     }
@@ -101,7 +101,7 @@ impl FlipOrder {
         }
     }
 
-    pub fn form(&self, name: FormName, of: &FormOf<'_>) -> ModelForm {
+    pub fn form(&self, name: FormName, of: &FormContext<'_>) -> ModelForm {
         use ConversionStage::*;
         let rule = self.rule(of.container, of.plan);
         let route = (!rule.is_owner_by_id).then(|| Value::from("lookup"));
@@ -109,13 +109,13 @@ impl FlipOrder {
         let mirror = ("mirrors", mirror(&rule));
         let (declarations, stage) = match name {
             FormName::Adding => (vec![link], Some(Adding)),
-            FormName::Holding => (vec![link, mirror], Some(Adding)),
-            FormName::Kept => (vec![link, mirror], Some(Kept)),
+            FormName::OwnedOldForm => (vec![link, mirror], Some(Adding)),
+            FormName::BothMaintained => (vec![link, mirror], Some(BothMaintained)),
             FormName::Removing => (vec![link], Some(Removing)),
             FormName::Removed => (vec![link], None),
             FormName::Undoing => (vec![link], Some(Undoing)),
             FormName::Reverting => (vec![link], Some(Reverting)),
-            FormName::Gone => (Vec::new(), None),
+            FormName::Absent => (Vec::new(), None),
         };
         of.with(declarations, stage, ConversionRule::Flip(rule))
     }

@@ -12,7 +12,7 @@ use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, is_id_key, link, member, object, on_write};
 use super::extract::read_names;
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
+use super::{Decisions, FormContext, FormName, Phase, RefactoringPlan, reserved};
 use crate::api::{EngineError, OrderError, RefactoringInvalid};
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -43,13 +43,15 @@ pub(crate) struct MergeOrder {
 pub(super) fn phases(state: RefactoringState, plan: &RefactoringPlan) -> Vec<Phase> {
     use Phase::*;
     match state {
-        RefactoringState::Expanding => vec![Survey(1), Survey(2), Decide, Form(FormName::Adding), Built],
+        RefactoringState::Expanding => {
+            vec![Survey(1), Survey(2), Decide, SetForm(FormName::Adding), AwaitBuild]
+        }
         RefactoringState::Finishing => {
-            vec![Form(FormName::Removing), Built, Walk(0), Form(FormName::Removed)]
+            vec![SetForm(FormName::Removing), AwaitBuild, Walk(0), SetForm(FormName::Removed)]
         }
         RefactoringState::Undoing => {
             let back = if plan.was_finished { FormName::Reverting } else { FormName::Undoing };
-            vec![Form(back), Built, Walk(1), Walk(2), Form(FormName::Gone), Forget]
+            vec![SetForm(back), AwaitBuild, Walk(1), Walk(2), SetForm(FormName::Absent), RemoveJournal]
         }
         _ => Vec::new(),
     }
@@ -148,7 +150,7 @@ impl MergeOrder {
         }
     }
 
-    pub fn form(&self, form: FormName, of: &FormOf<'_>) -> ModelForm {
+    pub fn form(&self, form: FormName, of: &FormContext<'_>) -> ModelForm {
         use ConversionStage::*;
         let rule = self.rule(&of.container.definition.id, of.plan);
         let name = |at: usize| of.plan.names.get(at).map_or("", String::as_str);
@@ -165,14 +167,14 @@ impl MergeOrder {
         let merged = ("links", link(&rule.link, (&rule.left_end, &elements), &rule.right_end, None));
         let other = mirrored(name(5), &rule.link, &self.into[1], "r.id".to_owned());
         let (declarations, stage) = match form {
-            FormName::Adding | FormName::Holding | FormName::Kept => {
-                (vec![left, right, on_left, on_right], Some(Kept))
+            FormName::Adding | FormName::OwnedOldForm | FormName::BothMaintained => {
+                (vec![left, right, on_left, on_right], Some(BothMaintained))
             }
             FormName::Removing => (vec![merged, other], Some(Removing)),
             FormName::Removed => (vec![merged, other], None),
             FormName::Undoing => (vec![left, right], Some(Undoing)),
             FormName::Reverting => (vec![left], Some(Reverting)),
-            FormName::Gone => (Vec::new(), None),
+            FormName::Absent => (Vec::new(), None),
         };
         of.with(declarations, stage, ConversionRule::Merge(rule))
     }
@@ -259,8 +261,8 @@ fn find_end(
 
 fn has_item(shared: &Shared, container: &Container, id: &str) -> Result<bool, EngineError> {
     let key = PartitionKey(vec![Component::String(id.to_owned())]);
-    let Ok(home) = LogicalPartition::of(container, key) else { return Ok(false) };
-    Ok(home.find(&*container.snapshot(shared)?, &home.id_key(id))?.is_some())
+    let Ok(logical_partition) = LogicalPartition::of(container, key) else { return Ok(false) };
+    Ok(logical_partition.find(&*container.snapshot(shared)?, &logical_partition.id_key(id))?.is_some())
 }
 
 /// Join items have nothing but their ends, or it is said that the rest may go. A member with the same value in all of them says

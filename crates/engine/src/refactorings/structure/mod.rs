@@ -67,17 +67,17 @@ pub(crate) enum Phase {
     /// It stops where something is undecided.
     Decide,
     /// Containers that are missing are created.
-    Make,
+    CreateContainers,
     /// The model gets what a form has.
-    Form(FormName),
+    SetForm(FormName),
     /// Waits until the declarations of the form are built.
-    Built,
+    AwaitBuild,
     /// All items of a container are visited.
     Walk(usize),
     /// Containers that were made and are empty go.
-    Unmake,
+    RemoveContainers,
     /// The journal goes.
-    Forget,
+    RemoveJournal,
 }
 
 /// What a refactoring has in the model.
@@ -85,17 +85,17 @@ pub(crate) enum Phase {
 pub(crate) enum FormName {
     Adding,
     /// The old form gets an owner, and what is written is still converted.
-    Holding,
-    Kept,
+    OwnedOldForm,
+    BothMaintained,
     Removing,
     Removed,
     Undoing,
     Reverting,
-    Gone,
+    Absent,
 }
 
 /// What a form is made for.
-pub(crate) struct FormOf<'a> {
+pub(crate) struct FormContext<'a> {
     pub refactoring: u32,
     pub has_journal: bool,
     pub container: &'a Container,
@@ -166,7 +166,7 @@ impl Structure {
     /// What is done in a state. `plan` says whether it was finished and whether anything was declared.
     pub fn phases(&self, state: RefactoringState, plan: &RefactoringPlan) -> Vec<Phase> {
         if state == RefactoringState::Undoing && !plan.is_declared {
-            return vec![Phase::Form(FormName::Gone), Phase::Unmake, Phase::Forget];
+            return vec![Phase::SetForm(FormName::Absent), Phase::RemoveContainers, Phase::RemoveJournal];
         }
         match self {
             Structure::Extract(_) => extract::phases(state, plan),
@@ -177,7 +177,7 @@ impl Structure {
         }
     }
 
-    pub fn form(&self, name: FormName, of: &FormOf<'_>) -> ModelForm {
+    pub fn form(&self, name: FormName, of: &FormContext<'_>) -> ModelForm {
         match self {
             Structure::Extract(order) => order.form(name, of),
             Structure::Flip(order) => order.form(name, of),
@@ -188,10 +188,10 @@ impl Structure {
     }
 
     /// Containers that have to be there, with their definitions.
-    pub fn makes(&self, container: &Container, plan: &RefactoringPlan) -> Vec<(String, Value)> {
+    pub fn new_containers(&self, container: &Container, plan: &RefactoringPlan) -> Vec<(String, Value)> {
         match self {
-            Structure::Extract(order) => order.makes(container, plan),
-            Structure::Split(order) => order.makes(container),
+            Structure::Extract(order) => order.new_containers(container, plan),
+            Structure::Split(order) => order.new_containers(container),
             Structure::Flip(_) | Structure::Merge(_) | Structure::Embed(_) => Vec::new(),
         }
     }
@@ -232,7 +232,7 @@ impl RefactoringOrder {
     /// With what was decided when it started.
     pub(super) fn with_plan(mut self, plan: &RefactoringPlan) -> RefactoringOrder {
         if let Rule::Structure(Structure::Embed(embed)) = &mut self.rule {
-            embed.take_plan(plan);
+            embed.set_plan(plan);
             self.container.clone_from(&embed.holder);
         }
         if let (Rule::Structure(Structure::Merge(merge)), [left, right]) = (&mut self.rule, &plan.ends[..]) {
@@ -259,7 +259,7 @@ impl RefactoringOrder {
     }
 }
 
-impl FormOf<'_> {
+impl FormContext<'_> {
     /// The form with these declarations.
     fn with(
         &self,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quire_model::{OnWrite, OwnedValue, Pointer, Right};
+use quire_model::{ExpectedPathValue, OnWrite, OwnedValue, Pointer};
 use quire_value::{Object, Value};
 
 use super::find::ItemFinder;
@@ -36,7 +36,7 @@ pub(crate) struct PreviewedItem {
 }
 
 impl Preview {
-    pub fn look(
+    pub fn preview_item(
         &mut self,
         structure: &Structure,
         container: &str,
@@ -53,7 +53,7 @@ impl Preview {
     }
 
     /// Items that would be made, or that would be parts of others.
-    pub fn made(&self) -> u64 {
+    pub fn created(&self) -> u64 {
         self.targets.len() as u64
     }
 
@@ -95,7 +95,7 @@ impl Preview {
                 Some(_) => {}
                 None => {
                     self.targets.insert(key.clone(), digest(part));
-                    made.push((order.into.clone(), made_item(order, plan.of_owner, &key, part)));
+                    made.push((order.into.clone(), created_item(order, plan.of_owner, &key, part)));
                     found.journal_bytes += part.to_json().len() as u64;
                 }
             }
@@ -246,11 +246,11 @@ fn put(item: &mut Value, path: &Pointer, value: Value) {
 }
 
 fn put_at(item: &mut Value, path: &Pointer, positions: &[usize], value: Value) {
-    let (owner, positions, right) = (String::new(), positions.to_vec(), Right::Value(value));
+    let (owner, positions, right) = (String::new(), positions.to_vec(), ExpectedPathValue::Value(value));
     OwnedValue { owner, path: path.clone(), positions, right, on_write: OnWrite::Correct }.put(item);
 }
 
-fn made_item(order: &ExtractOrder, of_owner: bool, key: &str, part: &Value) -> Value {
+fn created_item(order: &ExtractOrder, of_owner: bool, key: &str, part: &Value) -> Value {
     let mut made = Object::from_iter([("id", key)]);
     match (of_owner, part.as_object()) {
         (false, Some(part)) => part.iter().for_each(|(name, value)| made.set(name, value.clone())),

@@ -8,13 +8,13 @@ use quire_value::{Object, Value};
 
 use super::super::order::RefactoringOrder;
 use super::super::rows::{self, Refactoring};
-use super::{FormName, FormOf, Phase, RefactoringPlan, Structure};
+use super::{FormContext, FormName, Phase, RefactoringPlan, Structure};
 use crate::api::{EngineError, Precondition, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::integrity::key_json;
 use crate::jobs::JobClaim;
-use crate::maintain::LeftPlace;
-use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
+use crate::maintain::UnconvertedPath;
+use crate::maintain::visit::{VisitFigures, VisitOrder, VisitOutcome, VisitWork, visit_items};
 use crate::model::DeclarationState;
 use crate::refactorings::JOURNAL_BYTES_MAX;
 use crate::runtime::Shared;
@@ -69,7 +69,7 @@ impl StructureRun<'_, '_> {
         let Some(phase) = phases.get(plan.phase).copied() else { return Ok(StructureProgress::Ended) };
         let done = match self.run(phase) {
             // What it needs of the model or the containers is not there: somebody has to see to it.
-            Err(error) if is_lasting(&error) => PhaseProgress::Blocked(error.to_string()),
+            Err(error) if is_permanent(&error) => PhaseProgress::Blocked(error.to_string()),
             done => done?,
         };
         match done {
@@ -91,12 +91,12 @@ impl StructureRun<'_, '_> {
         match phase {
             Phase::Survey(which) => self.survey(which).map(more),
             Phase::Decide => self.decide(),
-            Phase::Make => self.make(),
-            Phase::Form(name) => self.form(name),
-            Phase::Built => self.built(),
+            Phase::CreateContainers => self.make(),
+            Phase::SetForm(name) => self.form(name),
+            Phase::AwaitBuild => self.built(),
             Phase::Walk(which) => self.walk(which),
-            Phase::Unmake => self.unmake(),
-            Phase::Forget => self.forget().map(more),
+            Phase::RemoveContainers => self.remove_empty_containers(),
+            Phase::RemoveJournal => self.remove_some_journal().map(more),
         }
     }
 
@@ -123,10 +123,10 @@ impl StructureRun<'_, '_> {
         let mut has_more = true;
         for _ in 0..SURVEY_PAGES {
             let (rids, rows) = self.page(&container, from, SURVEY_ITEMS)?;
-            let moment = container.visibility_point(self.shared);
+            let visibility_point = container.visibility_point(self.shared);
             for bytes in &rows {
                 let row = ItemRow::parse(bytes)?;
-                if container.is_gone(&row, &moment) {
+                if container.is_invisible(&row, &visibility_point) {
                     continue;
                 }
                 for (path, why) in self.structure.survey(which, &mut plan, &row.node()?.to_value()) {
@@ -159,7 +159,7 @@ impl StructureRun<'_, '_> {
     /// What it makes is in the row before it is there, so that an undo finds it.
     fn make(&mut self) -> Result<PhaseProgress, EngineError> {
         let database = self.container.database.id.clone();
-        for (name, body) in self.structure.makes(self.container, self.plan()?) {
+        for (name, body) in self.structure.new_containers(self.container, self.plan()?) {
             if self.container.named_sibling(&name).is_some() {
                 continue;
             }
@@ -182,14 +182,14 @@ impl StructureRun<'_, '_> {
     fn form(&mut self, name: FormName) -> Result<PhaseProgress, EngineError> {
         let plan = self.plan_mut()?;
         let before = plan.clone();
-        plan.is_declared |= name != FormName::Gone;
-        plan.is_kept |= name == FormName::Kept;
+        plan.is_declared |= name != FormName::Absent;
+        plan.is_kept |= name == FormName::BothMaintained;
         // From here on items may lack the old form: an undo makes it from the new one.
         plan.was_finished |= matches!(name, FormName::Removing | FormName::Removed);
         if *plan != before {
             rows::put(self.shared, self.catalog, self.own)?;
         }
-        let of = FormOf {
+        let of = FormContext {
             refactoring: self.own.number,
             has_journal: self.order.has_journal,
             container: self.container,
@@ -250,7 +250,7 @@ impl StructureRun<'_, '_> {
     ) -> Result<bool, EngineError> {
         let next = RefCell::new(None);
         let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
-            let moved = self.moved(container, snapshot, rids, figures)?;
+            let moved = self.advanced(container, snapshot, rids, figures)?;
             let mut ops = vec![moved.op()];
             let advance = self.claim.as_ref().map(|claim| claim.advance(Vec::new(), moved.converted, None));
             if let Some(advance) = &advance {
@@ -265,7 +265,7 @@ impl StructureRun<'_, '_> {
             &VisitOrder { container, rids, rows, work, also: &also, journal: None },
         )?;
         match (visited, next.into_inner()) {
-            (Visited::Done { is_committed, .. }, Some((moved, advance))) => {
+            (VisitOutcome::Done { is_committed, .. }, Some((moved, advance))) => {
                 *self.own = moved;
                 if !is_committed {
                     return Ok(false);
@@ -275,11 +275,11 @@ impl StructureRun<'_, '_> {
                 }
                 Ok(true)
             }
-            (Visited::Refused(_) | Visited::TooLarge, _) if rids.len() > 1 => {
+            (VisitOutcome::Refused(_) | VisitOutcome::TooLarge, _) if rids.len() > 1 => {
                 let half = rids.len() / 2;
                 self.visit(container, &rids[..half], rows.get(..half).unwrap_or_default())
             }
-            (Visited::Refused(error), _) => {
+            (VisitOutcome::Refused(error), _) => {
                 let snapshot = self.shared.storage.snapshot()?;
                 if let Some(bytes) = snapshot.get(ITEMS, &keys::item(container.number, rids[0]))? {
                     self.own.add_conflict(conflict(
@@ -298,7 +298,7 @@ impl StructureRun<'_, '_> {
     }
 
     /// The refactoring behind some items.
-    fn moved(
+    fn advanced(
         &self,
         container: &Container,
         snapshot: &dyn Snapshot,
@@ -309,7 +309,7 @@ impl StructureRun<'_, '_> {
         moved.position = rids.last().map(|rid| (rid + 1).to_string());
         moved.converted += figures.converted;
         moved.journal_bytes += figures.journal_bytes;
-        for LeftPlace { container: number, rid, path, why, is_undecided } in &figures.left {
+        for UnconvertedPath { container: number, rid, path, why, is_undecided } in &figures.left {
             if let Some(plan) = moved.plan.as_mut().filter(|_| *is_undecided) {
                 plan.undecided += 1;
             }
@@ -334,7 +334,7 @@ impl StructureRun<'_, '_> {
         page.rows.into_iter().map(|(key, row)| Ok((rid(&key)?, row))).collect()
     }
 
-    fn unmake(&mut self) -> Result<PhaseProgress, EngineError> {
+    fn remove_empty_containers(&mut self) -> Result<PhaseProgress, EngineError> {
         let database = self.container.database.id.clone();
         for name in &self.plan()?.makes {
             let Some(container) = self.container.named_sibling(name) else { continue };
@@ -350,7 +350,7 @@ impl StructureRun<'_, '_> {
     }
 
     /// Forgets some of the journal; whether there is more.
-    pub fn forget(&self) -> Result<bool, EngineError> {
+    pub fn remove_some_journal(&self) -> Result<bool, EngineError> {
         for name in self.structure.containers(&self.container.definition.id) {
             let Some(container) = self.container.named_sibling(&name) else { continue };
             let snapshot = self.shared.storage.snapshot()?;
@@ -376,7 +376,7 @@ fn conflict(container: &Container, row: &ItemRow<'_>, path: &str, why: &str) -> 
 }
 
 /// It will not go away by itself.
-fn is_lasting(error: &EngineError) -> bool {
+fn is_permanent(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::ModelInvalid(_)

@@ -7,7 +7,7 @@ use super::super::order::{OrderReader, reserved_paths};
 use super::super::rows::RefactoringState;
 use super::declare::{declaration_name, is_id_key, object, on_write};
 use super::plan::free_names;
-use super::{Decisions, FormName, FormOf, Phase, RefactoringPlan, reserved};
+use super::{Decisions, FormContext, FormName, Phase, RefactoringPlan, reserved};
 use crate::api::OrderError;
 use crate::catalog::Container;
 use crate::catalog::models::ModelForm;
@@ -35,13 +35,21 @@ pub(crate) struct PagesOrder {
 pub(super) fn phases(order: &SplitOrder, state: RefactoringState) -> Vec<Phase> {
     use Phase::*;
     match state {
-        RefactoringState::Expanding => vec![Survey(0), Decide, Make, Form(FormName::Adding), Built],
-        RefactoringState::Finishing if order.rename.is_some() => {
-            vec![Form(FormName::Removing), Walk(0), Form(FormName::Removed), Built]
+        RefactoringState::Expanding => {
+            vec![Survey(0), Decide, CreateContainers, SetForm(FormName::Adding), AwaitBuild]
         }
-        RefactoringState::Finishing => vec![Form(FormName::Removed)],
+        RefactoringState::Finishing if order.rename.is_some() => {
+            vec![SetForm(FormName::Removing), Walk(0), SetForm(FormName::Removed), AwaitBuild]
+        }
+        RefactoringState::Finishing => vec![SetForm(FormName::Removed)],
         RefactoringState::Undoing => {
-            vec![Form(FormName::Undoing), Walk(0), Form(FormName::Gone), Unmake, Forget]
+            vec![
+                SetForm(FormName::Undoing),
+                Walk(0),
+                SetForm(FormName::Absent),
+                RemoveContainers,
+                RemoveJournal,
+            ]
         }
         _ => Vec::new(),
     }
@@ -92,7 +100,7 @@ impl SplitOrder {
     }
 
     /// Pages are in the logical partition of their item, or in one of their own where that is the item's id.
-    pub fn makes(&self, container: &Container) -> Vec<(String, Value)> {
+    pub fn new_containers(&self, container: &Container) -> Vec<(String, Value)> {
         let key = match is_id_key(&container.definition.partition_key) {
             true => {
                 let paths = Value::Array(vec![Value::from(self.pages.parent.to_string())]);
@@ -118,17 +126,19 @@ impl SplitOrder {
         }
     }
 
-    pub fn form(&self, name: FormName, of: &FormOf<'_>) -> ModelForm {
+    pub fn form(&self, name: FormName, of: &FormContext<'_>) -> ModelForm {
         use ConversionStage::*;
         let rule = self.rule(&of.container.definition.id, of.plan);
         let window = |path: &Pointer| ("windows", self.window(&rule, path));
         let last = self.rename.as_ref().unwrap_or(&self.path);
         let (declarations, stage) = match name {
-            FormName::Adding | FormName::Holding | FormName::Kept => (vec![window(&self.path)], Some(Kept)),
+            FormName::Adding | FormName::OwnedOldForm | FormName::BothMaintained => {
+                (vec![window(&self.path)], Some(BothMaintained))
+            }
             FormName::Removing => (Vec::new(), Some(Removing)),
             FormName::Removed => (vec![window(last)], None),
             FormName::Undoing | FormName::Reverting => (Vec::new(), Some(Undoing)),
-            FormName::Gone => (Vec::new(), None),
+            FormName::Absent => (Vec::new(), None),
         };
         of.with(declarations, stage, ConversionRule::Split(rule))
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 /// After this many timeouts a script is refused.
-const STRIKES_MAX: u32 = 3;
+const FAILURES_MAX: u32 = 3;
 /// Versions counted. With more than this all counts are reset.
 const VERSIONS_MAX: usize = 10_000;
 
@@ -15,15 +15,15 @@ pub(crate) struct BlockedScripts(Mutex<HashMap<String, u32>>);
 
 impl BlockedScripts {
     pub fn count_failure(&self, version: &str) {
-        let mut strikes = self.0.lock();
-        if strikes.len() >= VERSIONS_MAX && !strikes.contains_key(version) {
-            strikes.clear();
+        let mut failures = self.0.lock();
+        if failures.len() >= VERSIONS_MAX && !failures.contains_key(version) {
+            failures.clear();
         }
-        *strikes.entry(version.to_owned()).or_default() += 1;
+        *failures.entry(version.to_owned()).or_default() += 1;
     }
 
     pub fn is_blocked(&self, version: &str) -> bool {
-        self.0.lock().get(version).is_some_and(|strikes| *strikes >= STRIKES_MAX)
+        self.0.lock().get(version).is_some_and(|failures| *failures >= FAILURES_MAX)
     }
 }
 
@@ -33,21 +33,21 @@ mod tests {
 
     #[test]
     fn the_third_strike_blocks_one_version() {
-        let offenders = BlockedScripts::default();
-        for _ in 0..STRIKES_MAX {
-            assert!(!offenders.is_blocked("a1"));
-            offenders.count_failure("a1");
+        let blocked_scripts = BlockedScripts::default();
+        for _ in 0..FAILURES_MAX {
+            assert!(!blocked_scripts.is_blocked("a1"));
+            blocked_scripts.count_failure("a1");
         }
-        assert!(offenders.is_blocked("a1"));
-        assert!(!offenders.is_blocked("a2"));
+        assert!(blocked_scripts.is_blocked("a1"));
+        assert!(!blocked_scripts.is_blocked("a2"));
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let offenders = BlockedScripts::default();
+    fn counted_failures_are_bounded() {
+        let blocked_scripts = BlockedScripts::default();
         for number in 0..VERSIONS_MAX + 10 {
-            offenders.count_failure(&number.to_string());
+            blocked_scripts.count_failure(&number.to_string());
         }
-        assert!(offenders.0.lock().len() <= VERSIONS_MAX);
+        assert!(blocked_scripts.0.lock().len() <= VERSIONS_MAX);
     }
 }

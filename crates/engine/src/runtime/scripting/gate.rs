@@ -49,18 +49,18 @@ struct GateState {
     stuck: usize,
     stuck_versions: HashSet<Arc<str>>,
     /// Parties with running or waiting scripts.
-    parties: HashMap<u64, PartyCounts>,
+    clients: HashMap<u64, ClientCounts>,
     queue: VecDeque<Arc<GateWaiter>>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct PartyCounts {
+struct ClientCounts {
     running: usize,
     waiting: usize,
 }
 
 struct GateWaiter {
-    party: u64,
+    client: u64,
     admitted: Mutex<Option<Arc<PassHolder>>>,
     changed: Condvar,
 }
@@ -72,7 +72,7 @@ pub(crate) struct GatePass {
 }
 
 struct PassHolder {
-    party: u64,
+    client: u64,
     watched: Mutex<Option<WatchedScript>>,
 }
 
@@ -83,8 +83,8 @@ struct WatchedScript {
 }
 
 impl PassHolder {
-    fn new(party: u64) -> Arc<PassHolder> {
-        Arc::new(PassHolder { party, watched: Mutex::new(None) })
+    fn new(client: u64) -> Arc<PassHolder> {
+        Arc::new(PassHolder { client, watched: Mutex::new(None) })
     }
 
     /// The version that should have ended by now.
@@ -135,19 +135,19 @@ impl Gate {
         Arc::new(Gate { places, share, wait_max, state: Mutex::default(), waited, refused })
     }
 
-    /// Waits for a place; `Overloaded` when that takes too long, or too many wait already. `party` is a hash: a
+    /// Waits for a place; `Overloaded` when that takes too long, or too many wait already. `client` is a hash: a
     /// collision makes two of them share their share.
-    pub fn enter(self: &Arc<Self>, party: u64) -> Result<GatePass, EngineError> {
+    pub fn enter(self: &Arc<Self>, client: u64) -> Result<GatePass, EngineError> {
         let waiter = {
             let mut state = self.state.lock();
             // A waiter that could run was admitted when the last place was freed.
-            if !self.has_place(&state, party) {
+            if !self.has_place(&state, client) {
                 self.take_from_overdue(&mut state);
             }
-            if self.has_place(&state, party) {
-                return Ok(GatePass { gate: Arc::clone(self), holder: state.start(party) });
+            if self.has_place(&state, client) {
+                return Ok(GatePass { gate: Arc::clone(self), holder: state.start(client) });
             }
-            self.queue_up(&mut state, party)?
+            self.queue_up(&mut state, client)?
         };
         self.waited.fetch_add(1, Ordering::Relaxed);
         if let Some(holder) = self.wait(&waiter).or_else(|| self.leave_queue(&waiter)) {
@@ -177,8 +177,8 @@ impl Gate {
         state.stuck_versions.contains(version)
     }
 
-    fn has_place(&self, state: &GateState, party: u64) -> bool {
-        state.running < self.places && state.counts(party).running < self.share
+    fn has_place(&self, state: &GateState, client: u64) -> bool {
+        state.running < self.places && state.counts(client).running < self.share
     }
 
     /// Takes the places of overdue scripts, as long as threads are left for others.
@@ -188,7 +188,7 @@ impl Gate {
             |holder: &Arc<PassHolder>| holder.overdue(now).map(|version| (Arc::clone(holder), version));
         let overdue: Vec<_> = state.holders.iter().filter_map(overdue).collect();
         for (holder, version) in overdue {
-            state.note_stuck(version);
+            state.add_stuck(version);
             if state.stuck < self.places {
                 state.stuck += 1;
                 self.free(state, &holder);
@@ -216,16 +216,16 @@ impl Gate {
         (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
-    fn queue_up(&self, state: &mut GateState, party: u64) -> Result<Arc<GateWaiter>, EngineError> {
+    fn queue_up(&self, state: &mut GateState, client: u64) -> Result<Arc<GateWaiter>, EngineError> {
         let is_full =
-            state.queue.len() >= WAITING_MAX || state.counts(party).waiting >= WAITING_MAX / WAITING_SHARE;
+            state.queue.len() >= WAITING_MAX || state.counts(client).waiting >= WAITING_MAX / WAITING_SHARE;
         if is_full {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(EngineError::Overloaded);
         }
-        let waiter = Arc::new(GateWaiter { party, admitted: Mutex::new(None), changed: Condvar::new() });
+        let waiter = Arc::new(GateWaiter { client, admitted: Mutex::new(None), changed: Condvar::new() });
         state.queue.push_back(Arc::clone(&waiter));
-        state.parties.entry(party).or_default().waiting += 1;
+        state.clients.entry(client).or_default().waiting += 1;
         Ok(waiter)
     }
 
@@ -236,7 +236,7 @@ impl Gate {
             return waiter.admitted.lock().take();
         };
         state.queue.remove(at);
-        state.change(waiter.party, |counts| counts.waiting -= 1);
+        state.change(waiter.client, |counts| counts.waiting -= 1);
         None
     }
 
@@ -254,37 +254,37 @@ impl Gate {
         };
         state.holders.swap_remove(at);
         state.running -= 1;
-        state.change(holder.party, |counts| counts.running -= 1);
+        state.change(holder.client, |counts| counts.running -= 1);
         self.admit(state);
         true
     }
 
     fn admit(&self, state: &mut GateState) {
         while state.running < self.places {
-            let may_run = |waiter: &Arc<GateWaiter>| state.counts(waiter.party).running < self.share;
+            let may_run = |waiter: &Arc<GateWaiter>| state.counts(waiter.client).running < self.share;
             let Some(at) = state.queue.iter().position(may_run) else { return };
             let Some(waiter) = state.queue.remove(at) else { return };
-            state.change(waiter.party, |counts| counts.waiting -= 1);
-            *waiter.admitted.lock() = Some(state.start(waiter.party));
+            state.change(waiter.client, |counts| counts.waiting -= 1);
+            *waiter.admitted.lock() = Some(state.start(waiter.client));
             waiter.changed.notify_one();
         }
     }
 }
 
 impl GateState {
-    fn counts(&self, party: u64) -> PartyCounts {
-        self.parties.get(&party).copied().unwrap_or_default()
+    fn counts(&self, client: u64) -> ClientCounts {
+        self.clients.get(&client).copied().unwrap_or_default()
     }
 
-    fn start(&mut self, party: u64) -> Arc<PassHolder> {
-        let holder = PassHolder::new(party);
+    fn start(&mut self, client: u64) -> Arc<PassHolder> {
+        let holder = PassHolder::new(client);
         self.holders.push(Arc::clone(&holder));
         self.running += 1;
-        self.parties.entry(party).or_default().running += 1;
+        self.clients.entry(client).or_default().running += 1;
         holder
     }
 
-    fn note_stuck(&mut self, version: Arc<str>) {
+    fn add_stuck(&mut self, version: Arc<str>) {
         if self.stuck_versions.contains(&version) {
             return;
         }
@@ -296,11 +296,11 @@ impl GateState {
     }
 
     /// Forgets a party in which nothing runs or waits.
-    fn change(&mut self, party: u64, change: impl FnOnce(&mut PartyCounts)) {
-        let Some(counts) = self.parties.get_mut(&party) else { return };
+    fn change(&mut self, client: u64, change: impl FnOnce(&mut ClientCounts)) {
+        let Some(counts) = self.clients.get_mut(&client) else { return };
         change(counts);
         if counts.running + counts.waiting == 0 {
-            self.parties.remove(&party);
+            self.clients.remove(&client);
         }
     }
 }
@@ -332,8 +332,8 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(20);
 
-    fn is_refused(gate: &Arc<Gate>, party: u64) -> bool {
-        matches!(gate.enter(party), Err(EngineError::Overloaded))
+    fn is_refused(gate: &Arc<Gate>, client: u64) -> bool {
+        matches!(gate.enter(client), Err(EngineError::Overloaded))
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
         let gate = Gate::with_wait(8, 2, SHORT);
         let first: Vec<_> = (0..2).map(|_| gate.enter(1).expect("a place")).collect();
         assert!(is_refused(&gate, 1), "its share is taken");
-        let others: Vec<_> = (2..8).map(|party| gate.enter(party).expect("a place")).collect();
+        let others: Vec<_> = (2..8).map(|client| gate.enter(client).expect("a place")).collect();
         assert!(is_refused(&gate, 9), "all places are taken");
         drop(others);
         assert!(is_refused(&gate, 1), "its share is still taken");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_behind_a_party_that_filled_its_share() {
+    fn no_client_waits_behind_one_that_filled_its_share() {
         let gate = Gate::with_wait(8, 2, Duration::from_secs(10));
         let slow: Vec<_> = (0..2).map(|_| gate.enter(1).expect("a place")).collect();
         thread::scope(|scope| {
@@ -363,7 +363,7 @@ mod tests {
             assert!(!behind.is_finished());
             drop(slow);
         });
-        assert!(gate.state.lock().parties.is_empty(), "nothing is remembered of those who left");
+        assert!(gate.state.lock().clients.is_empty(), "nothing is remembered of those who left");
     }
 
     #[test]
@@ -394,12 +394,12 @@ mod tests {
         let _busy = gate.enter(0).expect("a place");
         thread::scope(|scope| {
             let (gate, mut waiting) = (&gate, Vec::new());
-            for party in 0..WAITING_SHARE as u64 {
-                waiting.extend((0..SHARE).map(|_| scope.spawn(move || gate.enter(party).is_err())));
+            for client in 0..WAITING_SHARE as u64 {
+                waiting.extend((0..SHARE).map(|_| scope.spawn(move || gate.enter(client).is_err())));
                 while gate.state.lock().queue.len() < waiting.len() {
                     thread::yield_now();
                 }
-                assert!(is_refused(gate, party), "its part of the queue is full");
+                assert!(is_refused(gate, client), "its part of the queue is full");
                 // No script is overdue yet, so it was refused at once.
                 assert_eq!(gate.state.lock().queue.len(), waiting.len());
             }
@@ -470,6 +470,6 @@ mod tests {
             }
         });
         assert!(most.into_inner() <= 4);
-        assert!(gate.state.lock().parties.is_empty());
+        assert!(gate.state.lock().clients.is_empty());
     }
 }

@@ -61,7 +61,7 @@ impl Scripting {
             gate: Gate::new(places, (places / PARTITION_SHARE).max(2)),
             function_gate: Gate::new(places, places / CONTAINER_SHARE),
             contention: Contention::new(),
-            blocked: options.block_offenders.then(BlockedScripts::default),
+            blocked: options.block_slow_scripts.then(BlockedScripts::default),
             figures: ScriptFigures::default(),
             stopping: AtomicBool::new(false),
         }
@@ -105,7 +105,7 @@ impl Scripting {
             return Err(EngineError::ScriptStuck { id: script.id().to_owned() });
         }
         match &self.blocked {
-            Some(offenders) if offenders.is_blocked(&script.version) => {
+            Some(blocked_scripts) if blocked_scripts.is_blocked(&script.version) => {
                 Err(EngineError::ScriptBlocked { id: script.id().to_owned() })
             }
             _ => Ok(()),
@@ -117,8 +117,8 @@ impl Scripting {
         self.figures.failures.fetch_add(1, Ordering::Relaxed);
         if error == ScriptError::TimedOut {
             self.figures.timeouts.fetch_add(1, Ordering::Relaxed);
-            if let Some(offenders) = &self.blocked {
-                offenders.count_failure(&script.version);
+            if let Some(blocked_scripts) = &self.blocked {
+                blocked_scripts.count_failure(&script.version);
             }
         }
         EngineError::Script(Box::new(ScriptFailure { error, log }))

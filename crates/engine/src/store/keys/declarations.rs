@@ -110,11 +110,11 @@ impl DeclarationKeys {
     }
 
     /// The rid below which all items count, without a mark of their own. It is the first key of `counted_marks`.
-    pub fn counted_until(self) -> Vec<u8> {
+    pub fn counted_below_rid(self) -> Vec<u8> {
         self.within(BUILT, &[])
     }
 
-    /// Begins the keys of all marks, and is the key of `counted_until`.
+    /// Begins the keys of all marks, and is the key of `counted_below_rid`.
     pub fn counted_marks(self) -> Vec<u8> {
         self.within(BUILT, &[])
     }

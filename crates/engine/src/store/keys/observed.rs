@@ -4,10 +4,10 @@ use super::join;
 
 pub(super) const CATALOG_PROFILE: u8 = 0xCA;
 pub(super) const CATALOG_JOURNAL: u8 = 0xCB;
-pub(super) const CATALOG_LEFT: u8 = 0xCC;
-const LEFT_ITEM: u8 = 0x01;
-const LEFT_CLAIM: u8 = 0x02;
-const LEFT_UNFIT: u8 = 0x03;
+pub(super) const CATALOG_SKIPPED: u8 = 0xCC;
+const SKIPPED_ITEM: u8 = 0x01;
+const SKIPPED_CLAIM: u8 = 0x02;
+const SKIPPED_UNPLACEABLE: u8 = 0x03;
 /// Of a database.
 const CATALOG_ADVICE: u8 = 0xD4;
 const CATALOG_WORKLOAD: u8 = 0xD5;
@@ -83,40 +83,40 @@ pub(crate) fn number_of_journal_key(key: &[u8]) -> Option<u32> {
 }
 
 /// Items of its source that a container with another key does not have.
-pub(crate) fn left_items_prefix(container: u32) -> Vec<u8> {
-    join(&[&[CATALOG_LEFT], &container.to_be_bytes(), &[LEFT_ITEM]])
+pub(crate) fn skipped_items_prefix(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_SKIPPED], &container.to_be_bytes(), &[SKIPPED_ITEM]])
 }
 
-pub(crate) fn left_item(container: u32, rid: u64) -> Vec<u8> {
-    join(&[&left_items_prefix(container), &rid.to_be_bytes()])
+pub(crate) fn skipped_item(container: u32, rid: u64) -> Vec<u8> {
+    join(&[&skipped_items_prefix(container), &rid.to_be_bytes()])
 }
 
 /// Those that no item can be there as.
-pub(crate) fn unfit_items_prefix(container: u32) -> Vec<u8> {
-    join(&[&[CATALOG_LEFT], &container.to_be_bytes(), &[LEFT_UNFIT]])
+pub(crate) fn unplaceable_items_prefix(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_SKIPPED], &container.to_be_bytes(), &[SKIPPED_UNPLACEABLE]])
 }
 
-pub(crate) fn unfit_item(container: u32, rid: u64) -> Vec<u8> {
-    join(&[&unfit_items_prefix(container), &rid.to_be_bytes()])
+pub(crate) fn unplaceable_item(container: u32, rid: u64) -> Vec<u8> {
+    join(&[&unplaceable_items_prefix(container), &rid.to_be_bytes()])
 }
 
 /// All that a container with another key has of items that it leaves.
-pub(crate) fn left_prefix(container: u32) -> Vec<u8> {
-    join(&[&[CATALOG_LEFT], &container.to_be_bytes()])
+pub(crate) fn skipped_prefix(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_SKIPPED], &container.to_be_bytes()])
 }
 
 /// Items that are left and would have this id, or these unique values: `claim` is a digest.
-pub(crate) fn left_claims_prefix(container: u32, claim: &[u8; 16]) -> Vec<u8> {
-    join(&[&[CATALOG_LEFT], &container.to_be_bytes(), &[LEFT_CLAIM], claim])
+pub(crate) fn skipped_claims_prefix(container: u32, claim: &[u8; 16]) -> Vec<u8> {
+    join(&[&[CATALOG_SKIPPED], &container.to_be_bytes(), &[SKIPPED_CLAIM], claim])
 }
 
 /// In the order of their ranks: the first one is taken where none is there.
-pub(crate) fn left_claim(container: u32, claim: &[u8; 16], rank: &[u8; 16], rid: u64) -> Vec<u8> {
-    join(&[&left_claims_prefix(container, claim), rank, &rid.to_be_bytes()])
+pub(crate) fn skipped_claim(container: u32, claim: &[u8; 16], rank: &[u8; 16], rid: u64) -> Vec<u8> {
+    join(&[&skipped_claims_prefix(container, claim), rank, &rid.to_be_bytes()])
 }
 
 /// The item of the source in the key of one that is left.
-pub(crate) fn rid_of_left_key(key: &[u8]) -> Option<u64> {
+pub(crate) fn rid_of_skipped_key(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*key.last_chunk()?))
 }
 

@@ -74,15 +74,15 @@ fn run<'a>(
 ) -> Result<BatchDone, EngineError> {
     let AtomicBatch { shared, container, key, operations, cancel } = *batch;
     container.check_open()?;
-    let home = LogicalPartition::of(container, key.clone())?;
-    *partition = Some(home.place.partition);
+    let logical_partition = LogicalPartition::of(container, key.clone())?;
+    *partition = Some(logical_partition.place.partition);
     // A session asks for what can be read; writes do not look at it.
     if operations.iter().any(|operation| matches!(operation.verb, BatchVerb::Read { .. })) {
-        home.place.partition.position_for(session)?;
+        logical_partition.place.partition.position_for(session)?;
     }
     let mut whole = LockSet::default();
-    home.add_lock(&shared.locks, &mut whole, LockMode::Exclusive);
-    let named = named_locks(shared, &home, operations);
+    logical_partition.add_lock(&shared.locks, &mut whole, LockMode::Exclusive);
+    let named = named_locks(shared, &logical_partition, operations);
     let (mut locks, mut is_named) = (named.clone().unwrap_or_else(|| whole.clone()), named.is_some());
     for tried in 0..TRIES {
         if tried > 1 {
@@ -106,32 +106,32 @@ fn run<'a>(
 /// nothing: it is going to be refused.
 fn named_locks(
     shared: &Shared,
-    home: &LogicalPartition<'_>,
+    logical_partition: &LogicalPartition<'_>,
     operations: &[BatchOperation],
 ) -> Option<LockSet> {
-    let (table, number) = (&shared.locks, home.container.number);
-    let has_unique_keys = !home.container.definition.unique_keys.is_empty();
+    let (table, number) = (&shared.locks, logical_partition.container.number);
+    let has_unique_keys = !logical_partition.container.definition.unique_keys.is_empty();
     let mut set = LockSet::default();
-    home.add_lock(table, &mut set, LockMode::Shared);
+    logical_partition.add_lock(table, &mut set, LockMode::Shared);
     let mut lock = |what: LockKind<'_>| table.add(&mut set, number, what, LockMode::Exclusive);
     for operation in operations {
         let item = match &operation.verb {
             BatchVerb::Patch { .. } if has_unique_keys => return None,
             BatchVerb::Read { id } | BatchVerb::Delete { id } | BatchVerb::Patch { id } => {
-                lock(LockKind::Item(&home.id_key(id)));
+                lock(LockKind::Item(&logical_partition.id_key(id)));
                 continue;
             }
             BatchVerb::Replace { id } => {
-                lock(LockKind::Item(&home.id_key(id)));
+                lock(LockKind::Item(&logical_partition.id_key(id)));
                 Item::from_json(&operation.body, Limits::default())
             }
             BatchVerb::Create | BatchVerb::Upsert => Item::from_json(&operation.body, Limits::default()),
         };
         let Ok(item) = item else { continue };
         if let Some(id) = item.root().get("id").and_then(Node::as_str) {
-            lock(LockKind::Item(&home.id_key(id)));
+            lock(LockKind::Item(&logical_partition.id_key(id)));
         }
-        for tuple in home.tuples(item.root()) {
+        for tuple in logical_partition.tuples(item.root()) {
             lock(LockKind::UniqueTuple(&tuple.prefix));
         }
     }
@@ -151,10 +151,10 @@ impl AtomicBatch<'_, '_> {
         let _held = self.shared.locks.take(locks)?;
         let key = self.key.clone();
         let transaction = match is_named {
-            true => Transaction::begin_holding(self.shared, self.container, key, true)?,
+            true => Transaction::begin_with_locks(self.shared, self.container, key, true)?,
             false => Transaction::begin_within(self.shared, self.container, key, true)?,
         };
-        let mut transaction = transaction.holding(locks.clone());
+        let mut transaction = transaction.with_held_locks(locks.clone());
         let (mut results, mut response_bytes) = (Vec::with_capacity(self.operations.len()), 0);
         let mut written: Vec<Option<u64>> = Vec::with_capacity(self.operations.len());
         let started = Instant::now();

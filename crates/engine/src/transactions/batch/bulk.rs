@@ -186,7 +186,7 @@ impl<'a> BulkRun<'a> {
     fn one_by_one(&mut self, scope: &BulkScope<'a>, operations: Vec<BatchOperation>) {
         for (index, operation) in operations.into_iter().enumerate() {
             match self.cancel.check().and_then(|()| scope.work(self.shared, operation)) {
-                Ok(work) => self.alone(index, work),
+                Ok(work) => self.submit_alone(index, work),
                 Err(error) => self.fail(index, error),
             }
             if self.results[index].as_ref().is_some_and(|result| result.result.is_err()) {
@@ -214,7 +214,7 @@ impl<'a> BulkRun<'a> {
                 return waiting.iter().for_each(|(index, _)| self.fail(*index, EngineError::Cancelled));
             }
             if rounds_left == 0 {
-                return waiting.into_iter().for_each(|(index, work)| self.alone(index, work));
+                return waiting.into_iter().for_each(|(index, work)| self.submit_alone(index, work));
             }
             rounds_left -= 1;
             let (round, later) = split(waiting);
@@ -238,7 +238,7 @@ impl<'a> BulkRun<'a> {
         let (mut ready, mut apart) = (Vec::with_capacity(round.len()), Vec::new());
         for (index, work) in round {
             match work {
-                BulkWork::Read { .. } => self.alone(index, work),
+                BulkWork::Read { .. } => self.submit_alone(index, work),
                 BulkWork::Write { mut request, is_delete } => match self.attempt(&mut request) {
                     Ok(WriteAttempt::Ready(plan)) => match self.reserve(request.response_bytes()) {
                         Ok(()) => {
@@ -260,7 +260,7 @@ impl<'a> BulkRun<'a> {
         }
         let again = self.submit(ready);
         drop(held);
-        apart.into_iter().for_each(|(index, work)| self.alone(index, work));
+        apart.into_iter().for_each(|(index, work)| self.submit_alone(index, work));
         again
     }
 
@@ -308,7 +308,7 @@ impl<'a> BulkRun<'a> {
         again
     }
 
-    fn alone(&mut self, index: usize, work: BulkWork<'a>) {
+    fn submit_alone(&mut self, index: usize, work: BulkWork<'a>) {
         match work {
             // How large the answer is going to be is not known yet; one may be too many.
             BulkWork::Write { .. } if self.response_bytes >= RESPONSE_BYTES_MAX => {

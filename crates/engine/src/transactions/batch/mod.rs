@@ -69,7 +69,7 @@ impl OperationResult {
     }
 
     /// Not done, for no reason of its own.
-    pub(crate) fn is_left(&self) -> bool {
+    pub(crate) fn is_not_done(&self) -> bool {
         matches!(self.result, Err(EngineError::PartitionMoved | EngineError::FailedDependency))
     }
 }

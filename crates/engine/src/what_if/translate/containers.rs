@@ -4,7 +4,7 @@ use quire_profile::{Operation, Replacement, Scope, policy_path, rewritten, shape
 use quire_sql::Parameters;
 use quire_value::{Item, Value};
 
-use super::super::replay::{Recorded, Skip};
+use super::super::replay::{RecordedOperation, Skip};
 use super::super::requests::{ReplayContext, Request};
 use super::super::scratch::Side;
 use super::{Translated, text, with_text};
@@ -42,7 +42,7 @@ impl ContainerChange {
     pub fn requests(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
     ) -> Translated {
         if let Some(view) = &self.view {
@@ -68,7 +68,7 @@ impl ContainerChange {
     fn priced(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
     ) -> Result<Request, Skip> {
         let (Some(shape), Some(query)) = (recorded.shape.map(|own| &own.shape), &recorded.record.query)
@@ -105,7 +105,7 @@ impl NewView {
     fn requests(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
         id: &str,
     ) -> Translated {

@@ -28,7 +28,7 @@ use self::relations::{Embed, Flip, JoinItems};
 use super::actions::ActionRequest;
 use super::order::WhatIfChange;
 use super::plain;
-use super::replay::{Recorded, Skip};
+use super::replay::{RecordedOperation, Skip};
 use super::requests::{ReplayContext, Request};
 use super::scratch::Side;
 
@@ -67,7 +67,7 @@ impl Translation {
     pub fn requests(
         &mut self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
         earlier: &[ActionRequest],
     ) -> Result<Vec<Request>, Skip> {
@@ -90,7 +90,11 @@ impl Translation {
 type Translated = Result<Option<Vec<Request>>, Skip>;
 
 /// The same operation on the item as it is in the new form.
-fn same(context: &ReplayContext<'_>, recorded: &Recorded<'_>, now: &Request) -> Result<Request, Skip> {
+fn same(
+    context: &ReplayContext<'_>,
+    recorded: &RecordedOperation<'_>,
+    now: &Request,
+) -> Result<Request, Skip> {
     match now {
         Request::Query { container, query, scope } => {
             let keys = [Side::Now, Side::Then].map(|side| context.container(side, container));
@@ -135,14 +139,14 @@ fn divided(change: &RecordedChange, path: &str) -> (RecordedChange, RecordedChan
 }
 
 /// The change of an item that was there before; `None` for other operations.
-fn change_of<'r>(recorded: &Recorded<'r>) -> Option<&'r RecordedChange> {
+fn change_of<'r>(recorded: &RecordedOperation<'r>) -> Option<&'r RecordedChange> {
     let record = recorded.record;
     let is_change = matches!(record.operation, Operation::Replace | Operation::Upsert | Operation::Patch);
     record.change.as_ref().filter(|change| is_change && change.size_before.is_some())
 }
 
 /// Whether the query names a path, or something below or above it.
-fn touches(recorded: &Recorded<'_>, path: &str) -> bool {
+fn touches(recorded: &RecordedOperation<'_>, path: &str) -> bool {
     let Some(shape) = recorded.shape.map(|own| &own.shape) else { return false };
     let projected = match &shape.projection {
         quire_profile::Projection::All => &[][..],

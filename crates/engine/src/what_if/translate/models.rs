@@ -6,7 +6,7 @@ use quire_sql::Parameters;
 use quire_value::Value;
 
 use super::super::actions::ActionRequest;
-use super::super::replay::Recorded;
+use super::super::replay::RecordedOperation;
 use super::super::requests::{ReplayContext, Request};
 use super::super::scratch::Side;
 use super::super::values::values_at;
@@ -59,7 +59,7 @@ impl NewDeclarations {
     pub fn requests(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
         earlier: &[ActionRequest],
     ) -> Translated {
@@ -79,7 +79,7 @@ impl NewCopy {
     fn answers(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         earlier: &[ActionRequest],
     ) -> bool {
         let link = &self.link;
@@ -101,7 +101,7 @@ impl LinkPath {
     fn read_of_target(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
     ) -> Option<Request> {
         let shape = recorded.shape?;

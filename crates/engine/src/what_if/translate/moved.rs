@@ -7,7 +7,7 @@ use quire_profile::{ArrayLength, Change, Operation, Replacement, join, parent, r
 use quire_value::{Object, Value};
 
 use super::super::plain::{changed_item, place, write, written};
-use super::super::replay::{ITEM_GONE, NO_VALUES, Recorded, Skip};
+use super::super::replay::{ITEM_GONE, NO_VALUES, RecordedOperation, Skip};
 use super::super::requests::{ReplayContext, Request, Verb};
 use super::super::scratch::Side;
 use super::super::values::{Random, values_at, varied};
@@ -50,7 +50,7 @@ impl Extract {
     pub fn requests(
         &mut self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
     ) -> Translated {
         if recorded.container() != self.container {
@@ -70,7 +70,11 @@ impl Extract {
     }
 
     /// Ids of the T's that S refers to, each once.
-    fn targets(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Result<Vec<String>, Skip> {
+    fn targets(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &RecordedOperation<'_>,
+    ) -> Result<Vec<String>, Skip> {
         let place =
             context.place_on(Side::Then, &self.container, &place(context, recorded)?).ok_or(ITEM_GONE)?;
         let item = context.item(Side::Then, &self.container, &place).ok_or(ITEM_GONE)?;
@@ -84,7 +88,7 @@ impl Extract {
         Ok(ids)
     }
 
-    fn query(&self, recorded: &Recorded<'_>, now: &Request) -> Translated {
+    fn query(&self, recorded: &RecordedOperation<'_>, now: &Request) -> Translated {
         let (Request::Query { query, .. }, true) = (now, touches(recorded, &self.path)) else {
             return Ok(None);
         };
@@ -95,7 +99,7 @@ impl Extract {
     }
 
     /// What changed below the part changes T, once for each changed element.
-    fn change(&mut self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Translated {
+    fn change(&mut self, context: &ReplayContext<'_>, recorded: &RecordedOperation<'_>) -> Translated {
         let Some(change) = change_of(recorded) else { return Ok(None) };
         let (below, rest) = divided(change, &self.path);
         if below.paths.is_empty() {
@@ -121,7 +125,7 @@ impl Extract {
     fn changed_targets(
         &mut self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         change: &Change,
         random: &mut Random,
     ) -> Result<Vec<String>, Skip> {
@@ -179,7 +183,7 @@ impl SplitArray {
     pub fn requests(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
     ) -> Translated {
         if recorded.container() != self.container {
@@ -204,7 +208,7 @@ impl SplitArray {
     }
 
     /// New elements, by patch.
-    fn add(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>, count: u64) -> Translated {
+    fn add(&self, context: &ReplayContext<'_>, recorded: &RecordedOperation<'_>, count: u64) -> Translated {
         let place =
             context.place_on(Side::Then, &self.container, &place(context, recorded)?).ok_or(ITEM_GONE)?;
         let item = context.item(Side::Then, &self.container, &place).ok_or(ITEM_GONE)?;
@@ -241,7 +245,7 @@ impl Rename {
     pub fn requests(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
     ) -> Translated {
         if recorded.container() != self.container {
@@ -258,7 +262,7 @@ impl Rename {
 
 /// The query by the new name; the same where it does not name the path.
 fn renamed_query(
-    recorded: &Recorded<'_>,
+    recorded: &RecordedOperation<'_>,
     now: &Request,
     query: &str,
     (from, to): (&str, &str),

@@ -8,7 +8,7 @@ use quire_value::{Object, Value, text as json_text};
 use super::super::actions::ActionRequest;
 use super::super::plain::{changed_item, place, write, written};
 use super::super::query::ReplayedQuery;
-use super::super::replay::{ITEM_GONE, Recorded};
+use super::super::replay::{ITEM_GONE, RecordedOperation};
 use super::super::requests::{QueryScope, ReplayContext, Request, Verb};
 use super::super::sample::ItemPlace;
 use super::super::scratch::Side;
@@ -41,7 +41,7 @@ impl Embed {
     pub fn requests(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         earlier: &[ActionRequest],
     ) -> Translated {
         let (holder, part) = self.ends();
@@ -64,7 +64,7 @@ impl Embed {
     }
 
     /// A write of the part is a write of its holder.
-    fn change(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Translated {
+    fn change(&self, context: &ReplayContext<'_>, recorded: &RecordedOperation<'_>) -> Translated {
         let (holder, _) = self.ends();
         let place = self.holder_of(context, recorded).ok_or(ITEM_GONE)?;
         let item = context.item(Side::Then, holder, &place).ok_or(ITEM_GONE)?;
@@ -78,7 +78,7 @@ impl Embed {
     }
 
     /// The item that has the recorded one as its part.
-    fn holder_of(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Option<ItemPlace> {
+    fn holder_of(&self, context: &ReplayContext<'_>, recorded: &RecordedOperation<'_>) -> Option<ItemPlace> {
         let (holder, part) = self.ends();
         let item = context.item(Side::Now, part, &place(context, recorded).ok()?)?;
         let (path, key) = (self.link.from.path.to_string(), self.link.to.key.to_string());
@@ -132,7 +132,7 @@ impl Flip {
     pub fn requests(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
         earlier: &[ActionRequest],
     ) -> Translated {
@@ -160,7 +160,7 @@ impl Flip {
     }
 
     /// The child whose id was added: the newest of its owner.
-    fn child(&self, context: &ReplayContext<'_>, recorded: &Recorded<'_>) -> Option<Request> {
+    fn child(&self, context: &ReplayContext<'_>, recorded: &RecordedOperation<'_>) -> Option<Request> {
         let place = place(context, recorded).ok()?;
         let owner = context.item(Side::Now, &self.container, &place)?;
         let ids = values_at(&owner, &format!("{}/*", self.path));
@@ -176,7 +176,7 @@ impl Flip {
     fn query_of_children(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         now: &Request,
         earlier: &[ActionRequest],
     ) -> Option<Vec<Request>> {
@@ -214,7 +214,7 @@ impl JoinItems {
     pub fn requests(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         earlier: &[ActionRequest],
     ) -> Translated {
         if recorded.container() != self.container {
@@ -245,7 +245,7 @@ impl JoinItems {
     fn read_of_end(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         ends: &[Option<String>],
     ) -> Option<Request> {
         let equality = recorded.shape.map_or(&[][..], |own| &own.shape.equality);
@@ -263,7 +263,7 @@ impl JoinItems {
     fn added(
         &self,
         context: &ReplayContext<'_>,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedOperation<'_>,
         ends: &[Option<String>],
     ) -> Option<Request> {
         let join = context.item(Side::Now, &self.container, &place(context, recorded).ok()?)?;

@@ -103,7 +103,7 @@ struct SystemCall<'a> {
 impl TraceParser<'_> {
     /// One finished call, begun when `since` events had happened.
     fn call(&mut self, text: &str, since: usize) -> Result<()> {
-        let call = take_apart(text)?;
+        let call = parse_call(text)?;
         if call.answer < 0 {
             return Ok(());
         }
@@ -122,11 +122,11 @@ impl TraceParser<'_> {
             }
             "write" if call.descriptor()? == 1 => {
                 let said = String::from_utf8_lossy(&call.string(0)?).into_owned();
-                self.events.extend(said.lines().map(|line| FileEvent::Said { line: line.to_owned() }));
+                self.events.extend(said.lines().map(|line| FileEvent::Printed { line: line.to_owned() }));
                 Ok(())
             }
-            "write" => self.wrote(call, None),
-            "pwrite64" => self.wrote(call, Some(call.last_number()?)),
+            "write" => self.parse_write(call, None),
+            "pwrite64" => self.parse_write(call, Some(call.last_number()?)),
             "ftruncate" => self.resized(call),
             "fsync" | "fdatasync" => self.synced(call, since),
             "syncfs" => {
@@ -194,7 +194,7 @@ impl TraceParser<'_> {
         Ok(())
     }
 
-    fn wrote(&mut self, call: &SystemCall<'_>, position: Option<u64>) -> Result<()> {
+    fn parse_write(&mut self, call: &SystemCall<'_>, position: Option<u64>) -> Result<()> {
         let Some(&mut OpenFile { file, offset, append }) = self.open_file(call)? else { return Ok(()) };
         let mut bytes = call.string(0)?;
         bytes.truncate(call.answer as usize);
@@ -264,7 +264,7 @@ impl TraceParser<'_> {
     }
 }
 
-fn take_apart(text: &str) -> Result<SystemCall<'_>> {
+fn parse_call(text: &str) -> Result<SystemCall<'_>> {
     let (name, rest) = text.split_once('(').context("a call without arguments")?;
     let end = rest.rfind(" = ").context("a call without an answer")?;
     let arguments = rest[..end].trim_end().strip_suffix(')').context("unfinished arguments")?;
@@ -372,13 +372,13 @@ mod tests {
             FileEvent::Rename { from: "/r/a".into(), to: "/r/b".into() },
             FileEvent::SyncFolder { path: "/r".into(), since: 7 },
             FileEvent::Remove { path: "/r/b".into() },
-            FileEvent::Said { line: "hi".into() },
+            FileEvent::Printed { line: "hi".into() },
         ];
         assert_eq!(events(&text, Path::new("/r")).unwrap(), expected);
     }
 
     #[test]
-    fn what_is_not_understood_is_an_error() {
+    fn unknown_system_calls_are_errors() {
         let text = format!("7 symlink(\"{}\", \"{}\") = 0\n", hex("/x"), hex("/r/a"));
         assert!(events(&text, Path::new("/r")).is_err());
     }

@@ -62,7 +62,7 @@ fn serial_histories_pass() {
 }
 
 #[test]
-fn what_was_never_answered_may_be_there_or_not() {
+fn unanswered_writes_may_be_read_or_not() {
     check_in_turn(&["a x 1", "?a x 2, a y 3", "r x 1 2, r y 3"], &[1, 2], &[3], &[]);
     check_in_turn(&["a x 1", "?a x 2, a y 3", "r x 1, r y"], &[1], &[], &[]);
     // It may also take effect long after its connection was cut.
@@ -102,7 +102,7 @@ fn a_read_is_a_state_of_the_list() {
 }
 
 #[test]
-fn what_was_acknowledged_is_there() {
+fn acknowledged_writes_are_read() {
     check_in_turn(&["a x 1", "a x 2"], &[1], &[], &[AnomalyKind::LostAppend]);
     check_in_turn(&["a x 1, a y 2"], &[1], &[], &[AnomalyKind::LostAppend, AnomalyKind::HalfTransaction]);
 }

@@ -38,9 +38,11 @@ pub fn compare(
     writers: &[Writer<'_>],
     figures: &mut ModelFigures,
 ) -> Result<ModelComparison> {
-    let status = settle(plan, client, figures)?;
+    let status = wait_until_idle(plan, client, figures)?;
     let active = active_declarations(&status);
-    let model = client.ask("GET", &format!("/{MODEL}"), ("_quire", MODEL), "", "").context("no answer")?;
+    let model = client
+        .send_until_answered("GET", &format!("/{MODEL}"), ("_quire", MODEL), "", "")
+        .context("no answer")?;
     let model = parsed(&model);
     let is_active =
         |own: &&Json| own["name"].as_str().is_some_and(|name| active.iter().any(|own| own == name));
@@ -114,7 +116,8 @@ fn run_job(client: &mut Client<'_>, what: &str, body: &Json) -> Result<Json> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         let link = format!("_quire/jobs/{id}");
-        let job = client.ask("GET", &format!("/{link}?waitMs=1000"), ("_quire", &link), "", "");
+        let job =
+            client.send_until_answered("GET", &format!("/{link}?waitMs=1000"), ("_quire", &link), "", "");
         let mut job = parsed(&job.context("no answer")?);
         match job["state"].as_str() {
             Some("done") => return Ok(job["result"].take()),
@@ -136,7 +139,7 @@ fn check(client: &mut Client<'_>, oracle: &ModelOracle, items: &Items) -> Result
         let name = finding["declaration"].as_str().unwrap_or_default();
         let is_right = match finding["problem"].as_str() {
             Some("dangling") => expected.remove(name) == finding["count"].as_u64(),
-            Some("drift" | "window") => !oracle.is_judged_by_name(name),
+            Some("drift" | "window") => !oracle.is_name_checked(name),
             _ => true,
         };
         if !is_right {
@@ -160,7 +163,7 @@ pub fn repair(
 ) -> Result<()> {
     let order = json!({ "dangling": "remove" });
     run_job(client, "repair", &order)?;
-    settle(plan, client, figures)?;
+    wait_until_idle(plan, client, figures)?;
     let oracle = oracle(&before.model, &before.active);
     let items = all_items(client)?;
     let mut problems = oracle.problems(&items);
@@ -185,7 +188,7 @@ fn all_items(client: &mut Client<'_>) -> Result<Items> {
 }
 
 /// All jobs are done, what expires has expired, and is removed.
-fn settle(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures) -> Result<Json> {
+fn wait_until_idle(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures) -> Result<Json> {
     let end = Instant::now() + plan.last_wait;
     // Requests that nobody waits for may be under way.
     std::thread::sleep(Duration::from_millis(300));
@@ -194,14 +197,16 @@ fn settle(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures)
         std::thread::sleep(Duration::from_millis(200));
     }
     loop {
-        let jobs =
-            client.ask("GET", "/_quire/jobs", ("_quire", "_quire/jobs"), "", "").context("no answer")?;
+        let jobs = client
+            .send_until_answered("GET", "/_quire/jobs", ("_quire", "_quire/jobs"), "", "")
+            .context("no answer")?;
         let jobs = parsed(&jobs);
         let jobs = jobs["jobs"].as_array().map_or(&[][..], Vec::as_slice);
         let is_done = |job: &Json| ["done", "failed", "cancelled"].iter().any(|state| job["state"] == *state);
         let link = format!("{MODEL}/status");
-        let status =
-            client.ask("GET", &format!("/{link}"), ("_quire", &link), "", "").context("no answer")?;
+        let status = client
+            .send_until_answered("GET", &format!("/{link}"), ("_quire", &link), "", "")
+            .context("no answer")?;
         let status = parsed(&status);
         if jobs.iter().all(is_done) && status["unswept"] == 0 {
             figures.fan_outs_of_round = jobs.iter().filter(|job| job["kind"] == "fan-out").count() as u64;

@@ -7,14 +7,14 @@ use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed, shown};
 use super::{DATABASE, MODEL, RoundPhase, json_of};
-use crate::model::random::{Chance, KEYS, random_model};
+use crate::model::random::{KEYS, Random, random_model};
 
 /// Statuses of a server that cannot just now.
 const BUSY: [u16; 4] = [408, 429, 449, 503];
 
 pub struct Declarer<'a> {
     client: Client<'a>,
-    chance: Chance,
+    random: Random,
     pub models: u32,
     pub splits: u32,
     pub problems: Vec<String>,
@@ -22,26 +22,26 @@ pub struct Declarer<'a> {
 
 impl<'a> Declarer<'a> {
     pub fn new(client: Client<'a>, seed: u64) -> Declarer<'a> {
-        Declarer { client, chance: Chance(seed), models: 0, splits: 0, problems: Vec::new() }
+        Declarer { client, random: Random(seed), models: 0, splits: 0, problems: Vec::new() }
     }
 
     pub fn work(&mut self, phase: RoundPhase) {
-        while !self.client.is_stopped() && !self.client.has_given_up() {
-            match self.chance.below(10) {
+        while !self.client.is_stopped() && !self.client.has_stopped_retrying() {
+            match self.random.below(10) {
                 1 | 2 => self.split(),
                 3 => self.check(),
-                4 => self.put_the_same(),
+                4 => self.put_unchanged(),
                 5 => self.put_what_is_refused(),
-                _ if phase == RoundPhase::Steady => {}
+                _ if phase == RoundPhase::Unchanged => {}
                 0 => self.remove(),
                 _ => self.put(),
             }
-            std::thread::sleep(Duration::from_millis(200 + self.chance.below(1500) as u64));
+            std::thread::sleep(Duration::from_millis(200 + self.random.below(1500) as u64));
         }
     }
 
     pub fn put(&mut self) {
-        let Declarer { client, chance, .. } = self;
+        let Declarer { client, random, .. } = self;
         let mut is_valid = |body: &Value| {
             if client.is_stopped() {
                 return false;
@@ -51,8 +51,8 @@ impl<'a> Declarer<'a> {
                 client.send("PUT", &format!("/{MODEL}"), ("_quire", MODEL), headers, &body.to_json());
             answer.is_some_and(|answer| answer.status < 300)
         };
-        let mut model = json_of(&random_model(chance, &mut is_valid));
-        model["fanOutMax"] = json!(*self.chance.pick(&[0, 2, 100]));
+        let mut model = json_of(&random_model(random, &mut is_valid));
+        model["fanOutMax"] = json!(*self.random.pick(&[0, 2, 100]));
         let put = self.client.send("PUT", &format!("/{MODEL}"), ("_quire", MODEL), "", &model.to_string());
         match put {
             Some(answer) if answer.status < 300 => self.models += 1,
@@ -68,7 +68,7 @@ impl<'a> Declarer<'a> {
     }
 
     /// What was read changes nothing and starts no job.
-    fn put_the_same(&mut self) {
+    fn put_unchanged(&mut self) {
         let Some(model) = self.model().filter(|model| model["revision"] != 0) else { return };
         let body = model.to_string();
         let put = self.client.send("PUT", &format!("/{MODEL}"), ("_quire", MODEL), "", &body);
@@ -137,14 +137,14 @@ impl<'a> Declarer<'a> {
     /// A declaration that failed maintains nothing.
     fn has_failed(&mut self, name: &Json) -> bool {
         let link = format!("{MODEL}/status");
-        let status = self.client.ask("GET", &format!("/{link}"), ("_quire", &link), "", "");
+        let status = self.client.send_until_answered("GET", &format!("/{link}"), ("_quire", &link), "", "");
         let status = status.map_or(Json::Null, |answer| parsed(&answer));
         let own = status["declarations"].as_array().into_iter().flatten().find(|own| own["name"] == *name);
         own.is_none_or(|own| own["state"] != "active")
     }
 
     fn split(&mut self) {
-        let container = KEYS[self.chance.below(KEYS.len())].0;
+        let container = KEYS[self.random.below(KEYS.len())].0;
         let link = format!("_quire/{DATABASE}/colls/{container}/partitions");
         let Some(answer) = self.client.send("GET", &format!("/{link}"), ("_quire", &link), "", "") else {
             return;
@@ -154,7 +154,7 @@ impl<'a> Declarer<'a> {
         if partitions.is_empty() || partitions.len() > 12 {
             return;
         }
-        let id = self.chance.pick(partitions)["id"].as_str().unwrap_or_default().to_owned();
+        let id = self.random.pick(partitions)["id"].as_str().unwrap_or_default().to_owned();
         let link = format!("{link}/{id}/split");
         let split = self.client.send("POST", &format!("/{link}"), ("_quire", &link), "", "");
         self.splits += u32::from(split.is_some_and(|answer| answer.status < 300));

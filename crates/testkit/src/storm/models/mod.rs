@@ -27,7 +27,7 @@ use self::reader::Reader;
 use self::writer::Writer;
 use super::client::{Client, StormState, shown};
 use super::faults::FaultyServer;
-use crate::model::random::{Chance, KEYS};
+use crate::model::random::{KEYS, Random};
 
 /// How a run goes.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub struct ModelPlan {
     /// Writers, kills and changes of the model; then everything is compared.
     pub round: Duration,
     /// After it: the same under a model that stays.
-    pub steady: Duration,
+    pub unchanged: Duration,
     /// Between two kills, on average.
     pub between_kills: Duration,
     /// At the end of a round, for jobs and the sweep.
@@ -96,32 +96,32 @@ enum RoundPhase {
     /// Everything.
     Changing,
     /// The model stays, and no item expires or goes with its partition key.
-    Steady,
+    Unchanged,
 }
 
 pub fn run(plan: &ModelPlan) -> Result<ModelFigures> {
     let mut figures = ModelFigures::default();
-    let mut chance = Chance(plan.seed);
+    let mut random = Random(plan.seed);
     let end = Instant::now() + plan.time;
     while figures.problems.is_empty() && Instant::now() < end {
         let folder = tempfile::tempdir()?;
-        round(plan, &folder.path().join("data"), &mut chance, &mut figures)?;
+        round(plan, &folder.path().join("data"), &mut random, &mut figures)?;
         figures.rounds += 1;
     }
     Ok(figures)
 }
 
-fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut ModelFigures) -> Result<()> {
+fn round(plan: &ModelPlan, data: &Path, random: &mut Random, figures: &mut ModelFigures) -> Result<()> {
     let shared = StormState::default();
     let mut server = FaultyServer::start(
         (&plan.program, &["--enable-transactions"]),
         data,
         plan.between_kills,
-        (&shared, chance.draw()),
+        (&shared, random.next()),
     )?;
     set_up(&mut Client::new(&shared))?;
     let mut writers: Vec<Writer<'_>> =
-        (0..plan.writers).map(|number| Writer::new(Client::new(&shared), number, chance.draw())).collect();
+        (0..plan.writers).map(|number| Writer::new(Client::new(&shared), number, random.next())).collect();
     work(plan, &mut server, None, &mut writers, figures)?;
     let mut client = Client::new(&shared);
     let mut compared = compare(plan, &mut client, &writers, figures)?;
@@ -130,11 +130,11 @@ fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut Model
             break;
         }
         // Where the last model was removed, could not be built, or enforces nothing: others are put over what the writers have left.
-        put_another(&shared, chance, figures);
+        put_another(&shared, random, figures);
         compared = compare(plan, &mut client, &writers, figures)?;
     }
     if figures.problems.is_empty() {
-        steady_phase(plan, &mut server, &mut writers, &compared, figures)?;
+        unchanged_phase(plan, &mut server, &mut writers, &compared, figures)?;
     }
     figures.fan_outs += std::mem::take(&mut figures.fan_outs_of_round);
     server.stop()?;
@@ -146,18 +146,18 @@ fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut Model
     Ok(())
 }
 
-fn put_another(shared: &StormState, chance: &mut Chance, figures: &mut ModelFigures) {
+fn put_another(shared: &StormState, random: &mut Random, figures: &mut ModelFigures) {
     // The others have stopped.
     let own = StormState::default();
     own.port.store(shared.port.load(Ordering::SeqCst), Ordering::SeqCst);
-    let mut declarer = Declarer::new(Client::new(&own), chance.draw());
+    let mut declarer = Declarer::new(Client::new(&own), random.next());
     declarer.put();
     figures.models += declarer.models;
     figures.problems.append(&mut declarer.problems);
 }
 
 /// Under a model that stays: no reference loses its target, and what was wrong before can be repaired.
-fn steady_phase<'a>(
+fn unchanged_phase<'a>(
     plan: &ModelPlan,
     server: &mut FaultyServer<'a>,
     writers: &mut [Writer<'a>],
@@ -176,35 +176,35 @@ fn steady_phase<'a>(
     repair(plan, &mut client, &after, figures)
 }
 
-/// Lets the clients work while the server is killed. `steady` is what was found before a phase in which the model stays.
+/// Lets the clients work while the server is killed. `unchanged` is what was found before a phase in which the model stays.
 fn work<'a>(
     plan: &ModelPlan,
     server: &mut FaultyServer<'a>,
-    steady: Option<&ModelComparison>,
+    unchanged: Option<&ModelComparison>,
     writers: &mut [Writer<'a>],
     figures: &mut ModelFigures,
 ) -> Result<()> {
     let shared = server.shared;
-    let phase = if steady.is_some() { RoundPhase::Steady } else { RoundPhase::Changing };
+    let phase = if unchanged.is_some() { RoundPhase::Unchanged } else { RoundPhase::Changing };
     shared.stop.store(false, Ordering::SeqCst);
-    let mut declarer = Declarer::new(Client::new(shared), server.chance.draw());
-    let known = steady.map_or(BTreeSet::new(), |before| before.dangling_enforced.clone());
+    let mut declarer = Declarer::new(Client::new(shared), server.random.next());
+    let known = unchanged.map_or(BTreeSet::new(), |before| before.dangling_enforced.clone());
     let mut reader = Reader::new(Client::new(shared), known);
     std::thread::scope(|scope| {
         for writer in writers.iter_mut() {
             scope.spawn(|| writer.work(phase));
         }
         scope.spawn(|| declarer.work(phase));
-        if phase == RoundPhase::Steady {
+        if phase == RoundPhase::Unchanged {
             scope.spawn(|| reader.work());
         }
-        let time = if phase == RoundPhase::Steady { plan.steady } else { plan.round };
+        let time = if phase == RoundPhase::Unchanged { plan.unchanged } else { plan.round };
         let served = server.serve(time, |has_failed| {
             figures.kills += 1;
             figures.failed_syncs += u32::from(has_failed);
             true
         });
-        shared.given_up.store(served.is_err(), Ordering::SeqCst);
+        shared.stopped_retrying.store(served.is_err(), Ordering::SeqCst);
         shared.stop.store(true, Ordering::SeqCst);
         served
     })?;

@@ -12,7 +12,7 @@ use super::super::client::Client;
 use super::DATABASE;
 use crate::http::Response;
 use crate::interpreter;
-use crate::model::random::Chance;
+use crate::model::random::Random;
 
 const BOOKS: usize = 4;
 /// Nothing is known after these: the storage may have failed after it wrote.
@@ -44,21 +44,21 @@ impl OwnedItems {
     }
 
     /// Writes the author or one of the books.
-    pub fn step(&mut self, client: &mut Client<'_>, chance: &mut Chance) -> Option<(&'static str, Response)> {
+    pub fn step(&mut self, client: &mut Client<'_>, random: &mut Random) -> Option<(&'static str, Response)> {
         while self.books.len() < BOOKS {
             self.next_book += 1;
             self.books.push(format!("{}-{}", self.name, self.next_book));
         }
         self.next_token += 1;
         let token = self.next_token;
-        if chance.one_in(4) {
-            let author = json!({ "id": self.name, "v": token, "name": format!("Name {}", chance.below(5)) });
+        if random.one_in(4) {
+            let author = json!({ "id": self.name, "v": token, "name": format!("Name {}", random.below(5)) });
             let id = self.name.clone();
             return self.write(client, ("a", &id), "own upsert", Some(token), &author);
         }
-        let id = chance.pick(&self.books).clone();
-        let book = json!({ "id": id, "pk": self.name, "v": token, "x": self.name, "n": chance.below(9) });
-        match chance.below(4) {
+        let id = random.pick(&self.books).clone();
+        let book = json!({ "id": id, "pk": self.name, "v": token, "x": self.name, "n": random.below(9) });
+        match random.below(4) {
             0 => self.write(client, ("b", &id), "own delete", None, &Json::Null),
             _ => self.write(client, ("b", &id), "own upsert", Some(token), &book),
         }

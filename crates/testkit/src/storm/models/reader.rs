@@ -30,7 +30,7 @@ pub struct Reader<'a> {
 type Row = (interpreter::Json, Vec<interpreter::Json>);
 
 /// The model while it stays.
-struct SteadyModel {
+struct UnchangedModel {
     model: Json,
     oracle: ModelOracle,
     enforced: Vec<String>,
@@ -43,34 +43,34 @@ impl<'a> Reader<'a> {
     }
 
     pub fn work(&mut self) {
-        let Some(steady) = self.steady() else { return };
-        while !self.client.is_stopped() && !self.client.has_given_up() && self.problems.is_empty() {
-            for link in &steady.links {
-                self.look(&steady, link);
+        let Some(unchanged) = self.unchanged() else { return };
+        while !self.client.is_stopped() && !self.client.has_stopped_retrying() && self.problems.is_empty() {
+            for link in &unchanged.links {
+                self.read_and_compare(&unchanged, link);
             }
-            if steady.links.is_empty() {
+            if unchanged.links.is_empty() {
                 return;
             }
         }
     }
 
-    fn ask(&mut self, link: &str) -> Option<Json> {
-        let answer = self.client.ask("GET", &format!("/{link}"), ("_quire", link), "", "")?;
+    fn send_until_answered(&mut self, link: &str) -> Option<Json> {
+        let answer = self.client.send_until_answered("GET", &format!("/{link}"), ("_quire", link), "", "")?;
         (answer.status == 200).then(|| parsed(&answer))
     }
 
-    fn steady(&mut self) -> Option<SteadyModel> {
-        let status = self.ask(&format!("{MODEL}/status"))?;
+    fn unchanged(&mut self) -> Option<UnchangedModel> {
+        let status = self.send_until_answered(&format!("{MODEL}/status"))?;
         let active = active_declarations(&status);
-        let model = self.ask(MODEL)?;
+        let model = self.send_until_answered(MODEL)?;
         let (oracle, enforced) = (oracle(&model, &active), enforced_links(&model, &active));
         let links = active_links(&model, &active);
-        Some(SteadyModel { model, oracle, enforced, links })
+        Some(UnchangedModel { model, oracle, enforced, links })
     }
 
     /// The newest fan-out, and whether one is pending.
     fn fan_outs(&mut self) -> Option<(String, bool)> {
-        let jobs = self.ask("_quire/jobs")?;
+        let jobs = self.send_until_answered("_quire/jobs")?;
         let jobs = jobs["jobs"].as_array()?.iter().filter(|job| job["kind"] == "fan-out").collect::<Vec<_>>();
         let is_done =
             |job: &&Json| ["done", "failed", "cancelled"].iter().any(|state| job["state"] == *state);
@@ -78,8 +78,8 @@ impl<'a> Reader<'a> {
         Some((newest, jobs.iter().all(is_done)))
     }
 
-    fn look(&mut self, steady: &SteadyModel, link: &str) {
-        let (from, to) = steady.oracle.ends(link);
+    fn read_and_compare(&mut self, unchanged: &UnchangedModel, link: &str) {
+        let (from, to) = unchanged.oracle.ends(link);
         let before = self.fan_outs();
         let Some(referrers) = self.rows(&from, "FOLLOW", link) else { return };
         // Copies wait for jobs, and so do references of what was deleted.
@@ -89,9 +89,9 @@ impl<'a> Reader<'a> {
         let mut problems = Vec::new();
         if is_quiet(self) {
             for (item, targets) in &referrers {
-                problems.extend(steady.oracle.referrer_problems(link, item, targets));
-                if steady.enforced.iter().any(|own| own == link) {
-                    let missing = steady.oracle.missing_targets(link, item, targets);
+                problems.extend(unchanged.oracle.referrer_problems(link, item, targets));
+                if unchanged.enforced.iter().any(|own| own == link) {
+                    let missing = unchanged.oracle.missing_targets(link, item, targets);
                     let lost = missing.into_iter().filter(|name| !self.known.contains(name));
                     problems.extend(lost.map(|name| format!("{name} has no target")));
                 }
@@ -105,12 +105,14 @@ impl<'a> Reader<'a> {
         }
         let Some(targets) = self.rows(&to, "REFERRERS", link) else { return };
         for (item, referrers) in targets.iter().filter(|(_, own)| own.len() < REFERRERS_MAX) {
-            problems.extend(steady.oracle.target_problems(link, item, referrers));
+            problems.extend(unchanged.oracle.target_problems(link, item, referrers));
         }
         self.rows += targets.len();
         if let Some(problem) = problems.into_iter().next() {
-            self.problems
-                .push(format!("a row does not agree with itself: {problem}, by the model {}", steady.model));
+            self.problems.push(format!(
+                "a row does not agree with itself: {problem}, by the model {}",
+                unchanged.model
+            ));
         }
     }
 

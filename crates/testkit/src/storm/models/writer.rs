@@ -9,7 +9,7 @@ use super::super::client::{Client, json as parsed, shown};
 use super::owned::OwnedItems;
 use super::{DATABASE, ModelFigures, RoundPhase, WINDOWED, WRITTEN, json_of};
 use crate::http::Response;
-use crate::model::random::{Chance, IDS, KEYS, random_item, with_window};
+use crate::model::random::{IDS, KEYS, Random, random_item, with_window};
 
 /// One request of so many is left without waiting for its answer.
 const LEFT: usize = 25;
@@ -17,7 +17,7 @@ const LEFT: usize = 25;
 /// A client that writes items in every way.
 pub struct Writer<'a> {
     pub client: Client<'a>,
-    chance: Chance,
+    random: Random,
     /// Elements of windows so far.
     elements: i64,
     phase: RoundPhase,
@@ -28,10 +28,10 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     pub fn new(client: Client<'a>, number: u32, seed: u64) -> Writer<'a> {
-        let (elements, chance) = ((seed >> 32) as i64, Chance(seed));
+        let (elements, random) = ((seed >> 32) as i64, Random(seed));
         let (phase, owned) = (RoundPhase::Changing, OwnedItems::new(number));
         let (answers, problems) = (BTreeMap::new(), Vec::new());
-        Writer { client, chance, elements, phase, owned, answers, problems }
+        Writer { client, random, elements, phase, owned, answers, problems }
     }
 
     pub fn report(&mut self, figures: &mut ModelFigures) {
@@ -46,31 +46,31 @@ impl<'a> Writer<'a> {
 
     pub fn work(&mut self, phase: RoundPhase) {
         self.phase = phase;
-        while !self.client.is_stopped() && !self.client.has_given_up() && self.problems.is_empty() {
+        while !self.client.is_stopped() && !self.client.has_stopped_retrying() && self.problems.is_empty() {
             self.step();
         }
     }
 
     fn item(&mut self, container: &str) -> Json {
-        let mut item = random_item(&mut self.chance, container);
-        if container == WINDOWED && self.chance.one_in(2) {
-            item = with_window(&mut self.chance, item, None, &mut self.elements);
+        let mut item = random_item(&mut self.random, container);
+        if container == WINDOWED && self.random.one_in(2) {
+            item = with_window(&mut self.random, item, None, &mut self.elements);
         }
         let mut item = json_of(&item);
-        if self.phase == RoundPhase::Changing && self.chance.one_in(12) {
-            item["ttl"] = json!(1 + self.chance.below(2));
+        if self.phase == RoundPhase::Changing && self.random.one_in(12) {
+            item["ttl"] = json!(1 + self.random.below(2));
         }
         item
     }
 
     fn step(&mut self) {
-        let place = self.chance.below(WRITTEN);
+        let place = self.random.below(WRITTEN);
         let container = KEYS[place].0;
         let item = self.item(container);
-        self.client.leave_next = self.chance.one_in(LEFT);
-        match self.chance.below(28) {
+        self.client.leave_next = self.random.one_in(LEFT);
+        match self.random.below(28) {
             24.. => {
-                let written = self.owned.step(&mut self.client, &mut self.chance);
+                let written = self.owned.step(&mut self.client, &mut self.random);
                 if let Some((what, answer)) = written {
                     self.note(what, Some(answer));
                 }
@@ -83,14 +83,14 @@ impl<'a> Writer<'a> {
             12 | 13 => self.on_item("delete", "DELETE", place, &item, ""),
             14 | 15 => {
                 let patch = json!({ "operations": [
-                    { "op": "set", "path": "/n", "value": self.chance.below(9) },
-                    { "op": "set", "path": "/name", "value": *self.chance.pick(&["Ann", "Bob", "Cid"]) },
+                    { "op": "set", "path": "/n", "value": self.random.below(9) },
+                    { "op": "set", "path": "/name", "value": *self.random.pick(&["Ann", "Bob", "Cid"]) },
                 ] });
                 self.on_item("patch", "PATCH", place, &item, &patch.to_string());
             }
             16 | 17 => self.batch(place, &item),
             18 => self.transaction(),
-            _ if self.phase == RoundPhase::Changing && self.chance.one_in(10) => {
+            _ if self.phase == RoundPhase::Changing && self.random.one_in(10) => {
                 self.delete_key(place, &item)
             }
             _ => {}
@@ -147,18 +147,18 @@ impl<'a> Writer<'a> {
 
     fn add_element(&mut self) {
         self.elements += 1;
-        let item = json!({ "id": *self.chance.pick(IDS) });
-        let element = json!({ "id": self.elements, "at": self.chance.below(9) });
+        let item = json!({ "id": *self.random.pick(IDS) });
+        let element = json!({ "id": self.elements, "at": self.random.below(9) });
         let patch = json!({ "operations": [{ "op": "add", "path": "/win/-", "value": element }] });
         self.on_item("add of an element", "PATCH", 0, &item, &patch.to_string());
     }
 
     /// Takes elements out of a page, or tries to delete it.
     fn change_page(&mut self) {
-        let (post, number) = (*self.chance.pick(IDS), self.chance.below(4));
+        let (post, number) = (*self.random.pick(IDS), self.random.below(4));
         let link = format!("{DATABASE}/colls/pages/docs/w:{post}:{number:08}");
         let key = format!("x-ms-documentdb-partitionkey: [\"{post}\"]\r\n");
-        if self.chance.one_in(4) {
+        if self.random.one_in(4) {
             let answer = self.client.send("DELETE", &format!("/{link}"), ("docs", &link), &key, "");
             return self.note("delete of a page", answer);
         }
@@ -167,7 +167,7 @@ impl<'a> Writer<'a> {
         };
         let mut page = parsed(&answer);
         if let (200, Some(elements)) = (answer.status, page["all"].as_array_mut()) {
-            elements.truncate(self.chance.below(elements.len() + 1));
+            elements.truncate(self.random.below(elements.len() + 1));
             let answer =
                 self.client.send("PUT", &format!("/{link}"), ("docs", &link), &key, &page.to_string());
             self.note("change of a page", answer);

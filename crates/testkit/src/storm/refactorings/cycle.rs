@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as body_of, shown};
 use super::RefactoringFigures;
-use super::kinds::{Form, Kind, Stage, Truth, Verb, Write};
-use crate::model::random::Chance;
+use super::kinds::{ExpectedItems, Form, Kind, Stage, Verb, Write};
+use crate::model::random::Random;
 
 /// Items by container and id.
 pub type Items = BTreeMap<(String, String), Json>;
@@ -20,9 +20,9 @@ pub struct Cycle<'a> {
     kind: &'static Kind,
     database: String,
     pub seed: u64,
-    chance: Chance,
+    random: Random,
     last_wait: Duration,
-    truth: Truth,
+    expected_items: ExpectedItems,
     figures: RefactoringFigures,
 }
 
@@ -34,8 +34,8 @@ impl<'a> Cycle<'a> {
         seed: u64,
         last_wait: Duration,
     ) -> Cycle<'a> {
-        let (truth, figures) = Default::default();
-        Cycle { client, kind, database, seed, chance: Chance(seed), last_wait, truth, figures }
+        let (expected_items, figures) = Default::default();
+        Cycle { client, kind, database, seed, random: Random(seed), last_wait, expected_items, figures }
     }
 
     pub fn add_to(&self, all: &mut RefactoringFigures) {
@@ -48,19 +48,19 @@ impl<'a> Cycle<'a> {
 
     pub fn run(&mut self) -> Result<()> {
         self.set_up()?;
-        self.act("", &(self.kind.order)().to_string())?;
+        self.change_state("", &(self.kind.order)().to_string())?;
         self.write_until(Stage::Expanding, "expanded")?;
         self.write_some(Stage::Expanded)?;
         self.compare(Form::Both, "expanded")?;
-        if self.chance.one_in(3) {
+        if self.random.one_in(3) {
             self.undo()?;
             self.figures.undone += 1;
             return self.tear_down();
         }
-        self.act("/finish", "")?;
+        self.change_state("/finish", "")?;
         // An undo may come while it is being finished.
-        if self.chance.one_in(4) {
-            let writes = self.chance.below(6);
+        if self.random.one_in(4) {
+            let writes = self.random.below(6);
             (0..writes).try_for_each(|_| self.write(Stage::Finishing))?;
         } else {
             self.write_until(Stage::Finishing, "finished")?;
@@ -70,7 +70,7 @@ impl<'a> Cycle<'a> {
             self.compare(Form::New, "written after it was finished")?;
         }
         let is_finished = self.state()? == "finished";
-        if self.chance.one_in(2) || !is_finished {
+        if self.random.one_in(2) || !is_finished {
             self.undo()?;
             self.figures.reverted += u32::from(is_finished);
             self.figures.undone += 1;
@@ -91,8 +91,8 @@ impl<'a> Cycle<'a> {
             let link = format!("_quire/dbs/{database}/model");
             self.until_done("PUT", &link, ("_quire", &link), &model().to_string())?;
         }
-        self.truth = (self.kind.fill)(&mut self.chance);
-        for ((container, _), item) in (self.kind.stored)(&self.truth, Form::Old) {
+        self.expected_items = (self.kind.fill)(&mut self.random);
+        for ((container, _), item) in (self.kind.stored)(&self.expected_items, Form::Old) {
             self.upsert(&container, &item)?;
         }
         Ok(())
@@ -107,7 +107,7 @@ impl<'a> Cycle<'a> {
                 Some(answer) if answer.status < 300 => return Ok(()),
                 Some(answer) if is_busy(answer.status) => std::thread::sleep(Duration::from_millis(5)),
                 Some(answer) => bail!("filling: {}", shown(&answer)),
-                None => ensure!(!self.client.has_given_up(), "no server"),
+                None => ensure!(!self.client.has_stopped_retrying(), "no server"),
             }
         }
     }
@@ -139,12 +139,12 @@ impl<'a> Cycle<'a> {
                 Some(answer) => bail!("{verb} {path}: {}", shown(&answer)),
                 None => was_cut = true,
             }
-            ensure!(!self.client.has_given_up(), "no server");
+            ensure!(!self.client.has_stopped_retrying(), "no server");
         }
     }
 
     /// Starts, finishes or undoes it. A request without an answer was done or not: the state says it.
-    fn act(&mut self, verb: &str, body: &str) -> Result<()> {
+    fn change_state(&mut self, verb: &str, body: &str) -> Result<()> {
         let base = format!("_quire/dbs/{}/refactorings", self.database);
         let link = if verb.is_empty() { base.clone() } else { format!("{base}/r-1{verb}") };
         let end = Instant::now() + self.last_wait;
@@ -168,7 +168,7 @@ impl<'a> Cycle<'a> {
                     }
                 }
             }
-            ensure!(!self.client.has_given_up(), "no server");
+            ensure!(!self.client.has_stopped_retrying(), "no server");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -177,7 +177,8 @@ impl<'a> Cycle<'a> {
     fn state(&mut self) -> Result<String> {
         let link = format!("_quire/dbs/{}/refactorings/r-1", self.database);
         loop {
-            let answer = self.client.ask("GET", &format!("/{link}"), ("_quire", &link), "", "");
+            let answer =
+                self.client.send_until_answered("GET", &format!("/{link}"), ("_quire", &link), "", "");
             let answer = answer.context("no server")?;
             if answer.status == 404 {
                 return Ok(String::new());
@@ -193,7 +194,7 @@ impl<'a> Cycle<'a> {
     }
 
     fn undo(&mut self) -> Result<()> {
-        self.act("/undo", "")?;
+        self.change_state("/undo", "")?;
         self.write_until(Stage::Undoing, "undone")?;
         self.compare(Form::Old, "undone")
     }
@@ -222,9 +223,11 @@ impl<'a> Cycle<'a> {
     /// The refactoring, and the jobs of its database that have not ended.
     fn jobs(&mut self) -> Result<String> {
         let own = format!("_quire/dbs/{}/refactorings/r-1", self.database);
-        let own =
-            self.client.ask("GET", &format!("/{own}"), ("_quire", &own), "", "").context("no server")?;
-        let all = self.client.ask("GET", "/_quire/jobs", ("_quire", "_quire/jobs"), "", "");
+        let own = self
+            .client
+            .send_until_answered("GET", &format!("/{own}"), ("_quire", &own), "", "")
+            .context("no server")?;
+        let all = self.client.send_until_answered("GET", "/_quire/jobs", ("_quire", "_quire/jobs"), "", "");
         let all = body_of(&all.context("no server")?);
         let is_own = |job: &&Json| {
             let is_open =
@@ -240,7 +243,10 @@ impl<'a> Cycle<'a> {
     fn until_ready(&mut self) -> Result<bool> {
         loop {
             let ready = ("_quire", "_quire/ready");
-            let answer = self.client.ask("GET", "/_quire/ready", ready, "", "").context("no server")?;
+            let answer = self
+                .client
+                .send_until_answered("GET", "/_quire/ready", ready, "", "")
+                .context("no server")?;
             if answer.status != NO_WRITES {
                 return Ok(true);
             }
@@ -249,18 +255,18 @@ impl<'a> Cycle<'a> {
     }
 
     fn write_some(&mut self, stage: Stage) -> Result<()> {
-        let writes = self.chance.below(30);
+        let writes = self.random.below(30);
         (0..writes).try_for_each(|_| self.write(stage))
     }
 
     fn write(&mut self, stage: Stage) -> Result<()> {
-        let Some((write, after)) = (self.kind.write)(&self.truth, &mut self.chance, stage) else {
+        let Some((write, after)) = (self.kind.write)(&self.expected_items, &mut self.random, stage) else {
             std::thread::sleep(Duration::from_millis(2));
             return Ok(());
         };
         self.figures.writes += 1;
         if self.is_done(&write)? {
-            self.truth = after;
+            self.expected_items = after;
         }
         Ok(())
     }
@@ -308,7 +314,8 @@ impl<'a> Cycle<'a> {
         let item = format!("dbs/{}/colls/{container}/docs/{id}", self.database);
         let key = format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n");
         loop {
-            let answer = self.client.ask("GET", &format!("/{item}"), ("docs", &item), &key, "");
+            let answer =
+                self.client.send_until_answered("GET", &format!("/{item}"), ("docs", &item), &key, "");
             let answer = answer.context("no server")?;
             match answer.status {
                 200 => return Ok(body_of(&answer).pointer(pointer) == expected.as_ref()),
@@ -321,7 +328,7 @@ impl<'a> Cycle<'a> {
 
     /// What is stored is what the truth is in this form.
     fn compare(&mut self, form: Form, what: &str) -> Result<()> {
-        let expected = (self.kind.stored)(&self.truth, form);
+        let expected = (self.kind.stored)(&self.expected_items, form);
         let end = Instant::now() + self.last_wait;
         // What is followed comes a moment later.
         loop {
@@ -337,7 +344,7 @@ impl<'a> Cycle<'a> {
     }
 
     fn difference(&self, form: Form, found: &Items, expected: &Items) -> Option<String> {
-        let normalized = |items: &Items| (self.kind.normalized)(items.clone(), form, &self.truth);
+        let normalized = |items: &Items| (self.kind.normalized)(items.clone(), form, &self.expected_items);
         let (found, expected) = (normalized(found), normalized(expected));
         for (name, item) in &expected {
             let own = found.get(name);
@@ -356,7 +363,13 @@ impl<'a> Cycle<'a> {
             let link = format!("dbs/{}/colls/{name}", self.database);
             let headers = "x-ms-max-item-count: -1\r\n";
             let answer = loop {
-                let answer = self.client.ask("GET", &format!("/{link}/docs"), ("docs", &link), headers, "");
+                let answer = self.client.send_until_answered(
+                    "GET",
+                    &format!("/{link}/docs"),
+                    ("docs", &link),
+                    headers,
+                    "",
+                );
                 let answer = answer.context("no server")?;
                 if !is_busy(answer.status) {
                     break answer;

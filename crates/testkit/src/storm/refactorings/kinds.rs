@@ -6,14 +6,14 @@ use serde_json::{Value as Json, json};
 
 use super::cycle::Items;
 use super::{rekeyed, structures};
-use crate::model::random::Chance;
+use crate::model::random::Random;
 
 /// Things of a cycle: more than one commit of a refactoring visits.
 pub const THINGS: usize = 130;
 
 /// What the writer knows.
 #[derive(Clone, Debug, Default)]
-pub struct Truth {
+pub struct ExpectedItems {
     /// By thing; no value is written twice.
     pub values: BTreeMap<usize, u64>,
     /// A member that no refactoring has to do with.
@@ -70,11 +70,11 @@ pub struct Kind {
     pub made: &'static [&'static str],
     pub model: Option<fn() -> Json>,
     pub order: fn() -> Json,
-    pub fill: fn(&mut Chance) -> Truth,
-    pub stored: fn(&Truth, Form) -> Items,
-    pub write: fn(&Truth, &mut Chance, Stage) -> Option<(Write, Truth)>,
+    pub fill: fn(&mut Random) -> ExpectedItems,
+    pub stored: fn(&ExpectedItems, Form) -> Items,
+    pub write: fn(&ExpectedItems, &mut Random, Stage) -> Option<(Write, ExpectedItems)>,
     /// What is the same becomes equal.
-    pub normalized: fn(Items, Form, &Truth) -> Items,
+    pub normalized: fn(Items, Form, &ExpectedItems) -> Items,
     /// Items are converted a moment after they were written.
     pub is_followed: bool,
 }
@@ -98,9 +98,9 @@ pub const KINDS: &[Kind] = &[
         name: "rename",
         containers: &[("people", "/id")],
         order: || json!({"kind": "rename", "container": "people", "from": "/fname", "to": "/firstName"}),
-        stored: |truth, form| people(truth, form, renamed),
-        write: |truth, chance, stage| write_person(truth, chance, stage, renamed),
-        normalized: |items, form, truth| normalized_people(items, form, truth, renamed),
+        stored: |expected_items, form| people(expected_items, form, renamed),
+        write: |expected_items, random, stage| write_person(expected_items, random, stage, renamed),
+        normalized: |items, form, expected_items| normalized_people(items, form, expected_items, renamed),
         is_followed: true,
         ..PLAIN
     },
@@ -108,9 +108,11 @@ pub const KINDS: &[Kind] = &[
         name: "rename-in-arrays",
         containers: &[("people", "/id")],
         order: || json!({"kind": "rename", "container": "people", "from": "/lines/*/qty", "to": "/lines/*/quantity"}),
-        stored: |truth, form| people(truth, form, renamed_in_lines),
-        write: |truth, chance, stage| write_person(truth, chance, stage, renamed_in_lines),
-        normalized: |items, form, truth| normalized_people(items, form, truth, renamed_in_lines),
+        stored: |expected_items, form| people(expected_items, form, renamed_in_lines),
+        write: |expected_items, random, stage| write_person(expected_items, random, stage, renamed_in_lines),
+        normalized: |items, form, expected_items| {
+            normalized_people(items, form, expected_items, renamed_in_lines)
+        },
         is_followed: true,
         ..PLAIN
     },
@@ -118,9 +120,9 @@ pub const KINDS: &[Kind] = &[
         name: "retype",
         containers: &[("people", "/id")],
         order: || json!({"kind": "retype", "container": "people", "path": "/price", "as": "number"}),
-        stored: |truth, form| people(truth, form, retyped),
-        write: |truth, chance, stage| write_person(truth, chance, stage, retyped),
-        normalized: |items, form, truth| normalized_people(items, form, truth, retyped),
+        stored: |expected_items, form| people(expected_items, form, retyped),
+        write: |expected_items, random, stage| write_person(expected_items, random, stage, retyped),
+        normalized: |items, form, expected_items| normalized_people(items, form, expected_items, retyped),
         is_followed: true,
         ..PLAIN
     },
@@ -215,15 +217,15 @@ pub const KINDS: &[Kind] = &[
 ];
 
 /// Things with a value each.
-pub fn things(_: &mut Chance) -> Truth {
+pub fn things(_: &mut Random) -> ExpectedItems {
     let values = (0..THINGS).map(|thing| (thing, thing as u64)).collect();
     let numbers = (0..THINGS).map(|thing| (thing, 0)).collect();
-    Truth { values, numbers, next: 1_000, ..Truth::default() }
+    ExpectedItems { values, numbers, next: 1_000, ..ExpectedItems::default() }
 }
 
-impl Truth {
+impl ExpectedItems {
     /// The same with a value that nobody has written.
-    pub fn later(&self) -> (Truth, u64) {
+    pub fn later(&self) -> (ExpectedItems, u64) {
         let mut after = self.clone();
         after.next += 1;
         (after, self.next)
@@ -232,12 +234,12 @@ impl Truth {
 
 /// A write of the member that no refactoring has to do with: always fine.
 pub fn write_number(
-    truth: &Truth,
+    expected_items: &ExpectedItems,
     thing: usize,
     container: &'static str,
     id: String,
-) -> Option<(Write, Truth)> {
-    let (mut after, number) = truth.later();
+) -> Option<(Write, ExpectedItems)> {
+    let (mut after, number) = expected_items.later();
     after.numbers.insert(thing, number);
     let verb = Verb::Patch(json!([{"op": "set", "path": "/n", "value": number}]));
     let shows = (container, id.clone(), id.clone(), "/n".to_owned(), Some(json!(number)));
@@ -260,33 +262,38 @@ fn retyped(item: &mut Json, value: u64, is_new: bool) {
     item["price"] = if is_new { json!(value) } else { json!(value.to_string()) };
 }
 
-fn person(truth: &Truth, thing: usize, value: u64, member: Member, is_new: bool) -> Json {
-    let mut item = json!({"id": format!("p{thing}"), "n": truth.numbers[&thing]});
+fn person(expected_items: &ExpectedItems, thing: usize, value: u64, member: Member, is_new: bool) -> Json {
+    let mut item = json!({"id": format!("p{thing}"), "n": expected_items.numbers[&thing]});
     member(&mut item, value, is_new);
     item
 }
 
-fn people(truth: &Truth, form: Form, member: Member) -> Items {
+fn people(expected_items: &ExpectedItems, form: Form, member: Member) -> Items {
     let item = |(thing, value): (&usize, &u64)| {
         let name = ("people".to_owned(), format!("p{thing}"));
-        (name, person(truth, *thing, *value, member, form != Form::Old))
+        (name, person(expected_items, *thing, *value, member, form != Form::Old))
     };
-    truth.values.iter().map(item).collect()
+    expected_items.values.iter().map(item).collect()
 }
 
 /// In either form while it is followed; then in the one that it has.
-fn write_person(truth: &Truth, chance: &mut Chance, stage: Stage, member: Member) -> Option<(Write, Truth)> {
-    let thing = chance.below(THINGS);
+fn write_person(
+    expected_items: &ExpectedItems,
+    random: &mut Random,
+    stage: Stage,
+    member: Member,
+) -> Option<(Write, ExpectedItems)> {
+    let thing = random.below(THINGS);
     let id = format!("p{thing}");
     let is_new = match stage {
-        Stage::Expanding | Stage::Expanded => chance.one_in(2),
+        Stage::Expanding | Stage::Expanded => random.one_in(2),
         Stage::Finishing | Stage::Finished => true,
         Stage::Undoing => false,
     };
-    if chance.one_in(3) {
-        return write_number(truth, thing, "people", id);
+    if random.one_in(3) {
+        return write_number(expected_items, thing, "people", id);
     }
-    let (mut after, value) = truth.later();
+    let (mut after, value) = expected_items.later();
     after.values.insert(thing, value);
     if is_new {
         after.changed.insert(thing);
@@ -307,15 +314,15 @@ fn write_person(truth: &Truth, chance: &mut Chance, stage: Stage, member: Member
 }
 
 /// An undo leaves what was written in the new form; all else has the old one.
-fn normalized_people(mut items: Items, form: Form, truth: &Truth, member: Member) -> Items {
+fn normalized_people(mut items: Items, form: Form, expected_items: &ExpectedItems, member: Member) -> Items {
     if form != Form::Old {
         return items;
     }
-    for thing in &truth.changed {
+    for thing in &expected_items.changed {
         let name = ("people".to_owned(), format!("p{thing}"));
-        let new = person(truth, *thing, truth.values[thing], member, true);
+        let new = person(expected_items, *thing, expected_items.values[thing], member, true);
         if items.get(&name) == Some(&new) {
-            items.insert(name, person(truth, *thing, truth.values[thing], member, false));
+            items.insert(name, person(expected_items, *thing, expected_items.values[thing], member, false));
         }
     }
     items

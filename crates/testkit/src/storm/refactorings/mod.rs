@@ -23,7 +23,7 @@ use self::cycle::Cycle;
 use self::kinds::KINDS;
 use super::client::{Client, StormState};
 use super::faults::FaultyServer;
-use crate::model::random::Chance;
+use crate::model::random::Random;
 
 /// How a run goes.
 #[derive(Clone, Debug)]
@@ -92,20 +92,20 @@ pub fn run(plan: &RefactoringStormPlan) -> Result<RefactoringFigures> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("data");
     let shared = StormState::default();
-    let mut chance = Chance(plan.seed);
+    let mut random = Random(plan.seed);
     let figures = RefactoringFigures { cycles: vec![0; KINDS.len()], ..RefactoringFigures::default() };
     let figures = Mutex::new(figures);
     let program: (_, &[&str]) = (&*plan.program, &[]);
-    let mut server = FaultyServer::start(program, &data, plan.between_kills, (&shared, chance.draw()))?;
-    let seeds: Vec<u64> = KINDS.iter().map(|_| chance.draw()).collect();
+    let mut server = FaultyServer::start(program, &data, plan.between_kills, (&shared, random.next()))?;
+    let seeds: Vec<u64> = KINDS.iter().map(|_| random.next()).collect();
     let served = std::thread::scope(|scope| {
         for (number, seed) in seeds.into_iter().enumerate() {
             let (shared, figures) = (&shared, &figures);
-            scope.spawn(move || go_through(plan, (number, seed), shared, figures));
+            scope.spawn(move || run_cycles(plan, (number, seed), shared, figures));
         }
         let served = server.serve(plan.time, |has_failed| killed(&figures, has_failed));
         shared.stop.store(true, Ordering::SeqCst);
-        shared.given_up.store(served.is_err(), Ordering::SeqCst);
+        shared.stopped_retrying.store(served.is_err(), Ordering::SeqCst);
         served
     });
     served?;
@@ -120,23 +120,23 @@ pub fn run(plan: &RefactoringStormPlan) -> Result<RefactoringFigures> {
 }
 
 /// One cycle after the other, of one kind.
-fn go_through(
+fn run_cycles(
     plan: &RefactoringStormPlan,
     (number, seed): (usize, u64),
     shared: &StormState,
     figures: &Mutex<RefactoringFigures>,
 ) {
-    let mut chance = Chance(seed);
+    let mut random = Random(seed);
     for cycle in 0.. {
         let client = Client::new(shared);
         let database = format!("{}-{cycle}", KINDS[number].name);
-        let mut cycle = Cycle::new(client, &KINDS[number], database, chance.draw(), plan.last_wait);
+        let mut cycle = Cycle::new(client, &KINDS[number], database, random.next(), plan.last_wait);
         let done = cycle.run();
         let Ok(mut figures) = figures.lock() else { return };
         cycle.add_to(&mut figures);
         figures.cycles[number] += u32::from(done.is_ok());
         if let Err(problem) = done
-            && !shared.given_up.load(Ordering::SeqCst)
+            && !shared.stopped_retrying.load(Ordering::SeqCst)
             && figures.problems.len() < PROBLEMS_MAX
         {
             figures.problems.push(format!("{} (cycle seed {}): {problem:#}", KINDS[number].name, cycle.seed));

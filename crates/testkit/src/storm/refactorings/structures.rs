@@ -3,8 +3,8 @@
 use serde_json::{Value as Json, json};
 
 use super::cycle::Items;
-use super::kinds::{Form, Stage, THINGS, Truth, Verb, Write, things, write_number};
-use crate::model::random::Chance;
+use super::kinds::{ExpectedItems, Form, Stage, THINGS, Verb, Write, things, write_number};
+use crate::model::random::Random;
 
 /// Things that others belong to.
 pub const OWNERS: usize = 20;
@@ -30,36 +30,43 @@ pub fn sorted(items: Items) -> Items {
 }
 
 /// Every thing belongs to one of the owners, whose number is the second of the pair.
-pub fn owned(chance: &mut Chance) -> Truth {
-    let pairs = (0..THINGS).map(|thing| (thing, chance.below(OWNERS))).collect();
-    Truth { pairs, ..things(chance) }
+pub fn owned(random: &mut Random) -> ExpectedItems {
+    let pairs = (0..THINGS).map(|thing| (thing, random.below(OWNERS))).collect();
+    ExpectedItems { pairs, ..things(random) }
 }
 
-pub fn owner_of(truth: &Truth, thing: usize) -> usize {
-    truth.pairs.range((thing, 0)..(thing + 1, 0)).next().map_or(0, |pair| pair.1)
+pub fn owner_of(expected_items: &ExpectedItems, thing: usize) -> usize {
+    expected_items.pairs.range((thing, 0)..(thing + 1, 0)).next().map_or(0, |pair| pair.1)
 }
 
-fn of_owner(truth: &Truth, owner: usize) -> impl Iterator<Item = usize> {
-    truth.pairs.iter().filter(move |pair| pair.1 == owner).map(|pair| pair.0)
+fn of_owner(expected_items: &ExpectedItems, owner: usize) -> impl Iterator<Item = usize> {
+    expected_items.pairs.iter().filter(move |pair| pair.1 == owner).map(|pair| pair.0)
 }
 
 // merge-join-items: things are joined with owners.
 
-pub fn pairs(chance: &mut Chance) -> Truth {
-    let pairs = (0..THINGS).map(|_| (chance.below(OWNERS), chance.below(OWNERS))).collect();
-    Truth { pairs, ..things(chance) }
+pub fn pairs(random: &mut Random) -> ExpectedItems {
+    let pairs = (0..THINGS).map(|_| (random.below(OWNERS), random.below(OWNERS))).collect();
+    ExpectedItems { pairs, ..things(random) }
 }
 
-pub fn joined(truth: &Truth, form: Form) -> Items {
+pub fn joined(expected_items: &ExpectedItems, form: Form) -> Items {
     let mut items = Items::new();
-    for (left, right) in truth.pairs.iter().filter(|_| form != Form::New) {
+    for (left, right) in expected_items.pairs.iter().filter(|_| form != Form::New) {
         put(&mut items, "joins", join(*left, *right));
     }
     for own in 0..OWNERS {
-        let rights =
-            truth.pairs.iter().filter(|pair| pair.0 == own).map(|pair| json!(format!("r{}", pair.1)));
-        let lefts = truth.pairs.iter().filter(|pair| pair.1 == own).map(|pair| json!(format!("l{}", pair.0)));
-        let mut left = json!({"id": format!("l{own}"), "n": truth.numbers[&own]});
+        let rights = expected_items
+            .pairs
+            .iter()
+            .filter(|pair| pair.0 == own)
+            .map(|pair| json!(format!("r{}", pair.1)));
+        let lefts = expected_items
+            .pairs
+            .iter()
+            .filter(|pair| pair.1 == own)
+            .map(|pair| json!(format!("l{}", pair.0)));
+        let mut left = json!({"id": format!("l{own}"), "n": expected_items.numbers[&own]});
         let mut right = json!({"id": format!("r{own}")});
         if form != Form::Old {
             (left["rights"], right["lefts"]) = (rights.collect(), lefts.collect());
@@ -74,13 +81,17 @@ fn join(left: usize, right: usize) -> Json {
     json!({"id": format!("l{left}-r{right}"), "left": format!("l{left}"), "right": format!("r{right}")})
 }
 
-pub fn write_join(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(Write, Truth)> {
-    let (left, right) = (chance.below(OWNERS), chance.below(OWNERS));
-    if chance.one_in(3) {
-        return write_number(truth, left, "lefts", format!("l{left}"));
+pub fn write_join(
+    expected_items: &ExpectedItems,
+    random: &mut Random,
+    stage: Stage,
+) -> Option<(Write, ExpectedItems)> {
+    let (left, right) = (random.below(OWNERS), random.below(OWNERS));
+    if random.one_in(3) {
+        return write_number(expected_items, left, "lefts", format!("l{left}"));
     }
-    let mut after = truth.clone();
-    let is_added = !truth.pairs.contains(&(left, right));
+    let mut after = expected_items.clone();
+    let is_added = !expected_items.pairs.contains(&(left, right));
     if is_added {
         after.pairs.insert((left, right));
     } else {
@@ -122,33 +133,38 @@ pub fn write_join(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(W
 
 // flip: titles of publishers.
 
-pub fn published(truth: &Truth, form: Form) -> Items {
+pub fn published(expected_items: &ExpectedItems, form: Form) -> Items {
     let mut items = Items::new();
     for owner in 0..OWNERS {
         let mut publisher = json!({"id": format!("p{owner}")});
         if form != Form::New {
-            publisher["books"] = of_owner(truth, owner).map(|thing| json!(format!("t{thing}"))).collect();
+            publisher["books"] =
+                of_owner(expected_items, owner).map(|thing| json!(format!("t{thing}"))).collect();
         }
         put(&mut items, "publishers", publisher);
     }
-    for (thing, number) in &truth.numbers {
+    for (thing, number) in &expected_items.numbers {
         let mut title = json!({"id": format!("t{thing}"), "n": number});
         if form != Form::Old {
-            title["pubId"] = json!(format!("p{}", owner_of(truth, *thing)));
+            title["pubId"] = json!(format!("p{}", owner_of(expected_items, *thing)));
         }
         put(&mut items, "titles", title);
     }
     items
 }
 
-pub fn write_title(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(Write, Truth)> {
-    let (thing, owner) = (chance.below(THINGS), chance.below(OWNERS));
+pub fn write_title(
+    expected_items: &ExpectedItems,
+    random: &mut Random,
+    stage: Stage,
+) -> Option<(Write, ExpectedItems)> {
+    let (thing, owner) = (random.below(THINGS), random.below(OWNERS));
     let id = format!("t{thing}");
-    if chance.one_in(2) || matches!(stage, Stage::Expanding | Stage::Undoing) {
-        return write_number(truth, thing, "titles", id);
+    if random.one_in(2) || matches!(stage, Stage::Expanding | Stage::Undoing) {
+        return write_number(expected_items, thing, "titles", id);
     }
-    let (mut after, number) = truth.later();
-    after.pairs.remove(&(thing, owner_of(truth, thing)));
+    let (mut after, number) = expected_items.later();
+    after.pairs.remove(&(thing, owner_of(expected_items, thing)));
     after.pairs.insert((thing, owner));
     after.numbers.insert(thing, number);
     let verb = Verb::Patch(json!([{"op": "set", "path": "/pubId", "value": format!("p{owner}")},
@@ -163,14 +179,13 @@ fn profile(thing: usize, value: u64) -> Json {
     json!({"id": format!("p{thing}"), "bio": value})
 }
 
-pub fn profiles(truth: &Truth, form: Form) -> Items {
+pub fn profiles(expected_items: &ExpectedItems, form: Form) -> Items {
     let mut items = Items::new();
-    for (thing, value) in &truth.values {
+    for (thing, value) in &expected_items.values {
         if form != Form::New {
             put(&mut items, "profiles", profile(*thing, *value));
         }
-        let mut user =
-            json!({"id": format!("u{thing}"), "n": truth.numbers[thing], "profileId": format!("p{thing}")});
+        let mut user = json!({"id": format!("u{thing}"), "n": expected_items.numbers[thing], "profileId": format!("p{thing}")});
         if form != Form::Old {
             user["profile"] = profile(*thing, *value);
         }
@@ -179,13 +194,17 @@ pub fn profiles(truth: &Truth, form: Form) -> Items {
     items
 }
 
-pub fn write_profile(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(Write, Truth)> {
-    let thing = chance.below(THINGS);
+pub fn write_profile(
+    expected_items: &ExpectedItems,
+    random: &mut Random,
+    stage: Stage,
+) -> Option<(Write, ExpectedItems)> {
+    let thing = random.below(THINGS);
     let user = format!("u{thing}");
-    if chance.one_in(3) || stage == Stage::Undoing {
-        return write_number(truth, thing, "users", user);
+    if random.one_in(3) || stage == Stage::Undoing {
+        return write_number(expected_items, thing, "users", user);
     }
-    let (mut after, value) = truth.later();
+    let (mut after, value) = expected_items.later();
     after.values.insert(thing, value);
     if matches!(stage, Stage::Expanding | Stage::Expanded) {
         let id = format!("p{thing}");
@@ -203,36 +222,41 @@ pub fn write_profile(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option
 
 // embed in the target: lines of orders.
 
-fn line(truth: &Truth, thing: usize) -> Json {
-    json!({"id": format!("l{thing}"), "orderId": format!("o{}", owner_of(truth, thing)), "count": truth.values[&thing]})
+fn line(expected_items: &ExpectedItems, thing: usize) -> Json {
+    json!({"id": format!("l{thing}"), "orderId": format!("o{}", owner_of(expected_items, thing)), "count": expected_items.values[&thing]})
 }
 
-pub fn lines(truth: &Truth, form: Form) -> Items {
+pub fn lines(expected_items: &ExpectedItems, form: Form) -> Items {
     let mut items = Items::new();
-    for thing in truth.values.keys().filter(|_| form != Form::New) {
-        put(&mut items, "lines", line(truth, *thing));
+    for thing in expected_items.values.keys().filter(|_| form != Form::New) {
+        put(&mut items, "lines", line(expected_items, *thing));
     }
     for owner in 0..OWNERS {
-        let mut order = json!({"id": format!("o{owner}"), "n": truth.numbers[&owner]});
+        let mut order = json!({"id": format!("o{owner}"), "n": expected_items.numbers[&owner]});
         if form != Form::Old {
-            order["lines"] = of_owner(truth, owner).map(|thing| line(truth, thing)).collect();
+            order["lines"] =
+                of_owner(expected_items, owner).map(|thing| line(expected_items, thing)).collect();
         }
         put(&mut items, "orders", order);
     }
     items
 }
 
-pub fn write_line(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(Write, Truth)> {
-    let (thing, owner) = (chance.below(THINGS), chance.below(OWNERS));
-    if chance.one_in(3) || matches!(stage, Stage::Finishing | Stage::Undoing) {
-        return write_number(truth, owner, "orders", format!("o{owner}"));
+pub fn write_line(
+    expected_items: &ExpectedItems,
+    random: &mut Random,
+    stage: Stage,
+) -> Option<(Write, ExpectedItems)> {
+    let (thing, owner) = (random.below(THINGS), random.below(OWNERS));
+    if random.one_in(3) || matches!(stage, Stage::Finishing | Stage::Undoing) {
+        return write_number(expected_items, owner, "orders", format!("o{owner}"));
     }
-    let (mut after, value) = truth.later();
+    let (mut after, value) = expected_items.later();
     if stage != Stage::Finished {
         let id = format!("l{thing}");
-        if truth.values.contains_key(&thing) && chance.one_in(4) {
+        if expected_items.values.contains_key(&thing) && random.one_in(4) {
             after.values.remove(&thing);
-            after.pairs.remove(&(thing, owner_of(truth, thing)));
+            after.pairs.remove(&(thing, owner_of(expected_items, thing)));
             let shows = ("lines", id.clone(), id.clone(), String::new(), None);
             let write = Write {
                 container: "lines",
@@ -245,7 +269,7 @@ pub fn write_line(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(W
             return Some((write, after));
         }
         // A line may go to another order.
-        after.pairs.remove(&(thing, owner_of(truth, thing)));
+        after.pairs.remove(&(thing, owner_of(expected_items, thing)));
         after.pairs.insert((thing, owner));
         after.values.insert(thing, value);
         let shows = ("lines", id.clone(), id.clone(), "/count".to_owned(), Some(json!(value)));
@@ -255,7 +279,7 @@ pub fn write_line(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(W
             after,
         ));
     }
-    let first = of_owner(truth, owner).next()?;
+    let first = of_owner(expected_items, owner).next()?;
     after.values.insert(first, value);
     after.numbers.insert(owner, value);
     let all: Json = of_owner(&after, owner).map(|thing| line(&after, thing)).collect();
@@ -269,47 +293,52 @@ pub fn write_line(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(W
 
 // extract: stocks of portfolios. Owners are the stocks, with the values of the first things.
 
-fn portfolio(truth: &Truth, thing: usize, form: Form) -> Json {
-    let stock = owner_of(truth, thing);
+fn portfolio(expected_items: &ExpectedItems, thing: usize, form: Form) -> Json {
+    let stock = owner_of(expected_items, thing);
     let mut holding = json!({"k": thing});
     if form != Form::New {
-        holding["stock"] = json!({"symbol": format!("s{stock}"), "open": truth.values[&stock]});
+        holding["stock"] = json!({"symbol": format!("s{stock}"), "open": expected_items.values[&stock]});
     }
     if form != Form::Old {
         holding["stockId"] = json!(format!("s{stock}"));
     }
-    json!({"id": format!("f{thing}"), "n": truth.numbers[&thing], "holdings": [holding]})
+    json!({"id": format!("f{thing}"), "n": expected_items.numbers[&thing], "holdings": [holding]})
 }
 
-pub fn portfolios(truth: &Truth, form: Form) -> Items {
+pub fn portfolios(expected_items: &ExpectedItems, form: Form) -> Items {
     let mut items = Items::new();
-    (0..THINGS).for_each(|thing| put(&mut items, "portfolios", portfolio(truth, thing, form)));
-    let stocks = (0..OWNERS).filter(|stock| form != Form::Old && of_owner(truth, *stock).next().is_some());
+    (0..THINGS).for_each(|thing| put(&mut items, "portfolios", portfolio(expected_items, thing, form)));
+    let stocks =
+        (0..OWNERS).filter(|stock| form != Form::Old && of_owner(expected_items, *stock).next().is_some());
     for stock in stocks {
         let id = format!("s{stock}");
-        put(&mut items, "stocks", json!({"id": id, "symbol": id, "open": truth.values[&stock]}));
+        put(&mut items, "stocks", json!({"id": id, "symbol": id, "open": expected_items.values[&stock]}));
     }
     items
 }
 
 /// Items that clients have changed stay after an undo.
-pub fn without_made_stocks(mut items: Items, form: Form, _: &Truth) -> Items {
+pub fn without_made_stocks(mut items: Items, form: Form, _: &ExpectedItems) -> Items {
     items.retain(|(container, _), _| form != Form::Old || container != "stocks");
     items
 }
 
-pub fn write_stock(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(Write, Truth)> {
-    let thing = chance.below(THINGS);
-    if chance.one_in(2) || matches!(stage, Stage::Expanding | Stage::Undoing) {
-        return write_number(truth, thing, "portfolios", format!("f{thing}"));
+pub fn write_stock(
+    expected_items: &ExpectedItems,
+    random: &mut Random,
+    stage: Stage,
+) -> Option<(Write, ExpectedItems)> {
+    let thing = random.below(THINGS);
+    if random.one_in(2) || matches!(stage, Stage::Expanding | Stage::Undoing) {
+        return write_number(expected_items, thing, "portfolios", format!("f{thing}"));
     }
-    let stock = owner_of(truth, thing);
-    let (mut after, value) = truth.later();
+    let stock = owner_of(expected_items, thing);
+    let (mut after, value) = expected_items.later();
     after.values.insert(stock, value);
     let id = format!("s{stock}");
     let shows = ("stocks", id.clone(), id.clone(), "/open".to_owned(), Some(json!(value)));
     // A writer of the old form changes the part of one portfolio: all that have the stock follow.
-    if stage == Stage::Expanded && chance.one_in(2) {
+    if stage == Stage::Expanded && random.one_in(2) {
         let (verb, id) = (Verb::Upsert(portfolio(&after, thing, Form::Old)), format!("f{thing}"));
         let write =
             Write { container: "portfolios", key: id.clone(), id, verb, may_be_refused: false, shows };
@@ -321,16 +350,16 @@ pub fn write_stock(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(
 
 // split-array: comments of posts.
 
-pub fn commented(chance: &mut Chance) -> Truth {
+pub fn commented(random: &mut Random) -> ExpectedItems {
     let pairs = (0..THINGS).map(|thing| (thing % OWNERS, thing + 1)).collect();
-    Truth { pairs, ..things(chance) }
+    ExpectedItems { pairs, ..things(random) }
 }
 
 /// Things are comments here, and the first of a pair is the post.
-pub fn posts(truth: &Truth, _: Form) -> Items {
+pub fn posts(expected_items: &ExpectedItems, _: Form) -> Items {
     let mut items = Items::new();
     for post in 0..OWNERS {
-        let comments: Json = truth
+        let comments: Json = expected_items
             .pairs
             .iter()
             .filter(|pair| pair.0 == post)
@@ -339,7 +368,7 @@ pub fn posts(truth: &Truth, _: Form) -> Items {
         put(
             &mut items,
             "posts",
-            json!({"id": format!("p{post}"), "n": truth.numbers[&post], "comments": comments}),
+            json!({"id": format!("p{post}"), "n": expected_items.numbers[&post], "comments": comments}),
         );
     }
     items
@@ -363,13 +392,17 @@ pub fn with_pages(mut items: Items) -> Items {
     items
 }
 
-pub fn write_comment(truth: &Truth, chance: &mut Chance, stage: Stage) -> Option<(Write, Truth)> {
-    let post = chance.below(OWNERS);
+pub fn write_comment(
+    expected_items: &ExpectedItems,
+    random: &mut Random,
+    stage: Stage,
+) -> Option<(Write, ExpectedItems)> {
+    let post = random.below(OWNERS);
     let id = format!("p{post}");
-    if chance.one_in(3) || !matches!(stage, Stage::Expanded | Stage::Finished) {
-        return write_number(truth, post, "posts", id);
+    if random.one_in(3) || !matches!(stage, Stage::Expanded | Stage::Finished) {
+        return write_number(expected_items, post, "posts", id);
     }
-    let (mut after, comment) = truth.later();
+    let (mut after, comment) = expected_items.later();
     after.pairs.insert((post, comment as usize));
     let comment = json!({"id": format!("c{comment}")});
     let verb = Verb::Patch(json!([{"op": "add", "path": "/comments/-", "value": comment}]));

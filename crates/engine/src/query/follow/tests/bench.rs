@@ -16,15 +16,15 @@ use crate::model::DeclarationState;
 pub struct ManualClock {
     now_ms: AtomicI64,
     /// Looks of a thread until it goes on by itself, and by how many seconds.
-    looks_left: AtomicI64,
+    readings_left: AtomicI64,
     then_seconds: AtomicI64,
-    looker: parking_lot::Mutex<Option<ThreadId>>,
+    observed_thread: parking_lot::Mutex<Option<ThreadId>>,
 }
 
 impl Clock for ManualClock {
     fn now_ms(&self) -> i64 {
-        let is_looker = *self.looker.lock() == Some(std::thread::current().id());
-        if is_looker && self.looks_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let is_observed_thread = *self.observed_thread.lock() == Some(std::thread::current().id());
+        if is_observed_thread && self.readings_left.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.advance(self.then_seconds.load(Ordering::Relaxed));
         }
         self.now_ms.load(Ordering::Relaxed)
@@ -37,10 +37,10 @@ impl ManualClock {
     }
 
     /// At the given look of this thread from now on.
-    pub fn advance_at_look(&self, look: i64, seconds: i64) {
+    pub fn advance_at_reading(&self, look: i64, seconds: i64) {
         self.then_seconds.store(seconds, Ordering::Relaxed);
-        self.looks_left.store(look, Ordering::Relaxed);
-        *self.looker.lock() = Some(std::thread::current().id());
+        self.readings_left.store(look, Ordering::Relaxed);
+        *self.observed_thread.lock() = Some(std::thread::current().id());
     }
 }
 
@@ -56,8 +56,13 @@ pub fn json(json: &str) -> Value {
 impl Bench {
     /// Containers with the path of their partition key and further members of their definition.
     pub fn new(partitions: u32, containers: &[(&str, &str, &str)], model: &str) -> Bench {
-        let [now_ms, looks_left, then_seconds] = [1_700_000_000_000, 0, 0].map(AtomicI64::new);
-        let clock = Arc::new(ManualClock { now_ms, looks_left, then_seconds, looker: Default::default() });
+        let [now_ms, readings_left, then_seconds] = [1_700_000_000_000, 0, 0].map(AtomicI64::new);
+        let clock = Arc::new(ManualClock {
+            now_ms,
+            readings_left,
+            then_seconds,
+            observed_thread: Default::default(),
+        });
         let options = Options {
             clock: clock.clone(),
             partitions,

@@ -226,7 +226,7 @@ fn a_point_read_is_not_made_of_what_expires_meanwhile() {
     assert!(bench.engine.read_item_followed_cached(&books, &read, &follow).is_some());
     // The clock reaches the end of the author between its first and its last look.
     bench.clock.advance(9);
-    bench.clock.advance_at_look(2, 1);
+    bench.clock.advance_at_reading(2, 1);
     assert!(bench.engine.read_item_followed_cached(&books, &read, &follow).is_none());
     assert_eq!(count(bench.engine.read_item_followed(&books, &read, &follow)), 0);
 }
@@ -255,7 +255,7 @@ fn an_index_that_is_not_complete_is_not_read() {
 }
 
 #[test]
-fn who_may_not_follow() {
+fn requests_that_may_not_follow() {
     let bench = library(1, 2);
     let request = PageRequest { may_follow: false, ..PageRequest::default() };
     let refused = bench.all("books", "SELECT FOLLOW(b, 'book-authors') AS r FROM b", request).err();

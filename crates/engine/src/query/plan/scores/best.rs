@@ -41,7 +41,7 @@ pub(super) fn best(
         });
         let (batch, left) = rest.split_at(batch.len() + together);
         let rids: Vec<u64> = batch.iter().map(|(_, rid)| *rid).collect();
-        chosen.judge(&rids)?;
+        chosen.add_matching(&rids)?;
         rest = left;
     }
     if chosen.is_enough() {

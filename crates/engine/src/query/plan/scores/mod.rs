@@ -144,14 +144,14 @@ impl RankedTexts {
             texts.iter().flat_map(|text| text.postings.iter().map(|posting| posting.rid)).collect();
         with_terms.sort_unstable();
         with_terms.dedup();
-        if self.scope.is_dearer(with_terms.len(), indexes) {
+        if self.scope.costs_more(with_terms.len(), indexes) {
             return Ok(None);
         }
         let mut scored: Vec<Vec<Option<f64>>> = Vec::with_capacity(with_terms.len());
-        reader.meter.keep(with_terms.len() * texts.len() * size_of::<Option<f64>>())?;
+        reader.meter.retain_bytes(with_terms.len() * texts.len() * size_of::<Option<f64>>())?;
         let mut chosen = ScoredItems::new(reader, evaluator, needed);
         for rids in with_terms.chunks(FETCH_ITEMS) {
-            chosen.judge_each(rids, |_, item| {
+            chosen.add_each_matching(rids, |_, item| {
                 let score = |at: usize| self.score_of(evaluator, searched[at], at, item);
                 scored.push((0..searched.len()).map(score).collect::<Result<_, _>>()?);
                 Ok(())
@@ -170,7 +170,7 @@ impl RankedTexts {
         let witnesses: Vec<u64> = chosen.rids[scored.len()..].to_vec();
         for rid in witnesses {
             let mut scores = None;
-            chosen.look_at(rid, |item| {
+            chosen.evaluate_rows(rid, |item| {
                 let score = |at: usize| self.score_of(evaluator, searched[at], at, item);
                 scores = Some((0..searched.len()).map(score).collect::<Result<Vec<_>, _>>()?);
                 Ok(())

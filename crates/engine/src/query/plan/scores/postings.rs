@@ -60,7 +60,7 @@ pub(super) fn read_texts(
     let mut texts = Vec::with_capacity(searched.len());
     for (searched, index) in searched.iter().zip(indexes) {
         let Some((words, is_in_all)) = scope.words(reader, snapshot_indexes, index)? else { return Ok(None) };
-        let gone = scope.words_gone(reader, evaluator, searched)?;
+        let gone = scope.words_of_deleted_items(reader, evaluator, searched)?;
         let mut text = TextPostings {
             index,
             statistics: TextStatistics {
@@ -101,7 +101,7 @@ pub(super) fn lengths(
 ) -> Result<HashMap<u64, u32>, EngineError> {
     let mut lengths = HashMap::with_capacity(rids.len());
     let (Some(first), Some(last)) = (rids.first(), rids.last()) else { return Ok(lengths) };
-    reader.meter.keep(rids.len() * POSTING_BYTES)?;
+    reader.meter.retain_bytes(rids.len() * POSTING_BYTES)?;
     let rows = indexes.rows(index.lengths).unwrap_or(u64::MAX);
     let mut add = |value: &[u8], rid: u64| {
         lengths.extend(value.last_chunk().map(|length| (rid, u32::from_be_bytes(*length))));
@@ -166,7 +166,7 @@ pub(super) fn gather(
             after.extend_from_slice(key);
             ControlFlow::Continue(())
         })?;
-        reader.meter.keep(rows * POSTING_BYTES)?;
+        reader.meter.retain_bytes(rows * POSTING_BYTES)?;
         let Some(after) = after.filter(|_| more) else { return Ok(()) };
         keys.start = Bound::Excluded(after);
     }

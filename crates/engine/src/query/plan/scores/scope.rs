@@ -45,7 +45,7 @@ impl TextScope {
         reader: &mut ScopeReader<'_>,
         indexes: &SnapshotIndexes<'_>,
     ) -> Result<Option<TextScope>, EngineError> {
-        if reader.moment.hides_keys() || reader.hides_items() {
+        if reader.visibility_point.hides_keys() || reader.hides_items() {
             return Ok(None);
         }
         let members = if reader.scopes.iter().all(PartitionScope::is_whole) {
@@ -75,7 +75,7 @@ impl TextScope {
     }
 
     /// Whether fetching this many items costs more than reading all of them in order.
-    pub fn is_dearer(&self, items: usize, indexes: &SnapshotIndexes<'_>) -> bool {
+    pub fn costs_more(&self, items: usize, indexes: &SnapshotIndexes<'_>) -> bool {
         !indexes.is_preferred() && items as f64 * FETCH > self.items as f64 * ITEM
     }
 
@@ -102,7 +102,7 @@ impl TextScope {
     }
 
     /// Words in the texts of items that are gone.
-    pub fn words_gone(
+    pub fn words_of_deleted_items(
         &self,
         reader: &mut ScopeReader<'_>,
         evaluator: &ItemEvaluator<'_>,
@@ -140,7 +140,7 @@ impl TextScope {
                 repeated.extend(value.last_chunk().map(|count| (rid, u32::from_be_bytes(*count))));
             })?;
         }
-        self.judge_edges(reader, &rids)?;
+        self.read_undecided(reader, &rids)?;
         rids.retain(|rid| self.contains(reader, *rid));
         Ok(rids.into_iter().map(|rid| (rid, repeated.get(&rid).copied().unwrap_or(1))).collect())
     }
@@ -169,7 +169,7 @@ impl TextScope {
             });
         }
         let all = all.unwrap_or_default();
-        if self.is_dearer(all.len(), indexes) {
+        if self.costs_more(all.len(), indexes) {
             return Ok(None);
         }
         let only = SearchedText { terms: vec![term.clone()], ..searched.clone() };
@@ -194,7 +194,7 @@ impl TextScope {
     }
 
     /// Reads the items for which the index does not show whether they are in scope.
-    pub fn judge_edges(&mut self, reader: &mut ScopeReader<'_>, rids: &[u64]) -> Result<(), EngineError> {
+    pub fn read_undecided(&mut self, reader: &mut ScopeReader<'_>, rids: &[u64]) -> Result<(), EngineError> {
         let is_open =
             |rid: &u64| self.edges.contains(&keys::rid_prefix(*rid)) && !self.judged.contains_key(rid);
         let open: Vec<u64> = rids.iter().copied().filter(is_open).collect();
@@ -214,7 +214,7 @@ impl TextScope {
         Ok(())
     }
 
-    /// After [`TextScope::judge_edges`].
+    /// After [`TextScope::read_undecided`].
     pub fn contains(&self, reader: &ScopeReader<'_>, rid: u64) -> bool {
         self.members
             .as_ref()
@@ -230,7 +230,7 @@ pub(super) fn may_be_expired(
     indexes: &SnapshotIndexes<'_>,
 ) -> Result<Option<Vec<u64>>, EngineError> {
     let Some(default) = reader.container.definition.default_ttl else { return Ok(Some(Vec::new())) };
-    let (number, now) = (reader.container.number, reader.moment.seconds);
+    let (number, now) = (reader.container.number, reader.visibility_point.seconds);
     let range = KeyRange {
         start: Bound::Included(keys::expiry(number, 0, 0)),
         end: Bound::Included(keys::expiry(number, now, u64::MAX)),

@@ -43,11 +43,11 @@ impl<'c, 'e, 'w> ScoredItems<'c, 'e, 'w> {
     }
 
     /// Adds the items that give a row.
-    pub fn judge(&mut self, rids: &[u64]) -> Result<(), EngineError> {
-        self.judge_each(rids, |_, _| Ok(()))
+    pub fn add_matching(&mut self, rids: &[u64]) -> Result<(), EngineError> {
+        self.add_each_matching(rids, |_, _| Ok(()))
     }
 
-    pub fn judge_each(
+    pub fn add_each_matching(
         &mut self,
         rids: &[u64],
         mut taken: impl FnMut(u64, ItemNode<'_>) -> Result<(), EngineError>,
@@ -66,7 +66,7 @@ impl<'c, 'e, 'w> ScoredItems<'c, 'e, 'w> {
             check(end)?;
             if produces_row {
                 // The query reads it once more.
-                self.reader.meter.forget_since(&before);
+                self.reader.meter.discard_since(&before);
                 self.rids.push(*rid);
             } else {
                 self.rejected.0 += 1;
@@ -76,7 +76,7 @@ impl<'c, 'e, 'w> ScoredItems<'c, 'e, 'w> {
         Ok(())
     }
 
-    pub fn look_at(
+    pub fn evaluate_rows(
         &mut self,
         rid: u64,
         mut look: impl FnMut(ItemNode<'_>) -> Result<(), EngineError>,
@@ -152,11 +152,11 @@ impl<'c, 'e, 'w> ScoredItems<'c, 'e, 'w> {
                 })?;
                 let Some(last) = rids.last().copied() else { break };
                 fetched += rids.len();
-                if scope.is_dearer(fetched, indexes) {
+                if scope.costs_more(fetched, indexes) {
                     return Ok(None);
                 }
                 for rids in rids.chunks(FETCH_ITEMS) {
-                    self.judge(rids)?;
+                    self.add_matching(rids)?;
                 }
                 if is_enough(self) {
                     return Ok(Some(false));

@@ -4,7 +4,10 @@ use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use quire_model::{CopyRules, ItemError, OnWrite, OwnedValue, Placed, Right, SizeLimit, TargetKey, settle};
+use quire_model::{
+    CopyRules, ExpectedPathValue, ItemError, OnWrite, OwnedValue, PutOutcome, SizeLimit, TargetKey,
+    put_owned_values,
+};
 use quire_storage::Snapshot;
 use quire_value::{Item, Value};
 
@@ -13,7 +16,7 @@ use super::contributions::TargetDifference;
 use super::model_snapshot::target_rows;
 use super::slot::Slot;
 use super::unit::Target;
-use super::{After, Unit};
+use super::{NewItemVersion, Unit};
 use crate::api::{EngineError, charge};
 use crate::items::body::{Body, ITEM_BYTES_MAX};
 use crate::links::{End, ExtremeChange, TargetHash, extreme, mirror_values, read_totals};
@@ -22,13 +25,13 @@ use crate::store::item_row::ItemRow;
 
 impl Unit<'_> {
     /// Puts the right values into all new versions. Those that are as they are stored are not written.
-    pub fn settle(&mut self) -> Result<(), EngineError> {
+    pub fn put_owned_values(&mut self) -> Result<(), EngineError> {
         let mut maintained_bytes = 0;
         for at in 0..self.slots.len() {
             if self.slots[at].after.is_none() {
                 continue;
             }
-            self.blame(at);
+            self.set_refused_slot(at);
             let item = OnceCell::new();
             let owned = self.owned_values(at, &item)?;
             if !owned.is_empty() {
@@ -65,8 +68,8 @@ impl Unit<'_> {
             None => None,
         };
         let mut value = item.into_inner().unwrap_or_else(|| after.body.item.root().to_value());
-        let placed = settle(&mut value, stored.as_ref(), owned)?;
-        let mut changed = placed.iter().zip(owned).filter(|(placed, _)| **placed == Placed::Changed);
+        let placed = put_owned_values(&mut value, stored.as_ref(), owned)?;
+        let mut changed = placed.iter().zip(owned).filter(|(placed, _)| **placed == PutOutcome::Changed);
         if !slot.is_client {
             self.corrected.extend(changed.clone().map(|(_, own)| (at, own.owner.clone())));
         }
@@ -75,11 +78,11 @@ impl Unit<'_> {
             None => after,
             Some((_, owner)) => {
                 slot.is_changed = true;
-                let owners = placed.iter().zip(owned).filter(|(placed, _)| **placed == Placed::Changed);
-                owners.for_each(|(_, own)| slot.note_owner(&own.owner));
+                let owners = placed.iter().zip(owned).filter(|(placed, _)| **placed == PutOutcome::Changed);
+                owners.for_each(|(_, own)| slot.add_maintained_by(&own.owner));
                 let container = &base.sites[slot.site].container.definition.id;
                 let body = body_of(&value, &after.body, &owner.owner, container)?;
-                After { body, ..after }
+                NewItemVersion { body, ..after }
             }
         });
         Ok(())
@@ -118,7 +121,7 @@ impl Unit<'_> {
                 Ok(value) => add(&self.slots[at], state, vec![value]),
                 // A build that is about to fail refuses nobody: the path stays as it is.
                 Err(EngineError::RefusedByModel(_))
-                    if !state.is_active() && self.was_too_long(at, *mirror)? => {}
+                    if !state.is_active() && self.had_too_many_values(at, *mirror)? => {}
                 Err(error) => return Err(error),
             }
         }
@@ -151,9 +154,9 @@ impl Unit<'_> {
                     Rc::new(fields)
                 }
             };
-            let mut beside = copy.beside(reference, fields.as_deref());
+            let mut beside = copy.fields_beside(reference, fields.as_deref());
             let item = item.get_or_init(|| after.body.item.root().to_value());
-            let is_placed = take_room(&mut beside, item, bytes_left).ok_or_else(|| {
+            let is_placed = reserve_item_bytes(&mut beside, item, bytes_left).ok_or_else(|| {
                 let container = &self.base.sites[slot.site].container.definition.id;
                 too_large(&copy.copy.name, &after.body.id, container)
             })?;
@@ -188,7 +191,7 @@ impl Unit<'_> {
 
     /// Whether a client writes an item whose mirror has more than it may already. The build finds it, or a new item would be
     /// behind it.
-    fn was_too_long(&self, at: usize, number: usize) -> Result<bool, EngineError> {
+    fn had_too_many_values(&self, at: usize, number: usize) -> Result<bool, EngineError> {
         let slot = &self.slots[at];
         let link = self.base.model.rules.mirrors[number].link;
         let key = slot.keys_after.iter().find(|own| own.link == link && slot.keys_before.contains(own));
@@ -216,12 +219,12 @@ impl Unit<'_> {
 
 /// Takes room for values that are put into an item, and gives those up that cannot be. Whether there was one to put; `None` where there
 /// is no room for it.
-fn take_room(values: &mut [OwnedValue], item: &Value, bytes_left: &mut usize) -> Option<bool> {
+fn reserve_item_bytes(values: &mut [OwnedValue], item: &Value, bytes_left: &mut usize) -> Option<bool> {
     let mut is_placed = false;
     for value in values {
         let bytes = value.json_bytes_min();
         if bytes > 0 && value.is_blocked(item) {
-            value.right = Right::Absent;
+            value.right = ExpectedPathValue::Absent;
             continue;
         }
         *bytes_left = bytes_left.checked_sub(bytes)?;

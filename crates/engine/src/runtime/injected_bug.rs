@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 /// A rule that the engine breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum InjectedBug {
     /// A write does not lock the targets of its references.
     TargetNotLocked,
     /// The row of a fan-out job comes after the commit that makes the job necessary.
@@ -15,14 +15,14 @@ pub(crate) enum Broken {
 
 /// The one that is broken, if any.
 #[derive(Default)]
-pub(crate) struct BrokenRule(Mutex<Option<Broken>>);
+pub(crate) struct BrokenRule(Mutex<Option<InjectedBug>>);
 
 impl BrokenRule {
-    pub fn set(&self, rule: Option<Broken>) {
+    pub fn set(&self, rule: Option<InjectedBug>) {
         *self.0.lock() = rule;
     }
 
-    pub fn is(&self, rule: Broken) -> bool {
+    pub fn is(&self, rule: InjectedBug) -> bool {
         *self.0.lock() == Some(rule)
     }
 }

@@ -39,7 +39,7 @@ pub(crate) enum NotCached {
 }
 
 /// The answer, if it can be made of what is kept.
-pub(crate) fn read_ready(
+pub(crate) fn read_from_cache(
     shared: &Shared,
     catalog: &Catalog,
     container: &Container,
@@ -53,13 +53,13 @@ pub(crate) fn read_ready(
     container.check_open().ok()?;
     let place = RoutedKey::of(container, read.partition_key.clone()).ok()?;
     // Before the item is looked up: what is shown is at least this new.
-    let position = place.partition.position_known()?;
+    let position = place.partition.cached_position()?;
     if !place.partition.satisfies(read.session, &position) {
         return None;
     }
     let model = container.partitions.model()?;
     let branches = branches(follow, Some(&model.database), &container.definition.id).ok()?;
-    if !branches.iter().all(|branch| is_found_by_place(branch, &model.database)) {
+    if !branches.iter().all(|branch| is_found_by_partition_key(branch, &model.database)) {
         return None;
     }
     let state = catalog.state();
@@ -77,7 +77,7 @@ pub(crate) fn read_ready(
             (charge, (ItemRead::Found { body, etag, item_lsn }, reading.followed))
         }
     };
-    reading.is_of_one_moment(container, &model).then_some(Answer {
+    reading.is_consistent(container, &model).then_some(Answer {
         charge,
         position: Some(position),
         result: Ok(result),
@@ -85,10 +85,10 @@ pub(crate) fn read_ready(
 }
 
 /// Whether targets are found without an index, along all of a chain.
-fn is_found_by_place(branch: &Branch, model: &DatabaseModel) -> bool {
+fn is_found_by_partition_key(branch: &Branch, model: &DatabaseModel) -> bool {
     !branch.is_reversed
         && !model.rules.links[branch.link].link.has_key_index()
-        && branch.then.iter().all(|branch| is_found_by_place(branch, model))
+        && branch.then.iter().all(|branch| is_found_by_partition_key(branch, model))
 }
 
 /// What a container hides. Partitions share it with those that they are divided into.
@@ -159,9 +159,14 @@ impl<'a> CacheReader<'a> {
             return None;
         }
         self.found.push((id_key.to_vec(), Arc::clone(&item)));
-        let moment = items::visibility::VisibilityPoint::new(self.seconds, deleted);
-        let is_gone = container.is_gone_by((item.ttl, item.written), &item.partition_key, item.lsn, &moment);
-        Some((!is_gone).then_some(item))
+        let visibility_point = items::visibility::VisibilityPoint::new(self.seconds, deleted);
+        let is_invisible = container.is_invisible_by(
+            (item.ttl, item.written),
+            &item.partition_key,
+            item.lsn,
+            &visibility_point,
+        );
+        Some((!is_invisible).then_some(item))
     }
 
     /// As they were before the first item of the container was looked for.
@@ -274,7 +279,7 @@ impl<'a> CacheReader<'a> {
     }
 
     /// Whether nothing has changed since the first item was found.
-    fn is_of_one_moment(&self, container: &Container, model: &Arc<ContainerModel>) -> bool {
+    fn is_consistent(&self, container: &Container, model: &Arc<ContainerModel>) -> bool {
         let is_same_model =
             container.partitions.model().is_some_and(|now| Arc::ptr_eq(&now.database, &model.database));
         let are_kept = || self.found.iter().all(|(key, item)| self.shared.item_cache.has(key, item));

@@ -23,7 +23,7 @@ pub(super) enum BuildStage {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct BuildPlace {
+pub(super) struct BuildPosition {
     pub stage: BuildStage,
     /// Number of the container; 0 before the first.
     pub container: u32,
@@ -46,26 +46,26 @@ impl BuildStage {
     }
 }
 
-impl BuildPlace {
+impl BuildPosition {
     /// At the beginning of a stage.
-    pub fn at(self, stage: BuildStage) -> BuildPlace {
-        BuildPlace { stage, container: 0, rid: 0, ..self }
+    pub fn at(self, stage: BuildStage) -> BuildPosition {
+        BuildPosition { stage, container: 0, rid: 0, ..self }
     }
 
     /// Behind all items of the container.
-    pub fn past_container(self) -> BuildPlace {
-        BuildPlace { rid: u64::MAX, ..self }
+    pub fn after_container(self) -> BuildPosition {
+        BuildPosition { rid: u64::MAX, ..self }
     }
 
     /// Behind some items, with what was seen of them.
-    pub fn behind(
+    pub fn after_items(
         &self,
         container: u32,
         rid: u64,
         figures: Option<&VisitFigures>,
         own: &[String],
-    ) -> BuildPlace {
-        let mut next = BuildPlace { container, rid, ..self.clone() };
+    ) -> BuildPosition {
+        let mut next = BuildPosition { container, rid, ..self.clone() };
         for (name, visit) in figures.into_iter().flat_map(|figures| &figures.by_declaration) {
             if own.contains(name) {
                 let DeclarationVisit { items, changed, references, dangling } = *visit;
@@ -78,7 +78,7 @@ impl BuildPlace {
     }
 
     /// A declaration that fails has no figures: not all of its items were seen.
-    pub fn forget(&mut self, declaration: &str) {
+    pub fn remove_figures(&mut self, declaration: &str) {
         self.figures.remove(declaration);
     }
 
@@ -96,9 +96,9 @@ impl BuildPlace {
         Value::Object(json).to_json().into_bytes()
     }
 
-    pub fn decode(position: &[u8]) -> Result<BuildPlace, EngineError> {
+    pub fn decode(position: &[u8]) -> Result<BuildPosition, EngineError> {
         if position.is_empty() {
-            return Ok(BuildPlace::default());
+            return Ok(BuildPosition::default());
         }
         read(position).ok_or_else(|| corrupt("position of a build"))
     }
@@ -127,7 +127,7 @@ impl BuildPlace {
     }
 }
 
-fn read(position: &[u8]) -> Option<BuildPlace> {
+fn read(position: &[u8]) -> Option<BuildPosition> {
     let json = text::parse(position, LIMITS).ok()?;
     let stages = [BuildStage::Count, BuildStage::Marks, BuildStage::Write, BuildStage::Ended];
     let stage = json.get("stage")?.as_str()?;
@@ -136,7 +136,7 @@ fn read(position: &[u8]) -> Option<BuildPlace> {
         let counts: Option<Vec<u64>> = own.as_array()?.iter().map(Value::as_u64).collect();
         figures.insert(name.to_owned(), counts?.try_into().ok()?);
     }
-    Some(BuildPlace {
+    Some(BuildPosition {
         stage: stages.into_iter().find(|own| own.name() == stage)?,
         container: u32::try_from(json.get("container")?.as_u64()?).ok()?,
         rid: json.get("rid")?.as_str()?.parse().ok()?,
@@ -154,16 +154,16 @@ mod tests {
         let figures = BTreeMap::from([("l".to_owned(), [1, 2, 3, 4])]);
         let failed = vec![Value::from("x")];
         for stage in [BuildStage::Count, BuildStage::Marks, BuildStage::Write, BuildStage::Ended] {
-            let place = BuildPlace {
+            let position = BuildPosition {
                 stage,
                 container: 7,
                 rid: u64::MAX,
                 figures: figures.clone(),
                 failed: failed.clone(),
             };
-            assert_eq!(BuildPlace::decode(&place.encode()).unwrap(), place);
+            assert_eq!(BuildPosition::decode(&position.encode()).unwrap(), position);
         }
-        assert_eq!(BuildPlace::decode(&[]).unwrap(), BuildPlace::default());
-        assert!(BuildPlace::decode(b"{}").is_err() && BuildPlace::decode(b"[").is_err());
+        assert_eq!(BuildPosition::decode(&[]).unwrap(), BuildPosition::default());
+        assert!(BuildPosition::decode(b"{}").is_err() && BuildPosition::decode(b"[").is_err());
     }
 }

@@ -10,9 +10,9 @@ use crate::store::keys::{self, ITEMS, LOOKUPS, VectorKeys};
 use crate::store::scan;
 
 /// Deleted items are searched when the index has at least this many, and this share, more entries than there are items.
-const GONE_MIN: u64 = 1024;
+const DELETED_MIN: u64 = 1024;
 
-const GONE_PART: u64 = 8;
+const DELETED_PART: u64 = 8;
 
 /// Entries that one slice checks.
 const SWEEP_ITEMS: usize = 8192;
@@ -27,20 +27,21 @@ impl IndexFollower<'_> {
     pub fn sweep(
         &self,
         snapshot: &dyn Snapshot,
-        known: &mut FollowedIndex,
+        followed_index: &mut FollowedIndex,
     ) -> Result<IndexFollowStep, EngineError> {
         let mut items = 0;
         for partition in self.container.partitions.all() {
             items += counts(snapshot, self.container.number, partition)?.items;
         }
-        let gone = known.state.items.saturating_sub(items);
-        if known.swept.is_none() && gone <= GONE_MIN.max(items / GONE_PART) {
-            let is_sparse = known.state.leaves > SPARSE_LEAVES;
-            let is_sparse = is_sparse && known.state.items < known.state.leaves * SPARSE_ITEMS;
+        let deleted_entries = followed_index.state.items.saturating_sub(items);
+        if followed_index.swept.is_none() && deleted_entries <= DELETED_MIN.max(items / DELETED_PART) {
+            let is_sparse = followed_index.state.leaves > SPARSE_LEAVES;
+            let is_sparse =
+                is_sparse && followed_index.state.items < followed_index.state.leaves * SPARSE_ITEMS;
             return Ok(if is_sparse { IndexFollowStep::Sparse } else { IndexFollowStep::Idle });
         }
         let mut range = KeyRange::prefix(&self.keys().places());
-        if let Some(swept) = known.swept {
+        if let Some(swept) = followed_index.swept {
             range.start = Bound::Excluded(self.keys().place(swept));
         }
         let page = Scan { rows_max: SWEEP_ITEMS, ..scan(LOOKUPS, range) };
@@ -51,20 +52,24 @@ impl IndexFollower<'_> {
             let place = VectorKeys::rid_of_place(key).zip(keys::number(value));
             places.push(place.ok_or_else(|| corrupt("where a vector is"))?);
         }
-        let gone = self.gone(snapshot, &places)?;
-        for (rid, place) in &gone {
-            self.leave(&mut writes, *rid, Some(*place));
+        let deleted_entries = self.deleted_entries(snapshot, &places)?;
+        for (rid, place) in &deleted_entries {
+            self.remove_entry(&mut writes, *rid, Some(*place));
             writes.places.insert(*rid, None);
         }
-        known.state.items = known.state.items.saturating_sub(gone.len() as u64);
-        self.write_leaves(snapshot, known, &mut writes)?;
-        self.commit(known, writes)?;
-        known.swept = places.last().map(|(rid, _)| *rid).filter(|_| page.more);
-        Ok(IndexFollowStep::Done(gone.len()))
+        followed_index.state.items = followed_index.state.items.saturating_sub(deleted_entries.len() as u64);
+        self.write_leaves(snapshot, followed_index, &mut writes)?;
+        self.commit(followed_index, writes)?;
+        followed_index.swept = places.last().map(|(rid, _)| *rid).filter(|_| page.more);
+        Ok(IndexFollowStep::Done(deleted_entries.len()))
     }
 
     /// The entries whose item does not exist.
-    fn gone(&self, snapshot: &dyn Snapshot, places: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, EngineError> {
+    fn deleted_entries(
+        &self,
+        snapshot: &dyn Snapshot,
+        places: &[(u64, u64)],
+    ) -> Result<Vec<(u64, u64)>, EngineError> {
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
         let number = self.container.number;
         let range = KeyRange {
@@ -74,17 +79,17 @@ impl IndexFollower<'_> {
         let (direction, keys_only) = (Direction::Forward, true);
         let (rows_max, bytes_max) = (usize::MAX, usize::MAX);
         let scan = Scan { space: ITEMS, range, direction, rows_max, bytes_max, keys_only };
-        let mut gone = Vec::new();
+        let mut deleted_entries = Vec::new();
         let mut left = places.iter().peekable();
         snapshot.visit(&scan, &mut |key, _| {
             let Some(rid) = keys::rid_of_item_key(key) else { return ControlFlow::Continue(()) };
             while let Some(place) = left.next_if(|place| place.0 < rid) {
-                gone.push(*place);
+                deleted_entries.push(*place);
             }
             left.next_if(|place| place.0 == rid);
             ControlFlow::Continue(())
         })?;
-        gone.extend(left);
-        Ok(gone)
+        deleted_entries.extend(left);
+        Ok(deleted_entries)
     }
 }

@@ -4,15 +4,15 @@ use bytes::Bytes;
 use quire_storage::{KeyRange, Op, Scan};
 use quire_value::{Item, Limits, Object, Value};
 
-use super::additions::taken_from;
-use super::forward::{changed, is_made_of, members};
+use super::additions::without_declarations;
+use super::forward::{changed, has_source, members};
 use super::state::{ApplyStage, ApplyState};
 use super::{ApplyProgress, ApplyRun};
 use crate::api::{Cancel, EngineError, ModelCondition, Precondition, corrupt};
 use crate::catalog::Container;
 use crate::integrity::key_json;
 use crate::jobs::JobId;
-use crate::maintain::journal::{self, PlaceChange, PutBack};
+use crate::maintain::journal::{self, PlaceChange, RestoreOutcome};
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, ITEMS};
 use crate::store::scan;
@@ -29,7 +29,7 @@ struct ItemToRestore {
 }
 
 impl ApplyRun<'_> {
-    pub(super) fn take_definition(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
+    pub(super) fn restore_definition(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let Some(definition) = &state.definition else {
             return Ok(ApplyProgress::Next(state.at(ApplyStage::UndoRefactoring)));
         };
@@ -44,7 +44,7 @@ impl ApplyRun<'_> {
                 let current = members(&found.definition.json, before);
                 self.replace(&definition.container, &changed(&definition.after, before, &current))
             }
-            None => self.delete_made(&found, &Value::Object(definition.after.clone())),
+            None => self.delete_created(&found, &Value::Object(definition.after.clone())),
         };
         match done {
             Ok(()) => Ok(ApplyProgress::Next(state.at(ApplyStage::UndoRefactoring))),
@@ -55,8 +55,8 @@ impl ApplyRun<'_> {
     }
 
     /// A view has nothing of its own.
-    fn delete_made(&self, found: &Container, body: &Value) -> Result<(), EngineError> {
-        if !is_made_of(found, body) {
+    fn delete_created(&self, found: &Container, body: &Value) -> Result<(), EngineError> {
+        if !has_source(found, body) {
             return Ok(());
         }
         let condition = Precondition { if_match: Some(found.resource.etag.clone()) };
@@ -65,12 +65,12 @@ impl ApplyRun<'_> {
 
     pub(super) fn undo_refactoring(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let Some(id) = &state.refactoring else {
-            return Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDeclarations)));
+            return Ok(ApplyProgress::Next(state.at(ApplyStage::RemoveDeclarations)));
         };
         let (refactorings, number) = (&self.applies.refactorings, self.database.number);
         match refactorings.find(number, id) {
             Err(EngineError::ResourceNotFound { .. }) => {
-                Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDeclarations)))
+                Ok(ApplyProgress::Next(state.at(ApplyStage::RemoveDeclarations)))
             }
             Err(error) => Err(error),
             Ok(own) if matches!(own.state.name(), "undoing" | "undone") => {
@@ -87,7 +87,7 @@ impl ApplyRun<'_> {
         let id = state.refactoring.clone().unwrap_or_default();
         let own = match self.applies.refactorings.find(self.database.number, &id) {
             Err(EngineError::ResourceNotFound { .. }) => {
-                return Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDeclarations)));
+                return Ok(ApplyProgress::Next(state.at(ApplyStage::RemoveDeclarations)));
             }
             own => own?,
         };
@@ -97,26 +97,26 @@ impl ApplyRun<'_> {
         }
         state.items += self.items_of(job)?;
         own.conflicts.iter().for_each(|conflict| state.add_conflict(conflict.clone()));
-        Ok(ApplyProgress::Next(state.at(ApplyStage::TakeDeclarations)))
+        Ok(ApplyProgress::Next(state.at(ApplyStage::RemoveDeclarations)))
     }
 
     /// A link that other declarations use by now stays.
-    pub(super) fn take_declarations(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
+    pub(super) fn remove_declarations(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let (model, etag) = self.model()?;
-        let left = taken_from(model.clone(), &state.added.names);
+        let left = without_declarations(model.clone(), &state.added.names);
         if left == model {
-            return Ok(ApplyProgress::Next(state.at(ApplyStage::PutBack)));
+            return Ok(ApplyProgress::Next(state.at(ApplyStage::RestoreItems)));
         }
         let condition = ModelCondition { if_match: Some(etag), if_none_match: None };
         match self.applies.catalog.put_model(&self.database.name, &Value::Object(left), &condition) {
-            Ok(_) => Ok(ApplyProgress::Next(state.at(ApplyStage::PutBack))),
+            Ok(_) => Ok(ApplyProgress::Next(state.at(ApplyStage::RestoreItems))),
             Err(EngineError::PreconditionFailed) => Ok(ApplyProgress::Next(state)),
             Err(error) => Err(error),
         }
     }
 
     /// Some items of the journal.
-    pub(super) fn put_back(&self, mut state: ApplyState) -> Result<ApplyProgress, EngineError> {
+    pub(super) fn restore_items(&self, mut state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let catalog = self.applies.catalog.state();
         let containers = catalog.database(self.database.number);
         for container in containers.into_iter().flat_map(|database| database.containers.iter()) {
@@ -124,7 +124,7 @@ impl ApplyRun<'_> {
             let page = Scan { rows_max: PAGE_ITEMS, ..scan(CATALOG, range) };
             let rows = self.applies.shared.storage.snapshot()?.scan(&page)?.rows;
             if !rows.is_empty() {
-                self.put_back_some(container, rows, &mut state)?;
+                self.restore_some_items(container, rows, &mut state)?;
                 return Ok(ApplyProgress::Next(state));
             }
         }
@@ -132,7 +132,7 @@ impl ApplyRun<'_> {
     }
 
     /// The journal of an item goes when the item is as it was, or was found to be another one.
-    fn put_back_some(
+    fn restore_some_items(
         &self,
         container: &Container,
         rows: Vec<(Vec<u8>, Vec<u8>)>,
@@ -175,16 +175,18 @@ impl ApplyRun<'_> {
         let snapshot = self.applies.shared.storage.snapshot()?;
         let Some(bytes) = snapshot.get(ITEMS, &keys::item(container.number, rid))? else { return Ok(None) };
         let row = ItemRow::parse(&bytes)?;
-        if container.is_gone(&row, &container.visibility_point(&self.applies.shared)) {
+        if container.is_invisible(&row, &container.visibility_point(&self.applies.shared)) {
             return Ok(None);
         }
         let mut item = row.node()?.to_value();
-        let results: Vec<PutBack> = changes.iter().map(|change| change.put_back(&mut item)).collect();
+        let results: Vec<RestoreOutcome> = changes.iter().map(|change| change.restore(&mut item)).collect();
         let body = Bytes::from(item.to_json());
-        for (change, _) in changes.iter().zip(&results).filter(|(_, result)| **result == PutBack::Conflict) {
+        for (change, _) in
+            changes.iter().zip(&results).filter(|(_, result)| **result == RestoreOutcome::Conflict)
+        {
             state.add_conflict(conflict(container, &body, &change.path(), CHANGED_SINCE));
         }
-        if !results.contains(&PutBack::Done) {
+        if !results.contains(&RestoreOutcome::Done) {
             return Ok(None);
         }
         let id = item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();

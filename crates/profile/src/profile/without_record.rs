@@ -3,7 +3,7 @@
 use quire_value::{Object, Value};
 
 /// Takes out all that was made of recorded requests. What is left is what the same items give without any.
-pub fn forget_record(profile: &mut Value) {
+pub fn remove_recorded_part(profile: &mut Value) {
     let Some(profile) = profile.as_object_mut() else { return };
     let nothing = || Value::Array(Vec::new());
     for (member, without) in [
