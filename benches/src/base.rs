@@ -94,17 +94,17 @@ fn on_item(signer: &Signer, verb: &str, number: u64, body: &[u8]) -> Vec<u8> {
     signer.request(verb, &format!("/{link}"), ("docs", &link), &key_header(number), body)
 }
 
-struct Measured {
+struct Measurement {
     load: Load,
     cpu_micros: f64,
 }
 
-fn measured(server: &LiveServer, connections: usize, status: u16, next: Next) -> Result<Measured> {
+fn measured(server: &LiveServer, connections: usize, status: u16, next: Next) -> Result<Measurement> {
     let before = cpu(server)?;
     let load = load(server.port, connections, ROUND, status, next)?;
     let used = cpu(server)? - before;
     let cpu_micros = used.as_secs_f64() * 1e6 / load.requests as f64;
-    Ok(Measured { load, cpu_micros })
+    Ok(Measurement { load, cpu_micros })
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -29,7 +29,7 @@ pub type NextRequest = Arc<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
 
 /// When a load ends.
 #[derive(Clone, Copy)]
-pub enum Until {
+pub enum LoadEnd {
     Elapsed(Duration),
     /// So many requests over all connections.
     Requests(u64),
@@ -49,19 +49,19 @@ pub fn run_each(
     status: u16,
     next_of: impl Fn(usize) -> NextRequest,
 ) -> Result<Load> {
-    run_until(&Address::local(port), connections, Until::Elapsed(duration), status..=status, next_of)
+    run_until(&Address::local(port), connections, LoadEnd::Elapsed(duration), status..=status, next_of)
 }
 
 /// Until a time has passed or so many requests are answered; `statuses` are those that are no failures.
 pub fn run_until(
     address: &Address,
     connections: usize,
-    until: Until,
+    until: LoadEnd,
     statuses: RangeInclusive<u16>,
     next_of: impl Fn(usize) -> NextRequest,
 ) -> Result<Load> {
     let (stop, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let requests_max = if let Until::Requests(count) = until { count } else { u64::MAX };
+    let requests_max = if let LoadEnd::Requests(count) = until { count } else { u64::MAX };
     let started = Instant::now();
     let threads: Vec<_> = (0..connections)
         .map(|connection| {
@@ -76,7 +76,7 @@ pub fn run_until(
             std::thread::spawn(move || client.run())
         })
         .collect();
-    if let Until::Elapsed(duration) = until {
+    if let LoadEnd::Elapsed(duration) = until {
         std::thread::sleep(duration);
         stop.store(true, Ordering::Relaxed);
     }

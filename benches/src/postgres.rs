@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::client::{Load, Until, percentiles};
+use crate::client::{Load, LoadEnd, percentiles};
 
 const BINARIES: &str = "/usr/lib/postgresql/15/bin";
 const PORT: &str = "54987";
@@ -86,7 +86,7 @@ impl Postgres {
     }
 
     /// Runs scripts by their weights over TCP with prepared statements, and reads how long each run took.
-    pub fn load(&self, scripts: &[(String, u32)], connections: usize, until: Until) -> Result<Load> {
+    pub fn load(&self, scripts: &[(String, u32)], connections: usize, until: LoadEnd) -> Result<Load> {
         let logs = self.folder.path().join("latencies");
         std::fs::create_dir_all(&logs)?;
         let mut arguments: Vec<String> =
@@ -96,8 +96,8 @@ impl Postgres {
         arguments.push(format!("--log-prefix={}", logs.join("log").display()));
         arguments.extend(["-c".to_owned(), connections.to_string()]);
         match until {
-            Until::Elapsed(time) => arguments.extend(["-T".to_owned(), time.as_secs().to_string()]),
-            Until::Requests(count) => {
+            LoadEnd::Elapsed(time) => arguments.extend(["-T".to_owned(), time.as_secs().to_string()]),
+            LoadEnd::Requests(count) => {
                 arguments.extend(["-t".to_owned(), (count / connections as u64).to_string()])
             }
         }

@@ -143,12 +143,12 @@ fn procedures(quire: &LiveServer, postgres: Option<&Postgres>, size: Size, table
     Ok(())
 }
 
-struct Measured {
+struct Measurement {
     rate: f64,
     cpu_micros: f64,
 }
 
-type Make = fn(&Signer, usize, &str) -> Vec<u8>;
+type MakeRequest = fn(&Signer, usize, &str) -> Vec<u8>;
 
 /// The rate at which new books are added, one request each.
 fn measured(
@@ -157,8 +157,8 @@ fn measured(
     size: Size,
     label: &str,
     keys: Keys,
-    make: Make,
-) -> Result<Measured> {
+    make: MakeRequest,
+) -> Result<Measurement> {
     let before = cpu(quire)?;
     let load = run_each(quire.port, connections, size.round, 200, |connection| {
         let (signer, publisher, label) = (Signer::well_known(), keys.publisher(connection), label.to_owned());
@@ -167,7 +167,7 @@ fn measured(
         next
     })?;
     let used = cpu(quire)? - before;
-    Ok(Measured { rate: load.rate(), cpu_micros: used.as_secs_f64() * 1e6 / load.requests as f64 })
+    Ok(Measurement { rate: load.rate(), cpu_micros: used.as_secs_f64() * 1e6 / load.requests as f64 })
 }
 
 fn call_procedure(signer: &Signer, publisher: usize, id: &str) -> Vec<u8> {
@@ -256,14 +256,14 @@ fn statements_script(table: &str, keys: Keys) -> String {
 
 #[derive(Default)]
 struct Figures {
-    procedure: Vec<Measured>,
-    batch: Vec<Measured>,
+    procedure: Vec<Measurement>,
+    batch: Vec<Measurement>,
     /// PostgreSQL's function and statements with the index, and without.
     postgres: Vec<[f64; 4]>,
 }
 
 impl Figures {
-    fn push(&mut self, procedure: Measured, batch: Measured) {
+    fn push(&mut self, procedure: Measurement, batch: Measurement) {
         self.procedure.push(procedure);
         self.batch.push(batch);
     }
@@ -301,7 +301,7 @@ impl Figures {
             }
             table.note(&what("the same without a GIN index"), format!("{:.2}x, {:.2}x", to(2), to(3)));
         }
-        let last = |figures: &[Measured]| {
+        let last = |figures: &[Measurement]| {
             figures.last().map_or(String::new(), |last| {
                 format!("{:.0}/s with {:.0} us of CPU", last.rate, last.cpu_micros)
             })
@@ -351,14 +351,14 @@ fn functions(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-struct Counted {
+struct CountedInstructions {
     cpu: Duration,
     sum: i64,
 }
 
 /// Runs a counting query to its end, page by page. The clock of processes ticks in hundredths of a second, so it runs
 /// several times.
-fn timed(quire: &LiveServer, query: &str, most: u64) -> Result<Counted> {
+fn timed(quire: &LiveServer, query: &str, most: u64) -> Result<CountedInstructions> {
     const TIMES: u32 = 5;
     count(quire.port, query, most)?;
     let before = cpu(quire)?;
@@ -366,7 +366,7 @@ fn timed(quire: &LiveServer, query: &str, most: u64) -> Result<Counted> {
     for _ in 0..TIMES {
         sum = count(quire.port, query, most)?;
     }
-    Ok(Counted { cpu: (cpu(quire)? - before) / TIMES, sum })
+    Ok(CountedInstructions { cpu: (cpu(quire)? - before) / TIMES, sum })
 }
 
 fn count(port: u16, query: &str, most: u64) -> Result<i64> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::ours;
 use super::theirs::{self, NEW_ID};
-use super::workload::{Compared, Operation, Query, Workload};
+use super::workload::{ComparedRows, Operation, Query, Workload};
 use crate::people::{CONTAINER, PEOPLE, Person, create_request, draw};
 use crate::postgres::Postgres;
 
@@ -55,7 +55,7 @@ impl<'a> Sides<'a> {
                     let (first, count) = (draw(sample, 778, PEOPLE), 1 + draw(sample, 779, ours::SCAN_MAX));
                     let body = self.send(&ours::scan(&self.signer, first, count))?;
                     let text = self.postgres.rows(&scripts[0].with(&[("p", first), ("count", count)]))?;
-                    same_rows(&Compared::Ids, &body, &text)?;
+                    same_rows(&ComparedRows::Ids, &body, &text)?;
                 }
                 Ok(())
             }
@@ -158,7 +158,7 @@ fn same(ours: Option<&Value>, theirs: Option<&Value>) -> Result<()> {
     Ok(())
 }
 
-fn same_rows(compared: &Compared, body: &Value, text: &str) -> Result<()> {
+fn same_rows(compared: &ComparedRows, body: &Value, text: &str) -> Result<()> {
     let ours = body["Documents"].as_array().context("no Documents")?;
     let theirs = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
     let (ours, theirs) = (shown(compared, ours), shown(compared, &theirs));
@@ -168,10 +168,10 @@ fn same_rows(compared: &Compared, body: &Value, text: &str) -> Result<()> {
     Ok(())
 }
 
-fn shown(compared: &Compared, rows: &[Value]) -> Vec<String> {
+fn shown(compared: &ComparedRows, rows: &[Value]) -> Vec<String> {
     let one = |row: &Value| match compared {
-        Compared::Ids => row["id"].to_string(),
-        Compared::Rows => {
+        ComparedRows::Ids => row["id"].to_string(),
+        ComparedRows::Rows => {
             let members = row.as_object().into_iter().flatten();
             let mut members: Vec<String> =
                 members.map(|(name, value)| format!("{name}={}", plain(value))).collect();

@@ -24,7 +24,7 @@ use self::options::Options;
 use self::report::{Line, Report};
 pub use self::workload::named;
 use self::workload::{Operation, Workload};
-use crate::client::{Load, Until, run_until};
+use crate::client::{Load, LoadEnd, run_until};
 use crate::people::{PEOPLE, load as load_people};
 use crate::postgres::Postgres;
 use crate::process::{cpu_with_children, finish_background_work};
@@ -78,8 +78,8 @@ pub fn drive(
 ) -> Result<Load> {
     let address = Address::local(port);
     let until = match workload.operation {
-        Operation::Delete => Until::Requests(deletes_in(duration)),
-        _ => Until::Elapsed(duration),
+        Operation::Delete => LoadEnd::Requests(deletes_in(duration)),
+        _ => LoadEnd::Elapsed(duration),
     };
     let next = ours::requests(workload, timing);
     run_until(&address, connections, until, 200..=204, |_| next.clone())
@@ -113,7 +113,7 @@ impl Server {
 
 /// What one side did in one timing.
 #[derive(Clone, Copy)]
-pub struct Measured {
+pub struct Measurement {
     pub rate: f64,
     pub cpu_micros: Option<f64>,
     pub latency_p50: Duration,
@@ -154,12 +154,12 @@ impl Comparison<'_> {
         per_connection * connections as u64
     }
 
-    fn ours(&self, server: &Server, workload: &'static Workload, connections: usize) -> Result<Measured> {
-        let mut until = Until::Elapsed(Duration::from_secs(self.options.seconds));
+    fn ours(&self, server: &Server, workload: &'static Workload, connections: usize) -> Result<Measurement> {
+        let mut until = LoadEnd::Elapsed(Duration::from_secs(self.options.seconds));
         if let Operation::Delete = workload.operation {
             let count = self.deletes(connections);
             ours::prepare_deletes(&server.address, self.timings, count)?;
-            until = Until::Requests(count);
+            until = LoadEnd::Requests(count);
         }
         if let Some(process) = server.process {
             finish_background_work(process)?;
@@ -169,7 +169,7 @@ impl Comparison<'_> {
         let next = ours::requests(workload, self.timings);
         let load = run_until(&server.address, connections, until, 200..=204, |_| next.clone())?;
         let used = before.zip(cpu()?).map(|(before, after)| after - before);
-        Ok(Measured {
+        Ok(Measurement {
             rate: load.rate(),
             cpu_micros: used.map(|used| used.as_secs_f64() * 1e6 / load.requests as f64),
             latency_p50: load.latency_p50,
@@ -177,13 +177,13 @@ impl Comparison<'_> {
         })
     }
 
-    fn theirs(&self, workload: &Workload, connections: usize) -> Result<Measured> {
-        let mut until = Until::Elapsed(Duration::from_secs(self.options.seconds));
+    fn theirs(&self, workload: &Workload, connections: usize) -> Result<Measurement> {
+        let mut until = LoadEnd::Elapsed(Duration::from_secs(self.options.seconds));
         let deletes = matches!(workload.operation, Operation::Delete);
         if deletes {
             let count = self.deletes(connections);
             theirs::prepare_deletes(&self.postgres, 1 + self.timings * 10_000_000, count)?;
-            until = Until::Requests(count);
+            until = LoadEnd::Requests(count);
         }
         theirs::finish_background_work(&self.postgres)?;
         finish_background_work(self.postgres.process()?)?;
@@ -195,7 +195,7 @@ impl Comparison<'_> {
         let used = cpu_with_children(self.postgres.process()?)? - before;
         let left = if deletes { theirs::left_to_delete(&self.postgres)? } else { 0 };
         ensure!(left == 0, "PostgreSQL did not delete {left} items");
-        Ok(Measured {
+        Ok(Measurement {
             rate: load.rate(),
             cpu_micros: Some(used.as_secs_f64() * 1e6 / load.requests as f64),
             latency_p50: load.latency_p50,

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Measured;
+use super::Measurement;
 use super::options::Options;
 use super::workload::Workload;
 
@@ -19,8 +19,8 @@ pub struct Line {
 
 struct Round {
     /// Quire, then another server if there is one.
-    servers: Vec<(&'static str, Measured)>,
-    postgres: Measured,
+    servers: Vec<(&'static str, Measurement)>,
+    postgres: Measurement,
 }
 
 impl Round {
@@ -34,7 +34,7 @@ impl Line {
         Line { workload, connections, rounds: Vec::new() }
     }
 
-    pub fn push(&mut self, servers: Vec<(&'static str, Measured)>, postgres: Measured) {
+    pub fn push(&mut self, servers: Vec<(&'static str, Measurement)>, postgres: Measurement) {
         let round = Round { servers, postgres };
         eprintln!(
             "{} at {}: {:.2}x; {}; PostgreSQL {}",
@@ -111,7 +111,7 @@ fn json_of_round(round: &Round) -> Value {
     Value::Array(sides)
 }
 
-fn json_of_side(name: &str, measured: &Measured) -> Value {
+fn json_of_side(name: &str, measured: &Measurement) -> Value {
     json!({
         "side": name,
         "rate": measured.rate,
@@ -121,7 +121,7 @@ fn json_of_side(name: &str, measured: &Measured) -> Value {
     })
 }
 
-fn shown(measured: &Measured) -> String {
+fn shown(measured: &Measurement) -> String {
     format!("{:.0}/s with {} us of CPU", measured.rate, micros(measured.cpu_micros))
 }
 
@@ -129,7 +129,7 @@ fn micros(figure: Option<f64>) -> String {
     figure.map_or("–".to_owned(), |micros| format!("{micros:.0}"))
 }
 
-fn latencies(measured: &Measured) -> String {
+fn latencies(measured: &Measurement) -> String {
     format!("{} / {}", measured.latency_p50.as_micros(), measured.latency_p99.as_micros())
 }
 

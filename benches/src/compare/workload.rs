@@ -36,10 +36,10 @@ pub struct Query {
     /// What `@p` is, from the number drawn; theirs builds the same from `:p`.
     pub parameter: fn(u64) -> String,
     /// What the answers are compared by.
-    pub compared: Compared,
+    pub compared: ComparedRows,
 }
 
-pub enum Compared {
+pub enum ComparedRows {
     /// Items, by their ids.
     Ids,
     /// Whole rows.
@@ -62,7 +62,7 @@ pub const WORKLOADS: &[Workload] = &[
             theirs: "SELECT body FROM items WHERE body->>'team' = 'team-' || (:p)::int",
             parameter_below: TEAMS,
             parameter: |team| format!("\"team-{team}\""),
-            compared: Compared::Ids,
+            compared: ComparedRows::Ids,
         }),
         targets: [1.3, 2.0],
     },
@@ -75,7 +75,7 @@ pub const WORKLOADS: &[Workload] = &[
                      ORDER BY (body->>'score')::float8 LIMIT 20",
             parameter_below: SCORES,
             parameter: |score| score.to_string(),
-            compared: Compared::Ids,
+            compared: ComparedRows::Ids,
         }),
         targets: [1.3, 2.0],
     },
@@ -88,7 +88,7 @@ pub const WORKLOADS: &[Workload] = &[
                      WHERE body->'tags' @> to_jsonb('tag-' || (:p)::int)",
             parameter_below: TAGS,
             parameter: |tag| format!("\"tag-{tag}\""),
-            compared: Compared::Rows,
+            compared: ComparedRows::Rows,
         }),
         targets: [1.3, 2.0],
     },
@@ -103,7 +103,7 @@ pub const WORKLOADS: &[Workload] = &[
                      AND o->>'sku' = 'sku-' || (:p)::int",
             parameter_below: SKUS,
             parameter: |sku| format!("\"sku-{sku}\""),
-            compared: Compared::Rows,
+            compared: ComparedRows::Rows,
         }),
         targets: [2.5, 4.0],
     },
@@ -119,7 +119,7 @@ pub const WORKLOADS: &[Workload] = &[
                      GROUP BY 1) AS groups",
             parameter_below: SCORES - 10_000,
             parameter: |score| score.to_string(),
-            compared: Compared::Rows,
+            compared: ComparedRows::Rows,
         }),
         targets: [2.0, 2.5],
     },
@@ -133,7 +133,7 @@ pub const WORKLOADS: &[Workload] = &[
                      GROUP BY 1) AS groups",
             parameter_below: 0,
             parameter: |_| "0".to_owned(),
-            compared: Compared::Rows,
+            compared: ComparedRows::Rows,
         }),
         targets: [5.0, 8.0],
     },
@@ -146,7 +146,7 @@ pub const WORKLOADS: &[Workload] = &[
                      WHERE strpos(body->>'bio', 'rare' || (:p)::int || ' ') > 0",
             parameter_below: RARE_WORDS,
             parameter: |word| format!("\"rare{word} \""),
-            compared: Compared::Rows,
+            compared: ComparedRows::Rows,
         }),
         targets: [4.0, 6.0],
     },

@@ -30,7 +30,7 @@ impl Authors {
 }
 
 #[derive(Clone, Copy)]
-struct Measured {
+struct Measurement {
     rate: f64,
     cpu_micros: f64,
 }
@@ -68,7 +68,7 @@ pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-type QuireFigures = [Measured; 5];
+type QuireFigures = [Measurement; 5];
 type PostgresFigures = [f64; 3];
 type Round = (QuireFigures, Option<PostgresFigures>);
 
@@ -83,7 +83,7 @@ fn print(rounds: &[Round], table: &mut Table) {
     let hot = of(&|[_, _, counted, hot, _]| hot.rate / counted.rate);
     table.at_least("16 clients adding books of one author, to books of many (rate)", hot, 0.5, "x");
     let shown = rounds.last().map_or(String::new(), |([plain, linked, counted, hot, replace], _)| {
-        let shown = |own: &Measured| format!("{:.0}/s with {:.0} us", own.rate, own.cpu_micros);
+        let shown = |own: &Measurement| format!("{:.0}/s with {:.0} us", own.rate, own.cpu_micros);
         format!(
             "plain {}, linked {}, counted {}, one author {}, replace {}",
             shown(plain),
@@ -128,7 +128,13 @@ fn set_up(quire: &LiveServer, size: Size) -> Result<()> {
     Ok(())
 }
 
-fn added(quire: &LiveServer, size: Size, database: &str, authors: Authors, label: &str) -> Result<Measured> {
+fn added(
+    quire: &LiveServer,
+    size: Size,
+    database: &str,
+    authors: Authors,
+    label: &str,
+) -> Result<Measurement> {
     let (container, label) = (format!("dbs/{database}/colls/books"), label.to_owned());
     let signer = Signer::well_known();
     measured(
@@ -145,7 +151,7 @@ fn added(quire: &LiveServer, size: Size, database: &str, authors: Authors, label
 }
 
 /// Authors without a model, of the size that they have with one.
-fn replaced(quire: &LiveServer, size: Size, round: usize) -> Result<Measured> {
+fn replaced(quire: &LiveServer, size: Size, round: usize) -> Result<Measurement> {
     let signer = Signer::well_known();
     measured(
         quire,
@@ -162,11 +168,11 @@ fn replaced(quire: &LiveServer, size: Size, round: usize) -> Result<Measured> {
     )
 }
 
-fn measured(quire: &LiveServer, size: Size, status: u16, next: NextRequest) -> Result<Measured> {
+fn measured(quire: &LiveServer, size: Size, status: u16, next: NextRequest) -> Result<Measurement> {
     let before = cpu(quire)?;
     let load = run_each(quire.port, CONNECTIONS, size.round, status, |_| Arc::clone(&next))?;
     let used = cpu(quire)? - before;
-    Ok(Measured { rate: load.rate(), cpu_micros: used.as_secs_f64() * 1e6 / load.requests as f64 })
+    Ok(Measurement { rate: load.rate(), cpu_micros: used.as_secs_f64() * 1e6 / load.requests as f64 })
 }
 
 /// Every path of a document is indexed on our side: a GIN index on theirs.

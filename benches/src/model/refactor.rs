@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::builds::{fill_books, with_cpu, writers_to};
 use super::{Client, Size};
-use crate::client::{NextRequest, Until, run_until};
+use crate::client::{LoadEnd, NextRequest, run_until};
 use crate::table::Table;
 
 const BOOKS: &str = "dbs/reshaped/colls/books";
@@ -105,7 +105,7 @@ fn what_if(quire: &LiveServer, client: &mut Client, size: Size, table: &mut Tabl
         Signer::well_known().request(verb, &format!("/{link}"), ("docs", &link), &headers, body.as_bytes())
     });
     // Some of them are the bench's own looks.
-    let (address, until) = (Address::local(quire.port), Until::Requests(OPERATIONS + OPERATIONS / 10));
+    let (address, until) = (Address::local(quire.port), LoadEnd::Requests(OPERATIONS + OPERATIONS / 10));
     run_until(&address, 1, until, 200..=200, |_| Arc::clone(&next))?;
     let refactoring = json!({ "kind": "rename", "container": "books", "from": "/pages", "to": "/pageCount" });
     let order = json!({ "refactoring": refactoring, "operations": OPERATIONS, "seconds": 3_600 });

@@ -1,7 +1,7 @@
 //! `quire profile` and `quire advise` against a live server.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -47,11 +47,7 @@ impl Shop {
     }
 
     fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        let endpoint = format!("http://127.0.0.1:{}/", self.live.port);
-        let output: Output =
-            Command::new(PROGRAM).args(arguments).env("QUIRE_ENDPOINT", endpoint).output().expect("runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+        self.live.run_command(PROGRAM, arguments)
     }
 }
 
@@ -133,7 +129,7 @@ impl ServerDirectory {
     }
 }
 
-fn ask(live: &LiveServer, verb: &str, path: &str, body: &str) -> (u16, String) {
+fn send(live: &LiveServer, verb: &str, path: &str, body: &str) -> (u16, String) {
     let link = path.trim_start_matches('/').split('?').next().unwrap_or_default();
     let (kind, link) = match link.starts_with("_quire") {
         true => ("_quire", link),
@@ -150,7 +146,7 @@ fn ask(live: &LiveServer, verb: &str, path: &str, body: &str) -> (u16, String) {
 /// Waits until no job is left to do; all jobs.
 fn ended_jobs(live: &LiveServer) -> String {
     loop {
-        let (_, jobs) = ask(live, "GET", "/_quire/jobs", "");
+        let (_, jobs) = send(live, "GET", "/_quire/jobs", "");
         if !jobs.contains(r#""state":"running""#) && !jobs.contains(r#""state":"waiting""#) {
             return jobs;
         }
@@ -159,12 +155,12 @@ fn ended_jobs(live: &LiveServer) -> String {
 }
 
 fn filled(live: &LiveServer) {
-    assert_eq!(ask(live, "POST", "/dbs", r#"{"id":"shop"}"#).0, 201);
+    assert_eq!(send(live, "POST", "/dbs", r#"{"id":"shop"}"#).0, 201);
     let orders = r#"{"id":"orders","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
-    assert_eq!(ask(live, "POST", "/dbs/shop/colls", orders).0, 201);
+    assert_eq!(send(live, "POST", "/dbs/shop/colls", orders).0, 201);
     for n in 0..20 {
         let item = format!(r#"{{"id":"o-{n}","note":"private {n}"}}"#);
-        assert_eq!(ask(live, "POST", "/dbs/shop/colls/orders/docs", &item).0, 201);
+        assert_eq!(send(live, "POST", "/dbs/shop/colls/orders/docs", &item).0, 201);
     }
 }
 
@@ -173,30 +169,30 @@ fn what_was_recorded_and_found_is_there_after_a_restart() {
     let kept = ServerDirectory { folder: tempfile::tempdir().expect("a directory") };
     let live = kept.start(&[]);
     filled(&live);
-    let (_, before) = ask(&live, "GET", "/_quire/dbs/shop/workload", "");
+    let (_, before) = send(&live, "GET", "/_quire/dbs/shop/workload", "");
     assert!(before.contains(r#""operations":{"orders":{"create":20}},"kept":20,"dropped":0"#), "{before}");
     // A job that was answered is done after a restart, however the server ended.
-    let (status, job) = ask(&live, "POST", "/_quire/dbs/shop/profile", "");
+    let (status, job) = send(&live, "POST", "/_quire/dbs/shop/profile", "");
     assert_eq!(status, 202, "{job}");
     live.stop().expect("stops");
     let live = kept.start(&[]);
-    assert_eq!(ask(&live, "GET", "/_quire/dbs/shop/workload", "").1, before);
+    assert_eq!(send(&live, "GET", "/_quire/dbs/shop/workload", "").1, before);
     let jobs = ended_jobs(&live);
     assert!(jobs.contains(r#""kind":"profile""#) && jobs.contains(r#""state":"done""#), "{jobs}");
-    let (_, profile) = ask(&live, "GET", "/_quire/dbs/shop/colls/orders/profile", "");
+    let (_, profile) = send(&live, "GET", "/_quire/dbs/shop/colls/orders/profile", "");
     assert!(profile.contains(r#""items":{"count":20,"scanned":20,"#), "{profile}");
-    let (status, job) = ask(&live, "POST", "/_quire/dbs/shop/profile", "");
+    let (status, job) = send(&live, "POST", "/_quire/dbs/shop/profile", "");
     assert_eq!(status, 202, "{job}");
     live.kill().expect("is killed");
     let live = kept.start(&["--record", "off"]);
     let jobs = ended_jobs(&live);
-    let (_, profile) = ask(&live, "GET", "/_quire/dbs/shop/colls/orders/profile", "");
+    let (_, profile) = send(&live, "GET", "/_quire/dbs/shop/colls/orders/profile", "");
     // Stored once more where the kill came between the profile and the end of its job.
     let is_built = [2, 3].iter().any(|revision| profile.contains(&format!(r#""revision":{revision},"#)));
     assert!(is_built, "{profile}{jobs}");
     // Nothing is recorded any more; what there is stays.
-    assert_eq!(ask(&live, "POST", "/dbs/shop/colls/orders/docs", r#"{"id":"x"}"#).0, 201);
-    let (_, after) = ask(&live, "GET", "/_quire/dbs/shop/workload", "");
+    assert_eq!(send(&live, "POST", "/dbs/shop/colls/orders/docs", r#"{"id":"x"}"#).0, 201);
+    let (_, after) = send(&live, "GET", "/_quire/dbs/shop/workload", "");
     assert_eq!(after, before.replace(r#""recording":true"#, r#""recording":false"#));
     live.stop().expect("stops");
     let data = kept.folder.path().join("data");

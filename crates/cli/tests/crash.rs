@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use quire_testkit::Random;
 use quire_testkit::http::{Connection, Response, Signer};
 use quire_testkit::live::LiveServer;
 use quire_value::{Limits, Value, text};
@@ -55,8 +56,8 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
         }
         check(live.port, &mut known, kill);
         let stop = Arc::new(AtomicBool::new(false));
-        let writers = start_writers(live.port, known, &stop, &acknowledged, random.next());
-        std::thread::sleep(Duration::from_millis(20 + random.next() % 280));
+        let writers = start_writers(live.port, known, &stop, &acknowledged, random.next_u64());
+        std::thread::sleep(Duration::from_millis(20 + random.next_u64() % 280));
         live.kill().expect("the server can be killed");
         stop.store(true, Ordering::Relaxed);
         known = writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect();
@@ -122,7 +123,7 @@ impl Writer {
     fn run(&mut self, port: u16, stop: &AtomicBool, acknowledged: &AtomicU64) {
         let Ok(mut connection) = Connection::open(port) else { return };
         while !stop.load(Ordering::Relaxed) {
-            let id = self.number * 1000 + self.random.next() % IDS_PER_WRITER;
+            let id = self.number * 1000 + self.random.next_u64() % IDS_PER_WRITER;
             let before = self.known.get(&id).cloned().unwrap_or(ItemState::Absent);
             let (request, expected, after) = self.next_write(id, &before);
             match connection.exchange(&request) {
@@ -156,7 +157,7 @@ impl Writer {
         };
         let link = format!("{CONTAINER}/docs/{id}");
         let path = format!("/{link}");
-        if self.random.next().is_multiple_of(4) {
+        if self.random.next_u64().is_multiple_of(4) {
             return (
                 self.signer.request("DELETE", &path, ("docs", &link), &key(id), b""),
                 204,
@@ -247,17 +248,4 @@ fn verify(folder: &Path) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-/// A small generator with a fixed seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
 }

@@ -1,7 +1,7 @@
 //! `quire model` and `quire links` against a live server.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use quire_testkit::http::{Connection, Signer};
 use quire_testkit::live::LiveServer;
@@ -51,11 +51,7 @@ impl Library {
     }
 
     fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        let endpoint = format!("http://127.0.0.1:{}/", self.live.port);
-        let output: Output =
-            Command::new(PROGRAM).args(arguments).env("QUIRE_ENDPOINT", endpoint).output().expect("runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+        self.live.run_command(PROGRAM, arguments)
     }
 }
 

@@ -1,7 +1,6 @@
 //! `quire rekey` against a live server, and what clients that know the old container are answered.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use quire_testkit::http::{Connection, Signer};
 use quire_testkit::live::LiveServer;
@@ -20,14 +19,6 @@ fn exchange(
     let request = Signer::well_known().request(verb, path, signed, headers, body.as_bytes());
     let answer = connection.exchange(&request).expect("an answer");
     (answer.status, answer.head.clone(), String::from_utf8_lossy(&answer.body).into_owned())
-}
-
-fn run(live: &LiveServer, arguments: &[&str]) -> (i32, String, String) {
-    let endpoint = format!("http://127.0.0.1:{}/", live.port);
-    let output: Output =
-        Command::new(PROGRAM).args(arguments).env("QUIRE_ENDPOINT", endpoint).output().expect("runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
 }
 
 fn rid_of(live: &LiveServer, name: &str) -> String {
@@ -58,7 +49,7 @@ fn a_container_is_rekeyed_from_the_command_line() {
         );
     }
     let (code, printed, error) =
-        run(&live, &["rekey", "shop/orders", "--partition-key", "/customer", "--dry-run"]);
+        live.run_command(PROGRAM, &["rekey", "shop/orders", "--partition-key", "/customer", "--dry-run"]);
     assert_eq!(code, 0, "{printed}{error}");
     assert!(
         printed.starts_with("40 items under 3 partition keys\nthe largest is [\"c-0\"]: 14 items, 35.0 %\n"),
@@ -66,7 +57,7 @@ fn a_container_is_rekeyed_from_the_command_line() {
     );
     let old = rid_of(&live, "orders");
     let (code, printed, error) =
-        run(&live, &["rekey", "shop/orders", "--partition-key", "/customer,/year", "--yes"]);
+        live.run_command(PROGRAM, &["rekey", "shop/orders", "--partition-key", "/customer,/year", "--yes"]);
     assert_eq!(code, 0, "{printed}{error}");
     assert!(printed.contains("orders has the partition key /customer,/year\n"), "{printed}");
     let new = rid_of(&live, "orders");
@@ -90,12 +81,12 @@ fn a_container_is_rekeyed_from_the_command_line() {
     let (status, head, _) =
         exchange(&live, "POST", &by_rid, ("docs", &old.to_lowercase()), "", r#"{"id":"late"}"#);
     assert!(status == 410 && head.contains("x-ms-substatus: 1000"), "{status} {head}");
-    let (code, printed, error) = run(&live, &["refactor", "list", "shop"]);
+    let (code, printed, error) = live.run_command(PROGRAM, &["refactor", "list", "shop"]);
     assert!(
         code == 0 && printed.contains("r-1  rekey  orders  finished  40 converted, 0 left"),
         "{printed}{error}"
     );
-    let (code, printed, error) = run(&live, &["rekey", "shop/orders", "--undo"]);
+    let (code, printed, error) = live.run_command(PROGRAM, &["rekey", "shop/orders", "--undo"]);
     assert!(code == 0 && printed == "r-1 is undone\n", "{printed}{error}");
     let (status, _, body) = exchange(
         &live,
@@ -106,12 +97,13 @@ fn a_container_is_rekeyed_from_the_command_line() {
         "",
     );
     assert_eq!(status, 200, "{body}");
-    let (code, printed, _) = run(&live, &["rekey", "shop/orders", "--partition-key", "/customer", "--yes"]);
+    let (code, printed, _) =
+        live.run_command(PROGRAM, &["rekey", "shop/orders", "--partition-key", "/customer", "--yes"]);
     assert_eq!(code, 0, "{printed}");
-    let (code, printed, error) = run(&live, &["rekey", "shop/orders", "--finish", "--yes"]);
+    let (code, printed, error) = live.run_command(PROGRAM, &["rekey", "shop/orders", "--finish", "--yes"]);
     assert!(code == 0 && printed == "orders~old is deleted\n", "{printed}{error}");
-    let (code, _, error) = run(&live, &["rekey", "shop/orders", "--undo"]);
+    let (code, _, error) = live.run_command(PROGRAM, &["rekey", "shop/orders", "--undo"]);
     assert!(code == 1 && error.contains("its old container is deleted"), "{error}");
-    let (code, _, error) = run(&live, &["rekey", "orders", "--partition-key", "/x", "--yes"]);
+    let (code, _, error) = live.run_command(PROGRAM, &["rekey", "orders", "--partition-key", "/x", "--yes"]);
     assert!(code == 1 && error.contains("DATABASE/CONTAINER"), "{error}");
 }

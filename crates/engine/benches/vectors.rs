@@ -19,6 +19,7 @@ use quire_engine::{
     Parameters, Scope,
 };
 use quire_storage_local::{LocalOptions, LocalStorage};
+use quire_testkit::Random;
 use quire_value::{Limits, text};
 
 const DIMENSIONS: usize = 384;
@@ -38,22 +39,10 @@ impl Clock for Fixed {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Nearly a normal distribution.
-    fn normal(&mut self) -> f32 {
-        let sum: f32 = (0..4).map(|_| (self.next() >> 40) as f32 / (1 << 24) as f32).sum();
-        (sum - 2.0) * 1.732
-    }
+/// Nearly a normal distribution.
+fn normal(random: &mut Random) -> f32 {
+    let sum: f32 = (0..4).map(|_| (random.next_u64() >> 40) as f32 / (1 << 24) as f32).sum();
+    (sum - 2.0) * 1.732
 }
 
 enum Data {
@@ -67,10 +56,10 @@ const LATENT: usize = 32;
 impl Data {
     fn new(kind: &str, random: &mut Random) -> Data {
         match kind {
-            "clusters" => Data::Clusters((0..10_000 * DIMENSIONS).map(|_| random.normal()).collect()),
+            "clusters" => Data::Clusters((0..10_000 * DIMENSIONS).map(|_| normal(random)).collect()),
             "overlap" => Data::Overlap {
-                centres: (0..300 * LATENT).map(|_| random.normal()).collect(),
-                map: (0..LATENT * DIMENSIONS).map(|_| random.normal() / 4.0).collect(),
+                centres: (0..300 * LATENT).map(|_| normal(random)).collect(),
+                map: (0..LATENT * DIMENSIONS).map(|_| normal(random) / 4.0).collect(),
             },
             "uniform" => Data::Uniform,
             other => panic!("there is no data {other:?}"),
@@ -81,19 +70,19 @@ impl Data {
         let mut vector = vec![0.0_f32; DIMENSIONS];
         match self {
             Data::Clusters(centres) => {
-                let at = random.next() as usize % (centres.len() / DIMENSIONS) * DIMENSIONS;
+                let at = random.next_u64() as usize % (centres.len() / DIMENSIONS) * DIMENSIONS;
                 let centre = &centres[at..at + DIMENSIONS];
-                vector.iter_mut().zip(centre).for_each(|(to, from)| *to = from + 0.7 * random.normal());
+                vector.iter_mut().zip(centre).for_each(|(to, from)| *to = from + 0.7 * normal(random));
             }
             Data::Overlap { centres, map } => {
-                let at = random.next() as usize % (centres.len() / LATENT) * LATENT;
+                let at = random.next_u64() as usize % (centres.len() / LATENT) * LATENT;
                 for (part, centre) in map.chunks(DIMENSIONS).zip(&centres[at..at + LATENT]) {
-                    let weight = centre + 0.8 * random.normal();
+                    let weight = centre + 0.8 * normal(random);
                     vector.iter_mut().zip(part).for_each(|(to, from)| *to += weight * from);
                 }
-                vector.iter_mut().for_each(|to| *to += 0.125 * random.normal());
+                vector.iter_mut().for_each(|to| *to += 0.125 * normal(random));
             }
-            Data::Uniform => vector.iter_mut().for_each(|to| *to = random.normal()),
+            Data::Uniform => vector.iter_mut().for_each(|to| *to = normal(random)),
         }
         vector.iter().map(|number| (number * UNIT).round() as i16).collect()
     }

@@ -118,7 +118,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn turn(&mut self) {
-        match self.random.next() % 13 {
+        match self.random.next_u64() % 13 {
             0..=3 => self.procedure(),
             8..=9 => self.create_with_trigger(),
             10..=12 => self.batch(),
@@ -138,7 +138,7 @@ impl Client<'_> {
     }
 
     fn any_list(&mut self) -> ListId {
-        list(self.random.next() % LISTS)
+        list(self.random.next_u64() % LISTS)
     }
 
     /// Records what a call came to. An error that leaves a doubt is not a refusal.
@@ -162,15 +162,15 @@ impl Client<'_> {
     /// Appends to some lists and reads others.
     fn procedure(&mut self) {
         let mut steps: Vec<(ListId, Option<u32>)> = Vec::new();
-        for _ in 0..1 + self.random.next() % 3 {
-            let appends = !self.random.next().is_multiple_of(3);
+        for _ in 0..1 + self.random.next_u64() % 3 {
+            let appends = !self.random.next_u64().is_multiple_of(3);
             steps.push((self.any_list(), appends.then(|| self.value())));
         }
         let shown = steps.iter().map(|(list, value)| match value {
             Some(value) => format!(r#"{{"how":"upsert","list":{},"value":{value}}}"#, list.number),
             None => format!(r#"{{"how":"read","list":{}}}"#, list.number),
         });
-        let fail = self.random.next().is_multiple_of(10);
+        let fail = self.random.next_u64().is_multiple_of(10);
         let parameters = format!(r#"["p",[{}],{fail}]"#, shown.collect::<Vec<_>>().join(","));
         let call = ExecuteProcedure {
             id: "append".to_owned(),
@@ -199,7 +199,7 @@ impl Client<'_> {
     fn create_with_trigger(&mut self) {
         let (also, first, second) = (self.any_list(), self.value(), self.value());
         let own = list(u64::from(OWN_LISTS + first));
-        let fail = self.random.next().is_multiple_of(6);
+        let fail = self.random.next_u64().is_multiple_of(6);
         let item = list_item(u64::from(own.number), &[first]);
         let wish = format!(r#","also":{{"list":{},"value":{second},"fail":{fail}}}}}"#, also.number);
         let write = WriteItem {
@@ -227,8 +227,8 @@ impl Client<'_> {
     /// Appends by patch and reads.
     fn batch(&mut self) {
         let mut steps: Vec<(ListId, Option<u32>)> = Vec::new();
-        for _ in 0..2 + self.random.next() % 2 {
-            let appends = !self.random.next().is_multiple_of(3);
+        for _ in 0..2 + self.random.next_u64() % 2 {
+            let appends = !self.random.next_u64().is_multiple_of(3);
             steps.push((self.any_list(), appends.then(|| self.value())));
         }
         let operation = |(list, value): &(ListId, Option<u32>)| BatchOperation {

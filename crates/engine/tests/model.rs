@@ -60,7 +60,7 @@ fn operate(fixture: &Fixture, model: &mut Model, random: &mut Random, thread: u6
     let now = fixture.clock.now();
     let key = (random.below(3), random.below(6));
     let unique = thread * 1000 + random.below(5);
-    let n = random.next() >> 20;
+    let n = random.next_u64() >> 20;
     let ttl = [None, None, Some(3), Some(8)][random.below(4) as usize];
     let (pk, id) = (format!(r#"["k{}"]"#, key.0), format!("{thread}-{}", key.1));
     let ttl_text = ttl.map_or(String::new(), |ttl| format!(r#","ttl":{ttl}"#));

@@ -15,9 +15,10 @@ use quire_engine::{
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
+use quire_testkit::Random;
 use quire_testkit::interpreter::Json;
 use quire_testkit::model::ModelOracle;
-use quire_testkit::model::random::{KEYS, Random, random_item, random_model, with_window};
+use quire_testkit::model::random::{KEYS, random_item, random_model, with_window};
 use quire_value::Value;
 use support::hooked_storage::{Call, HookedStorage};
 use support::{database, json, options_with, wait_until, wait_until_idle, write};

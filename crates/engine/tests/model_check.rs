@@ -12,9 +12,10 @@ use quire_engine::{
     WriteKind,
 };
 use quire_storage::memory::MemoryStorage;
+use quire_testkit::Random;
 use quire_testkit::interpreter::{Json, same};
 use quire_testkit::model::ModelOracle;
-use quire_testkit::model::random::{KEYS, Random, random_item, random_model};
+use quire_testkit::model::random::{KEYS, random_item, random_model};
 use quire_value::Value;
 use support::{database, items, json, open, wait_until, write};
 

@@ -13,6 +13,7 @@ use quire_engine::{Container, Engine, JobState, JobStatus, Precondition, Profile
 use quire_resource::PartitionKey;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{KeyRange, Scan, Space, Storage};
+use quire_testkit::Random;
 use quire_value::{Object, Value};
 use support::fixture::Fixture;
 use support::hooked_storage::{Call, Calls, HookedStorage};
@@ -119,15 +120,6 @@ impl Library {
 
     fn changes(&self, container: &str) -> Option<u64> {
         self.profile(container).get("followed")?.get("changes")?.as_u64()
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
     }
 }
 

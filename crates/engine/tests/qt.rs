@@ -32,10 +32,10 @@ struct QueryRun {
 struct Engines {
     way: QueryRun,
     /// Containers by what is in them: a file asks many queries of the same items.
-    filled: parking_lot::Mutex<HashMap<String, Arc<Filled>>>,
+    filled: parking_lot::Mutex<HashMap<String, Arc<FilledEngines>>>,
 }
 
-struct Filled {
+struct FilledEngines {
     fixture: Fixture,
     _folder: Option<tempfile::TempDir>,
 }
@@ -88,8 +88,8 @@ fn check(way: QueryRun) {
 impl Runner for Engines {
     fn query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, String> {
         let expected = oracle(setup, text);
-        if self.can_ask(setup, text) {
-            let found = self.ask(setup, text);
+        if self.can_run(setup, text) {
+            let found = self.run_query(setup, text);
             self.compare(text, &expected, found)?;
         }
         expected.map_err(|error| print(&error))
@@ -98,7 +98,7 @@ impl Runner for Engines {
 
 impl Engines {
     /// The time and chance are the language's own business, and so are items that no container can hold.
-    fn can_ask(&self, setup: &QuerySetup, text: &str) -> bool {
+    fn can_run(&self, setup: &QuerySetup, text: &str) -> bool {
         let upper = text.to_uppercase();
         let steady = functions::all()
             .filter(|function| function.volatility() != Volatility::Deterministic)
@@ -115,7 +115,7 @@ impl Engines {
             && !SYSTEM_PROPERTIES.iter().any(|name| text.contains(name))
     }
 
-    fn ask(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, EngineError> {
+    fn run_query(&self, setup: &QuerySetup, text: &str) -> Result<Vec<Value>, EngineError> {
         let filled = self.filled(setup);
         let mut rows = Vec::new();
         let mut next = PageRequest {
@@ -135,14 +135,14 @@ impl Engines {
         }
     }
 
-    fn filled(&self, setup: &QuerySetup) -> Arc<Filled> {
+    fn filled(&self, setup: &QuerySetup) -> Arc<FilledEngines> {
         let key = format!("{:?} {:?}", setup.items, setup.computed);
         let mut filled = self.filled.lock();
         Arc::clone(filled.entry(key).or_insert_with(|| Arc::new(self.fill(setup))))
     }
 
     /// With one partition all items have one key, so they come in the order in which they were written.
-    fn fill(&self, setup: &QuerySetup) -> Filled {
+    fn fill(&self, setup: &QuerySetup) -> FilledEngines {
         let folder = self.way.on_disk.then(|| tempfile::tempdir().expect("a folder"));
         let storage: Arc<dyn Storage> = match &folder {
             Some(folder) => {
@@ -156,7 +156,7 @@ impl Engines {
         for item in &setup.items {
             fixture.create(&item.to_json()).unwrap_or_else(|error| panic!("{}: {error}", item.to_json()));
         }
-        Filled { fixture, _folder: folder }
+        FilledEngines { fixture, _folder: folder }
     }
 
     fn compare(

@@ -18,7 +18,7 @@ use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_testkit::interpreter::{Interpreter, Json, QueryFailure, agrees, plain_name};
-use quire_testkit::random::{COMPOSITES, COMPUTED, ExpectedRows, PARAMETERS, Random, RandomQuery};
+use quire_testkit::random::{COMPOSITES, COMPUTED, ExpectedRows, PARAMETERS, QueryGenerator, RandomQuery};
 use quire_value::{Limits, Value, text};
 use support::fixture::{Fixture, request};
 
@@ -121,7 +121,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 struct Round {
     seed: u64,
-    random: Random,
+    random: QueryGenerator,
     /// Keeps the folder while the storage is open.
     _folder: Option<tempfile::TempDir>,
     fixture: Fixture,
@@ -133,7 +133,7 @@ struct Round {
 
 impl Round {
     fn new(seed: u64) -> Round {
-        let mut random = Random::new(seed);
+        let mut random = QueryGenerator::new(seed);
         let on_disk = random.one_in(8);
         let folder = on_disk.then(|| tempfile::tempdir().expect("a folder"));
         let storage: Arc<dyn Storage> = match &folder {

@@ -13,8 +13,10 @@ use quire_engine::{
     verify,
 };
 use quire_resource::PartitionKey;
-use quire_storage::fault::{CommitFault, FaultStorage, Random, Rates};
+use quire_storage::fault::{CommitFault, FaultStorage, Rates};
+use quire_storage::layer::StorageLayer;
 use quire_storage::memory::MemoryStorage;
+use quire_storage::random::Random;
 use quire_storage::{Caps, Storage};
 use quire_value::Value;
 use support::{database, json, options_with, write};
@@ -481,56 +483,12 @@ fn a_deleted_container_takes_no_transaction() {
 #[test]
 fn an_unsupported_storage_is_reported() {
     struct LimitedStorage(MemoryStorage, Caps);
-    impl Storage for LimitedStorage {
+    impl StorageLayer for LimitedStorage {
+        fn below(&self) -> &dyn Storage {
+            &self.0
+        }
         fn caps(&self) -> &Caps {
             &self.1
-        }
-        fn snapshot(&self) -> Result<Box<dyn quire_storage::Snapshot>, quire_storage::StorageError> {
-            self.0.snapshot()
-        }
-        fn commit(
-            &self,
-            commit: quire_storage::Commit,
-        ) -> Result<quire_storage::Committed, quire_storage::CommitError> {
-            self.0.commit(commit)
-        }
-        fn position(
-            &self,
-            partition: quire_storage::PartitionId,
-        ) -> Result<Option<quire_storage::Position>, quire_storage::StorageError> {
-            self.0.position(partition)
-        }
-        fn fence(
-            &self,
-            partition: quire_storage::PartitionId,
-            epoch: u64,
-        ) -> Result<quire_storage::Position, quire_storage::StorageError> {
-            self.0.fence(partition, epoch)
-        }
-        fn resolve(
-            &self,
-            token: quire_storage::Token,
-        ) -> Result<Option<quire_storage::Committed>, quire_storage::StorageError> {
-            self.0.resolve(token)
-        }
-        fn is_writable(&self) -> bool {
-            self.0.is_writable()
-        }
-        fn statistics(&self) -> Vec<(&'static str, u64)> {
-            self.0.statistics()
-        }
-        fn compact(&self, space: quire_storage::Space, range: quire_storage::KeyRange) {
-            self.0.compact(space, range);
-        }
-        fn remove_range(
-            &self,
-            space: quire_storage::Space,
-            range: &quire_storage::KeyRange,
-        ) -> Result<quire_storage::Removal, quire_storage::StorageError> {
-            self.0.remove_range(space, range)
-        }
-        fn close(&self) -> Result<(), quire_storage::StorageError> {
-            self.0.close()
         }
     }
     let memory = MemoryStorage::new();

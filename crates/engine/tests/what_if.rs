@@ -19,15 +19,15 @@ use support::{database, items, json, open, page_request, wait_until, wait_until_
 const ANY: Precondition = Precondition { if_match: None };
 
 /// A database whose requests are recorded, as the server records them.
-struct Recorded {
+struct RecordedDatabase {
     engine: Engine,
 }
 
-impl Recorded {
-    fn new(storage: &MemoryStorage) -> Recorded {
+impl RecordedDatabase {
+    fn new(storage: &MemoryStorage) -> RecordedDatabase {
         let engine = open(storage);
         database(&engine, "d");
-        Recorded { engine }
+        RecordedDatabase { engine }
     }
 
     fn container(&self, body: &str) -> Arc<Container> {
@@ -144,8 +144,8 @@ fn note(number: usize, text: &str) -> String {
 }
 
 /// 60 notes, with 40 replaces, 20 patches, 20 creates, 30 reads and 10 queries.
-fn notes(storage: &MemoryStorage) -> (Recorded, Arc<Container>) {
-    let recorded = Recorded::new(storage);
+fn notes(storage: &MemoryStorage) -> (RecordedDatabase, Arc<Container>) {
+    let recorded = RecordedDatabase::new(storage);
     let container = recorded.container(NOTES);
     for number in 0..60 {
         support::write(&recorded.engine, &container, WriteKind::Create, &note(number, "old")).unwrap();
@@ -281,7 +281,7 @@ fn invalid_what_ifs_are_refused() {
 }
 
 /// So many recorded reads that a what-if takes a while.
-fn busy(storage: &MemoryStorage) -> Recorded {
+fn busy(storage: &MemoryStorage) -> RecordedDatabase {
     let (recorded, container) = notes(storage);
     (0..60_000).for_each(|number| recorded.read(&container, &format!("n{}", number % 60), None));
     recorded
@@ -309,7 +309,7 @@ fn one_runs_at_a_time_and_a_cancelled_one_leaves_nothing() {
 
 #[test]
 fn a_replay_ends_when_its_time_is_over() {
-    let recorded = Recorded::new(&MemoryStorage::new());
+    let recorded = RecordedDatabase::new(&MemoryStorage::new());
     let container = recorded.container(NOTES);
     let item = |length: usize| format!(r#"{{"id":"n","l":{:?}}}"#, vec![1; length]);
     support::write(&recorded.engine, &container, WriteKind::Upsert, &item(1)).unwrap();

@@ -14,26 +14,26 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use support::{TestServer, signed, start_with};
 
-struct Made {
+struct CertificateFiles {
     tls: Tls,
     der: CertificateDer<'static>,
 }
 
-fn made() -> Made {
+fn made() -> CertificateFiles {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let tls = Tls {
         certificates_pem: made.cert.pem().into_bytes(),
         key_pem: made.signing_key.serialize_pem().into_bytes(),
     };
-    Made { tls, der: made.cert.der().clone() }
+    CertificateFiles { tls, der: made.cert.der().clone() }
 }
 
 /// The answer to a read of the account by a client that trusts this certificate alone.
-fn read_account(server: &TestServer, trusted: &Made) -> std::io::Result<String> {
+fn read_account(server: &TestServer, trusted: &CertificateFiles) -> std::io::Result<String> {
     send(server, trusted, &signed(WELL_KNOWN_KEY, "GET", "/", &[("connection", "close")], ""))
 }
 
-fn send(server: &TestServer, trusted: &Made, request: &[u8]) -> std::io::Result<String> {
+fn send(server: &TestServer, trusted: &CertificateFiles, request: &[u8]) -> std::io::Result<String> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(trusted.der.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -48,7 +48,7 @@ fn send(server: &TestServer, trusted: &Made, request: &[u8]) -> std::io::Result<
     Ok(answer)
 }
 
-fn is_answered(server: &TestServer, trusted: &Made) -> bool {
+fn is_answered(server: &TestServer, trusted: &CertificateFiles) -> bool {
     read_account(server, trusted).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
@@ -81,7 +81,7 @@ fn the_certificate_to_trust_needs_no_key() {
     let tls = first.tls.clone();
     let server = start_with(|config| config.tls = Some(tls));
     let fetch = b"GET /_explorer/emulator.pem HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    let is_published = |made: &Made| {
+    let is_published = |made: &CertificateFiles| {
         let answer = send(&server, made, fetch).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");

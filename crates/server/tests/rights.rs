@@ -154,7 +154,7 @@ const FLAGS: [(&str, &str, &str); 8] = [
 ];
 
 /// Rows by path and verb.
-struct Stated(HashMap<(String, String), Vec<Row>>);
+struct ExpectedRights(HashMap<(String, String), Vec<Row>>);
 
 struct Row {
     /// Names in order.
@@ -162,8 +162,8 @@ struct Row {
     access: String,
 }
 
-impl Stated {
-    fn parse() -> (Stated, Vec<String>) {
+impl ExpectedRights {
+    fn parse() -> (ExpectedRights, Vec<String>) {
         let (mut stated, mut paths) = (HashMap::new(), Vec::new());
         for line in OPERATIONS.lines().filter(|line| !line.is_empty()) {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -187,7 +187,7 @@ impl Stated {
                 }
             }
         }
-        (Stated(stated), paths)
+        (ExpectedRights(stated), paths)
     }
 
     fn access(&self, path: &str, verb: &str, flags: &[&str]) -> Option<&str> {
@@ -452,7 +452,7 @@ impl World {
         !waiting.unwrap().ends_with(" 0") || jobs["jobs"].as_array().unwrap().iter().any(is_open)
     }
 
-    fn send(&mut self, principal: usize, try_: &Try<'_>, harmless: bool) -> Reply {
+    fn send(&mut self, principal: usize, try_: &TriedRequest<'_>, harmless: bool) -> Reply {
         let path = try_.path.replace("/offers/o", &format!("/offers/{}", self.offer));
         self.counter += 1;
         let body = try_.body(harmless, self.counter, &self.offer);
@@ -493,14 +493,14 @@ impl World {
 }
 
 /// One request, of any sender.
-struct Try<'a> {
+struct TriedRequest<'a> {
     path: &'a str,
     verb: &'static str,
     flags: &'a [(&'static str, &'static str, &'static str)],
     key: Option<&'static str>,
 }
 
-impl Try<'_> {
+impl TriedRequest<'_> {
     fn names(&self) -> Vec<&'static str> {
         let mut names: Vec<_> = self.flags.iter().map(|(name, ..)| *name).collect();
         names.sort_unstable();
@@ -594,7 +594,12 @@ fn is_refusal(reply: &Reply) -> bool {
 }
 
 /// What is wrong with the answer. Changes come first in the order of texts.
-fn problem(world: &mut World, stated: &Stated, principal: usize, try_: &Try<'_>) -> Option<String> {
+fn problem(
+    world: &mut World,
+    stated: &ExpectedRights,
+    principal: usize,
+    try_: &TriedRequest<'_>,
+) -> Option<String> {
     let names = try_.names();
     let access = stated.access(try_.path, try_.verb, &names);
     let who = &world.principals[principal];
@@ -625,7 +630,7 @@ fn problem(world: &mut World, stated: &Stated, principal: usize, try_: &Try<'_>)
 
 /// Requests that start jobs: what these commit is not a change by a later request. Deleting the items of a key is the one
 /// allowed request that cannot be made harmless.
-fn wait_for_jobs_of(world: &World, try_: &Try<'_>) {
+fn wait_for_jobs_of(world: &World, try_: &TriedRequest<'_>) {
     let deleted_in = try_.path.strip_suffix("/operations/partitionkeydelete");
     if deleted_in.is_some() || try_.path.starts_with("/_quire/") && try_.verb != "GET" {
         world.wait_for_jobs();
@@ -637,7 +642,7 @@ fn wait_for_jobs_of(world: &World, try_: &Try<'_>) {
 }
 
 fn try_all(flag_sets: &[FlagSet], verbs: &[&'static str], only: Option<&[&str]>) {
-    let (stated, paths) = Stated::parse();
+    let (stated, paths) = ExpectedRights::parse();
     let mut world = World::start();
     let (mut tries, mut problems) = (0, Vec::new());
     for path in &paths {
@@ -653,7 +658,7 @@ fn try_all(flag_sets: &[FlagSet], verbs: &[&'static str], only: Option<&[&str]>)
                         _ => &[Some("x")],
                     };
                     for key in keys {
-                        let try_ = Try { path, verb, flags, key: *key };
+                        let try_ = TriedRequest { path, verb, flags, key: *key };
                         problems.extend(problem(&mut world, &stated, principal, &try_));
                         tries += 1;
                     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use quire_sql::functions::{self, Function};
 use quire_sql::{Allowance, Cancellation, Environment, Parameters, Query, Schema, SqlError};
+use quire_testkit::Random;
 use quire_value::{Object, Value};
 
 /// Step limit of one evaluation in these tests.
@@ -55,23 +56,12 @@ fn measured(text: &str, parameters: &Parameters) -> (f64, Result<Vec<Value>, Sql
     ((thread_nanos() - started) as f64 / normal as f64, ended)
 }
 
-/// SplitMix64. A failing run prints its seed, which repeats it.
-struct Random(u64);
-
-impl Random {
-    fn seeded() -> Random {
-        let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| std::process::id().into());
-        println!("SEED={seed}");
-        Random(seed)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
-    }
+/// A failing run prints its seed, which repeats it.
+fn seeded() -> Random {
+    let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| std::process::id().into());
+    println!("SEED={seed}");
+    Random(seed)
 }
 
 const LONG: usize = 200_000;
@@ -208,7 +198,7 @@ fn counts(function: &Function) -> std::ops::RangeInclusive<usize> {
 fn every_function_ends_within_its_limits() {
     let large: Vec<Value> = texts().into_iter().chain(structures()).collect();
     let all: Vec<Value> = large.iter().cloned().chain(scalars()).collect();
-    let mut random = Random::seeded();
+    let mut random = seeded();
     let mut slow = Vec::new();
     for function in functions::all() {
         for count in counts(function).filter(|count| *count > 0) {
@@ -293,7 +283,7 @@ fn known_attacks_end_within_the_limits() {
 /// No arguments make a function panic: numbers at the limits, texts cut anywhere, wrong types.
 #[test]
 fn unusual_arguments_do_not_panic() {
-    let mut random = Random::seeded();
+    let mut random = seeded();
     let mut odd = scalars();
     odd.extend(
         [

@@ -5,7 +5,7 @@ mod checks;
 use std::path::Path;
 
 use checks::check_query;
-use quire_testkit::qt;
+use quire_testkit::{Random, qt};
 
 const WORDS: &[&str] = &[
     "SELECT",
@@ -102,26 +102,7 @@ const WORDS: &[&str] = &[
     "\n",
 ];
 
-/// SplitMix64. A failing run prints its seed, which repeats it.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    fn word(&mut self) -> &'static str {
-        WORDS[self.below(WORDS.len())]
-    }
-}
-
+/// A failing run prints its seed, which repeats it.
 fn seed() -> u64 {
     let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| std::process::id().into());
@@ -135,8 +116,8 @@ fn random_tokens() {
     for _ in 0..20_000 {
         let mut text = if random.below(4) == 0 { String::new() } else { "SELECT ".to_owned() };
         for _ in 0..random.below(24) {
-            text.push_str(random.word());
-            text.push_str([" ", ""][random.below(5) / 4]);
+            text.push_str(random.pick::<&str>(WORDS));
+            text.push_str(if random.one_in(5) { "" } else { " " });
         }
         check_query(&text);
     }
@@ -170,9 +151,9 @@ fn change(text: &mut String, queries: &[String], random: &mut Random) {
     let (start, end) = (start.min(end), start.max(end));
     match random.below(5) {
         0 => text.replace_range(start..end, ""),
-        1 => text.insert_str(start, random.word()),
-        2 => text.insert_str(start, &format!(" {} ", random.word())),
-        3 => text.replace_range(start..end, random.word()),
+        1 => text.insert_str(start, random.pick::<&str>(WORDS)),
+        2 => text.insert_str(start, &format!(" {} ", random.pick(WORDS))),
+        3 => text.replace_range(start..end, random.pick::<&str>(WORDS)),
         _ => {
             let other = &queries[random.below(queries.len())];
             let from = char_position(other, random);

@@ -9,7 +9,7 @@ use quire_sql::{
     SqlError, TempSpace,
 };
 use quire_testkit::interpreter::{Interpreter, Json, agrees};
-use quire_testkit::random::{ExpectedRows, PARAMETERS, Random};
+use quire_testkit::random::{ExpectedRows, PARAMETERS, QueryGenerator};
 use quire_value::{Limits, Value, text};
 
 const SEED_DEFAULT: u64 = 20_261_117;
@@ -65,7 +65,7 @@ fn parse(text: &str) -> Value {
 }
 
 /// Queries that keep many rows: the random generator rarely makes them.
-fn heavy(random: &mut Random) -> String {
+fn heavy(random: &mut QueryGenerator) -> String {
     let path =
         random.pick(&["c.id", "c.n", "c.m", "c.o", "c.t", "c.l", "c.long", "c[\"odd name\"]", "c.id || c.s"]);
     let other = random.pick(&["c.n", "c.s", "c.m", "c.o.x", "c.id", "[c.n, c.s]"]);
@@ -112,7 +112,7 @@ fn random_queries_with_little_memory_have_the_rows_of_those_with_enough() {
     let seed = std::env::var("QUIRE_SPILL_SEED").map_or(SEED_DEFAULT, |seed| seed.parse().expect("a number"));
     let (mut spilled, mut refused, mut compared) = (0, 0, 0);
     for round in seed..seed + ROUNDS {
-        let mut random = Random::new(round);
+        let mut random = QueryGenerator::new(round);
         let items: Vec<Value> = (0..ITEMS).map(|id| parse(&random.item(id))).collect();
         let interpreter = Interpreter::new(&items).with_time(NOW_TICKS).with_parameters(&parameters());
         for _ in 0..QUERIES {

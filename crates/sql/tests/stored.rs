@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use quire_sql::{Environment, Item, ItemSink, Parameters, Query, Row, SqlError, SystemProperties};
-use quire_testkit::qt;
+use quire_testkit::{Random, qt};
 use quire_value::{Object, Value};
 
 /// In addition to the queries of all `.qt` files: each kind of expression that can hold a node.
@@ -89,19 +89,12 @@ impl SystemProperties for System {
     }
 }
 
-/// SplitMix64. A failing run prints its seed, which repeats it.
-struct Random(u64);
+/// Random values and items.
+struct ItemGenerator(Random);
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
+impl ItemGenerator {
     fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.below(bound)
     }
 
     fn value(&mut self, depth: u64) -> Value {
@@ -121,7 +114,7 @@ impl Random {
     fn object(&mut self, depth: u64) -> Object {
         const NAMES: &[&str] = &["a", "b", "n", "s", "l", "o", "é", "x y", "name", "tags", "price"];
         let count = if self.below(20) == 0 { 40 } else { self.below(5) };
-        let name = |random: &mut Random, index: u64| match index {
+        let name = |random: &mut ItemGenerator, index: u64| match index {
             0..20 => NAMES[random.below(NAMES.len() as u64) as usize].to_owned(),
             _ => format!("name{index}"),
         };
@@ -151,6 +144,7 @@ impl Random {
     }
 }
 
+/// A failing run prints its seed, which repeats it.
 fn seed() -> u64 {
     let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| std::process::id().into());
@@ -164,7 +158,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(random: &mut Random, count: u64) -> Fixture {
+    fn new(random: &mut ItemGenerator, count: u64) -> Fixture {
         let stored: Vec<_> =
             (0..count).map(|id| (quire_value::Item::from_value(&random.item(id)), System(id))).collect();
         let values =
@@ -233,7 +227,7 @@ fn per_item(query: &Query, items: &[Item<'_>]) -> Result<Vec<String>, SqlError> 
 
 #[test]
 fn stored_items_are_their_values() {
-    let mut random = Random(seed());
+    let mut random = ItemGenerator(Random(seed()));
     let queries: Vec<(String, Query)> =
         corpus().into_iter().filter_map(|text| compile(&text).map(|query| (text, query))).collect();
     assert!(queries.len() > 500);
@@ -257,7 +251,7 @@ fn stored_items_are_their_values() {
 /// An item with multiplicity n gives the rows of n equal items.
 #[test]
 fn multiplicity_is_repetition() {
-    let mut random = Random(seed());
+    let mut random = ItemGenerator(Random(seed()));
     for _ in 0..40 {
         let fixture = Fixture::new(&mut random, 8);
         let counted: Vec<(Item<'_>, u64)> =
@@ -276,7 +270,7 @@ fn multiplicity_is_repetition() {
 /// What a caller may do itself: sort by keys, filter, pass items in the order of ORDER BY.
 #[test]
 fn the_caller_sorts_and_filters() {
-    let mut random = Random(seed());
+    let mut random = ItemGenerator(Random(seed()));
     let fixture = Fixture::new(&mut random, 30);
     let items = fixture.items();
     let query = compile("SELECT VALUE c.id FROM c WHERE c.n > -1 ORDER BY c.n, c.id DESC").expect("compiles");
@@ -305,8 +299,8 @@ fn the_caller_sorts_and_filters() {
 /// With a limit, the sort buffer drops only rows that cannot be among the first.
 #[test]
 fn a_limited_sort_is_the_start_of_the_whole() {
-    let mut random = Random(seed());
-    let item = |random: &mut Random, id: u64| {
+    let mut random = ItemGenerator(Random(seed()));
+    let item = |random: &mut ItemGenerator, id: u64| {
         Value::Object([("id", Value::from(id)), ("n", Value::from(random.below(300)))].into_iter().collect())
     };
     let items: Vec<Value> = (0..12_000).map(|id| item(&mut random, id)).collect();
@@ -320,7 +314,7 @@ fn a_limited_sort_is_the_start_of_the_whole() {
 /// DISTINCT covers all items of one evaluator.
 #[test]
 fn distinct_rows_stream() {
-    let fixture = Fixture::new(&mut Random(seed()), 40);
+    let fixture = Fixture::new(&mut ItemGenerator(Random(seed())), 40);
     let query = compile("SELECT DISTINCT c.a, c.n FROM c").expect("compiles");
     let expected: Vec<String> =
         query.rows(&fixture.values).expect("rows").iter().map(Value::to_json).collect();

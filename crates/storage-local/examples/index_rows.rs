@@ -4,7 +4,7 @@
 //! index rows each, 16 per commit, waits until background work is done and exits without closing; then this process
 //! opens the directory.
 
-use quire_storage::fault::Random;
+use quire_storage::random::Random;
 use quire_storage::{
     Commit, Direction, Guard, KeyRange, Op, PartitionId, Scan, Snapshot, Space, Storage, Token,
 };
@@ -134,7 +134,7 @@ fn rid(number: u64) -> [u8; 8] {
 }
 
 fn index_id(path: u64) -> [u8; 8] {
-    Random(path).next().to_be_bytes()
+    Random(path).next_u64().to_be_bytes()
 }
 
 const WORDS: [&str; 16] = [
@@ -159,9 +159,9 @@ fn value(path: u64, number: u64) -> Vec<u8> {
     let string = |text: String| [&[0x40], text.as_bytes(), &[0x00, 0x01]].concat();
     match path % 4 {
         0 => string(WORDS[random.below(16) as usize].into()),
-        1 => [&[0x30, 0x40][..], &random.below(1 << 40).to_be_bytes(), &[0; 1]].concat(),
+        1 => [&[0x30, 0x40][..], &random.below(1_u64 << 40).to_be_bytes(), &[0; 1]].concat(),
         2 => string(format!("{} {}", WORDS[random.below(16) as usize], WORDS[random.below(16) as usize])),
-        _ => string(format!("{:012x}", random.next() >> 16)),
+        _ => string(format!("{:012x}", random.next_u64() >> 16)),
     }
 }
 

@@ -4,7 +4,7 @@
 mod child;
 
 use anyhow::{Context, Result, ensure};
-use quire_storage::fault::Random;
+use quire_storage::random::Random;
 use quire_storage::{
     Commit, Direction, Guard, KeyRange, Op, PartitionId, Position, SPACE_COUNT, Scan, Snapshot, Space,
     Storage, Token,

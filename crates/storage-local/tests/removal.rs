@@ -6,7 +6,7 @@
 mod child;
 
 use anyhow::{Context, Result, ensure};
-use quire_storage::fault::Random;
+use quire_storage::random::Random;
 use quire_storage::{Commit, Direction, KeyRange, Op, Removal, Scan, Space, Storage, Token};
 use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
 use quire_testkit::crash::{Kill, kill_count, run_and_kill};

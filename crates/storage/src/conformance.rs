@@ -12,7 +12,7 @@ mod reads;
 mod removals;
 mod rows;
 
-use crate::fault::Random;
+use crate::random::Random;
 use crate::{
     Commit, CommitError, Committed, Direction, Guard, KeyRange, Op, PartitionId, Removal, Scan, Snapshot,
     Space, Storage, Token,

@@ -6,6 +6,7 @@
 //! no correct storage does and a caller must detect.
 
 use crate::memory::MemoryStorage;
+use crate::random::Random;
 use crate::{
     Caps, Commit, CommitError, Committed, Direction, KeyRange, Op, PartitionId, Position, Removal, Scan,
     Snapshot, Space, Storage, StorageError, Token, Visit,
@@ -468,25 +469,6 @@ impl Snapshot for FaultSnapshot {
     fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
         self.before_read()?;
         self.inner.visit(scan, visit)
-    }
-}
-
-/// splitmix64: small, seeded, good enough to choose faults and test inputs.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end`, which is not zero.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
     }
 }
 

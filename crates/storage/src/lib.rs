@@ -1,14 +1,16 @@
 //! The storage contract: an ordered byte map with short snapshots and guarded atomic commits.
 //!
 //! [`Storage`] is what the engine needs of a backend: it moves bytes and knows nothing of items, containers or JSON.
-//! [`memory`] is the reference implementation, [`fault`] wraps any storage and injects faults, [`conformance`] is the
-//! suite that every implementation passes. [`rows`] and [`ledger`] are shared by implementations: checking and
-//! unfolding a commit, and deciding about its guards.
+//! [`memory`] is the reference implementation, [`layer`] is for storages over another one, of which [`fault`] injects faults,
+//! [`conformance`] is the suite that every implementation passes. [`rows`] and [`ledger`] are shared by implementations: the
+//! checked rows of a commit, and deciding about its guards.
 
 pub mod conformance; // the conformance suite
 pub mod fault; // injected faults
+pub mod layer; // storages over another one
 pub mod ledger; // positions of partitions, guards, tokens
 pub mod memory; // the reference implementation
+pub mod random; // seeded random numbers for faults and tests
 pub mod rows; // a commit as single rows, checked
 
 use std::ops::{Bound, ControlFlow};

@@ -3,6 +3,7 @@
 use quire_storage::Storage;
 use quire_storage::conformance::{TestStorage, run};
 use quire_storage::fault::{CommitFault, FaultStorage};
+use quire_storage::layer::StorageLayer;
 use quire_storage::memory::MemoryStorage;
 use std::sync::Arc;
 
@@ -38,6 +39,37 @@ impl TestStorage for Fault {
     fn crash(&mut self) {
         self.0.reopen().expect("opens");
     }
+}
+
+/// A layer that defines nothing.
+struct PlainLayer(MemoryStorage);
+
+impl StorageLayer for PlainLayer {
+    fn below(&self) -> &dyn Storage {
+        &self.0
+    }
+}
+
+struct Layered(Arc<PlainLayer>);
+
+impl TestStorage for Layered {
+    fn storage(&self) -> Arc<dyn Storage> {
+        self.0.clone()
+    }
+
+    fn reopen(&mut self) {
+        self.0.0.close().expect("closes");
+        self.crash();
+    }
+
+    fn crash(&mut self) {
+        self.0 = Arc::new(PlainLayer(self.0.0.reopen()));
+    }
+}
+
+#[test]
+fn layer_without_methods() {
+    run(|| Box::new(Layered(Arc::new(PlainLayer(MemoryStorage::new())))));
 }
 
 #[test]

@@ -9,8 +9,6 @@
 //! The checks are pure and their tests feed them every anomaly they name. That they also bite on a real server is shown
 //! by a client that reads and writes without a condition: its lost updates must be found.
 
-pub(crate) use client::Random;
-
 pub mod bank; // money moves, its sum stays
 mod bank_actions; // every way to move money and to add it up
 mod client; // requests, and what became of them

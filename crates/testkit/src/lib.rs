@@ -15,3 +15,6 @@ pub mod qt; // `.qt` files: queries and what comes out
 pub mod random; // random items and queries
 pub mod storm; // everything a container does at once, with kills
 pub mod values; // strategies for values
+
+/// The one generator of random numbers for tests.
+pub use quire_storage::random::Random;

@@ -57,6 +57,15 @@ impl LiveServer {
         Ok(live)
     }
 
+    /// Runs a command of `program` against this server: its exit code, what it printed, and what it printed as errors.
+    pub fn run_command(&self, program: &str, arguments: &[&str]) -> (i32, String, String) {
+        let endpoint = format!("http://127.0.0.1:{}/", self.port);
+        let output = Command::new(program).args(arguments).env("QUIRE_ENDPOINT", endpoint).output();
+        let output = output.expect("the program runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+    }
+
     /// SIGTERM, and waits until it has ended.
     pub fn stop(mut self) -> Result<()> {
         anyhow::ensure!(self.signal("-TERM")?, "the server cannot be told to stop");

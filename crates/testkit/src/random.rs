@@ -10,10 +10,12 @@ mod shapes; // whole queries of parts that fit together
 
 use std::fmt::Write as _;
 
+use crate::Random;
+
 pub use self::shapes::{COMPUTED, PARAMETERS};
 
-/// A small generator: good enough to draw from, the same on every machine.
-pub struct Random(u64);
+/// Makes items and queries of random numbers.
+pub struct QueryGenerator(Random);
 
 /// What is drawn, and what may be expected of its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,26 +74,21 @@ const TYPE_TESTS: &[&str] = &[
 ];
 const COMPARISONS: &[&str] = &["=", "!=", "<", "<=", ">", ">="];
 
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
+impl QueryGenerator {
+    pub fn new(seed: u64) -> QueryGenerator {
+        QueryGenerator(Random(seed))
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (bits ^ (bits >> 31)) % bound
+        self.0.below(bound)
     }
 
-    /// Once in so many times.
     pub fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
+        self.0.one_in(times)
     }
 
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
+        *self.0.pick(from)
     }
 
     fn text(&mut self) -> String {
@@ -538,7 +535,7 @@ mod tests {
     #[test]
     fn a_seed_says_everything() {
         let drawn = |seed| {
-            let mut random = Random::new(seed);
+            let mut random = QueryGenerator::new(seed);
             (random.item(1), random.query())
         };
         assert_eq!(drawn(7), drawn(7));
@@ -547,7 +544,7 @@ mod tests {
 
     #[test]
     fn items_are_json() {
-        let mut random = Random::new(1);
+        let mut random = QueryGenerator::new(1);
         for id in 0..500 {
             let item = random.item(id);
             quire_value::text::parse(item.as_bytes(), quire_value::Limits::default())

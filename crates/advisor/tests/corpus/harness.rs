@@ -18,7 +18,7 @@ use quire_value::{Item, Limits, Value, text};
 
 const START_MS: u64 = 1_790_000_000_000;
 
-pub struct Stored {
+pub struct StoredItems {
     pub item: Item,
     pub key: PartitionKey,
     pub bytes: u64,
@@ -26,7 +26,7 @@ pub struct Stored {
 
 pub struct Container {
     pub definition: ContainerDefinition,
-    pub items: Vec<Stored>,
+    pub items: Vec<StoredItems>,
     pub partitions: u32,
     pub unscanned: (u64, u64),
     by_id: HashMap<String, usize>,
@@ -97,7 +97,7 @@ impl Db {
         let key = container.definition.partition_key.extract(item.root()).expect("a key");
         let id = item.root().get("id").and_then(|id| id.as_str()).expect("an id").to_owned();
         container.by_id.insert(id, container.items.len());
-        container.items.push(Stored { item, key, bytes: bytes.unwrap_or(text.len() as u64) });
+        container.items.push(StoredItems { item, key, bytes: bytes.unwrap_or(text.len() as u64) });
     }
 
     /// All requests within it are one action with a header.
@@ -442,7 +442,7 @@ fn scan(container: &Container) -> ScanResult {
     scan.finish(1, START_MS, container.partitions)
 }
 
-fn input(number: usize, stored: &Stored) -> ItemInput<'_> {
+fn input(number: usize, stored: &StoredItems) -> ItemInput<'_> {
     ItemInput {
         number: number as u64,
         item: stored.item.root(),
@@ -486,7 +486,7 @@ fn answer(
         let items = &containers[&lookup.container].items;
         let name = lookup.key.trim_start_matches('/');
         let index = indexes.entry((lookup.container.clone(), lookup.key.clone())).or_insert_with(|| {
-            let value = |stored: &Stored| {
+            let value = |stored: &StoredItems| {
                 stored.item.root().get(name).and_then(|value| value.as_str()).map(str::to_owned)
             };
             items.iter().enumerate().filter_map(|(number, stored)| Some((value(stored)?, number))).collect()

@@ -239,17 +239,17 @@ fn mirrors() -> Vec<Case> {
     ]
 }
 
-struct Counted {
+struct CountedCase {
     wrong: fn(usize) -> i64,
     authors: usize,
     sums: bool,
     expires: bool,
 }
 
-const COUNTED: Counted =
-    Counted { wrong: |author| i64::from(author % 12 == 0), authors: 220, sums: false, expires: false };
+const COUNTED: CountedCase =
+    CountedCase { wrong: |author| i64::from(author % 12 == 0), authors: 220, sums: false, expires: false };
 
-fn counted(db: &mut Db, made: &Counted) {
+fn counted(db: &mut Db, made: &CountedCase) {
     let ttl = if made.expires { r#","defaultTtl":86400"# } else { "" };
     db.define(&format!(
         r#"{{"id":"books","partitionKey":{{"paths":["/id"],"kind":"Hash","version":2}}{ttl}}}"#
@@ -289,20 +289,20 @@ fn rollups() -> Vec<Case> {
         fires("authors: sums of pages that are wrong", &[("rollup-wrong", "authors", "/total")], |db| {
             counted(
                 db,
-                &Counted { sums: true, wrong: |author| if author % 15 == 0 { 40 } else { 0 }, ..COUNTED },
+                &CountedCase { sums: true, wrong: |author| if author % 15 == 0 { 40 } else { 0 }, ..COUNTED },
             );
         }),
         clean("authors: all counts are right", &["rollup-wrong"], |db| {
-            counted(db, &Counted { wrong: |_| 0, ..COUNTED })
+            counted(db, &CountedCase { wrong: |_| 0, ..COUNTED })
         }),
         clean("authors: a number of its own", &["rollup-wrong"], |db| {
-            counted(db, &Counted { wrong: |author| varied_number(author, 50) as i64, ..COUNTED })
+            counted(db, &CountedCase { wrong: |author| varied_number(author, 50) as i64, ..COUNTED })
         }),
         clean("authors: three counts are wrong", &["rollup-wrong"], |db| {
-            counted(db, &Counted { wrong: |author| i64::from(author % 80 == 0), ..COUNTED });
+            counted(db, &CountedCase { wrong: |author| i64::from(author % 80 == 0), ..COUNTED });
         }),
         clean("visitors: what is counted expires", &["rollup-wrong"], |db| {
-            counted(db, &Counted { expires: true, ..COUNTED })
+            counted(db, &CountedCase { expires: true, ..COUNTED })
         }),
         clean("authors: a declared rollup", &["rollup-wrong"], |db| {
             counted(db, &COUNTED);

@@ -53,9 +53,9 @@ pub const fn clean(name: &'static str, similar_to: &'static [&'static str], buil
     Case { name, similar_to, expect: &[], build }
 }
 
-type Found = BTreeSet<(String, String, String)>;
+type FindingNames = BTreeSet<(String, String, String)>;
 
-fn found(advice: &Advice) -> Found {
+fn found(advice: &Advice) -> FindingNames {
     advice
         .findings
         .iter()
@@ -63,7 +63,7 @@ fn found(advice: &Advice) -> Found {
         .collect()
 }
 
-fn expected(case: &Case) -> Found {
+fn expected(case: &Case) -> FindingNames {
     case.expect
         .iter()
         .map(|(rule, container, path)| (rule.to_string(), container.to_string(), path.to_string()))

@@ -36,7 +36,7 @@ pub fn list(count: usize, element: impl Fn(usize) -> String) -> String {
     (0..count).map(element).collect::<Vec<_>>().join(",")
 }
 
-struct Growing {
+struct GrowingCase {
     container: &'static str,
     array: &'static str,
     items: usize,
@@ -52,7 +52,7 @@ struct Growing {
     reads: u32,
 }
 
-const POSTS: Growing = Growing {
+const POSTS: GrowingCase = GrowingCase {
     container: "posts",
     array: "comments",
     items: 210,
@@ -68,8 +68,8 @@ const POSTS: Growing = Growing {
     reads: 2_000,
 };
 
-fn grow(db: &mut Db, made: &Growing) {
-    let Growing { container, array, .. } = made;
+fn grow(db: &mut Db, made: &GrowingCase) {
+    let GrowingCase { container, array, .. } = made;
     db.container(container, "/id");
     for number in 0..made.items {
         let length = (made.length)(number);
@@ -117,7 +117,7 @@ fn arrays() -> Vec<Case> {
             let element = |number: usize| {
                 format!(r#"{{"id":"m{number}","sent":{number},"body":"{}"}}"#, words(number, 60))
             };
-            grow(db, &Growing { container: "rooms", array: "messages", element, growing: 40, ..POSTS });
+            grow(db, &GrowingCase { container: "rooms", array: "messages", element, growing: 40, ..POSTS });
         }),
         fires(
             "claims: documents near the item limit",
@@ -128,41 +128,51 @@ fn arrays() -> Vec<Case> {
                 let length = |number: usize| 3 + varied_number(number, 30);
                 grow(
                     db,
-                    &Growing { container: "claims", array: "documents", length, element, step: 3, ..POSTS },
+                    &GrowingCase {
+                        container: "claims",
+                        array: "documents",
+                        length,
+                        element,
+                        step: 3,
+                        ..POSTS
+                    },
                 );
             },
         ),
         clean("recipes: many steps, never more", &["unbounded-array", "history-in-item"], |db| {
-            grow(db, &Growing { container: "recipes", array: "steps", growing: 0, writes: 30, ..POSTS });
+            grow(db, &GrowingCase { container: "recipes", array: "steps", growing: 0, writes: 30, ..POSTS });
         }),
         clean("leader boards: capped at 150", &["unbounded-array"], |db| {
             let length = |number: usize| {
                 if varied_number(number, 3) == 0 { 150 } else { 60 + varied_number(number, 60) }
             };
-            grow(db, &Growing { container: "boards", array: "entries", length, ..POSTS });
+            grow(db, &GrowingCase { container: "boards", array: "entries", length, ..POSTS });
         }),
         clean("games: short lists of scores that grow", &["unbounded-array"], |db| {
             let element = |number: usize| varied_number(number, 1_000).to_string();
-            grow(db, &Growing { container: "players", array: "scores", element, ..POSTS });
+            grow(db, &GrowingCase { container: "players", array: "scores", element, ..POSTS });
         }),
         clean(
             "people: a few addresses, one more now and then",
             &["unbounded-array", "growing-references"],
             |db| {
                 let length = |number: usize| 1 + varied_number(number, 4) + varied_number(number + 7, 3);
-                grow(db, &Growing { container: "people", array: "addresses", length, writes: 20, ..POSTS });
+                grow(
+                    db,
+                    &GrowingCase { container: "people", array: "addresses", length, writes: 20, ..POSTS },
+                );
             },
         ),
         clean("carts: seasonal, they fill and empty", &["unbounded-array"], |db| {
-            grow(db, &Growing { container: "carts", array: "lines", growing: 8, shrinking: 52, ..POSTS });
+            grow(db, &GrowingCase { container: "carts", array: "lines", growing: 8, shrinking: 52, ..POSTS });
         }),
         clean("blog: only a dozen posts were written to", &["unbounded-array"], |db| {
-            grow(db, &Growing { versioned: 12, growing: 12, ..POSTS });
+            grow(db, &GrowingCase { versioned: 12, growing: 12, ..POSTS });
         }),
         clean("blog: comments grow, but hardly anyone writes or reads", &["unbounded-array"], |db| {
             grow(
                 db,
-                &Growing {
+                &GrowingCase {
                     writes: 1,
                     items: 220,
                     versioned: 25,
@@ -174,7 +184,7 @@ fn arrays() -> Vec<Case> {
             db.query("posts", "SELECT TOP 20 c.id, c.title FROM c WHERE c.title > 'a'", 200, 20, 9_000);
         }),
         clean("blog: a test database with 80 posts", &["unbounded-array"], |db| {
-            grow(db, &Growing { items: 80, ..POSTS });
+            grow(db, &GrowingCase { items: 80, ..POSTS });
         }),
         clean("blog: a declared window", &["unbounded-array"], |db| {
             grow(db, &POSTS);
@@ -194,7 +204,7 @@ fn arrays() -> Vec<Case> {
                 )
             };
             let length = |number: usize| 60 + varied_number(number, 70);
-            grow(db, &Growing { container: "pages", array: "revisions", element, length, ..POSTS });
+            grow(db, &GrowingCase { container: "pages", array: "revisions", element, length, ..POSTS });
         }),
         fires(
             "contracts: earlier states of the item",
@@ -245,7 +255,7 @@ fn arrays() -> Vec<Case> {
             let length = |number: usize| 2 + varied_number(number, 40);
             grow(
                 db,
-                &Growing {
+                &GrowingCase {
                     container: "orders",
                     array: "history",
                     element,
@@ -267,14 +277,14 @@ fn arrays() -> Vec<Case> {
             let length = |number: usize| {
                 if varied_number(number, 4) == 0 { 50 } else { 20 + varied_number(number, 30) }
             };
-            grow(db, &Growing { container: "documents", array: "versions", element, length, ..POSTS });
+            grow(db, &GrowingCase { container: "documents", array: "versions", element, length, ..POSTS });
         }),
         clean("teams: seventy members each, and slowly more", &["history-in-item"], |db| {
             let element = |number: usize| {
                 format!(r#"{{"member":"m{}","role":"r{}"}}"#, varied_number(number, 90_000), number % 7)
             };
             let length = |number: usize| 55 + varied_number(number, 20);
-            grow(db, &Growing { container: "teams", array: "members", element, length, ..POSTS });
+            grow(db, &GrowingCase { container: "teams", array: "members", element, length, ..POSTS });
         }),
     ]
 }

@@ -177,6 +177,14 @@ pub(crate) fn corrupt(what: impl Into<String>) -> EngineError {
 }
 
 impl EngineError {
+    /// The error of a request that was not sent, because an earlier commit is in doubt: nothing of it can happen.
+    pub(crate) fn not_sent(self) -> EngineError {
+        match self {
+            EngineError::Unresolved => EngineError::Overloaded,
+            error => error,
+        }
+    }
+
     /// The same error once more: every write of a commit is answered with it.
     pub(crate) fn duplicate(&self) -> EngineError {
         match self {

@@ -4,19 +4,19 @@
 //! shared, and writes what the target says then. When the target has changed since the walk began, it begins another one: see
 //! `maintain::fan_out`. What cannot be written is left, and listed in the result.
 
-use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use quire_storage::{Op, Snapshot};
+use quire_storage::Op;
 use quire_value::{Limits, Object, Value, text};
 
+use super::visits::visit_with_checkpoint;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
 use crate::jobs::{JobClaim, JobKind, JobOutcome, JobStep};
 use crate::links::{Referrer, Referrers, TargetHash};
 use crate::maintain::fan_out::{FAN_OUT, FanOutPayload, FanOutRow};
-use crate::maintain::visit::{VisitFigures, VisitOrder, VisitOutcome, VisitWork, lock_target, visit_items};
+use crate::maintain::visit::{VisitWork, lock_target};
 use crate::model::DatabaseModel;
 use crate::runtime::Shared;
 use crate::store::keys::{DeclarationKeys, LOOKUPS};
@@ -142,30 +142,8 @@ impl<'a> FanOutWalk<'a> {
         rids: &[u64],
         next: &FanOutPosition,
     ) -> Result<Option<String>, EngineError> {
-        let advance = RefCell::new(None);
-        let done = claim.done() + rids.len() as u64;
-        let also = |snapshot: &dyn Snapshot, _: &VisitFigures| {
-            let moved = claim.advance(next.encode(), done, None);
-            let op = moved.op(snapshot)?;
-            *advance.borrow_mut() = Some(moved);
-            Ok(vec![op])
-        };
         let work = VisitWork::FanOut { link: self.payload.declaration, target: &self.payload.target };
-        let order =
-            VisitOrder { container: &self.referrers, rids, rows: &[], work, also: &also, journal: None };
-        let visited = visit_items(self.shared, &order)?;
-        match (visited, advance.into_inner()) {
-            (VisitOutcome::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
-            (VisitOutcome::Done { is_committed: false, .. }, Some(advance)) => {
-                claim.commit(advance, Vec::new())?
-            }
-            (VisitOutcome::Refused(error), _) => return Ok(Some(error.to_string())),
-            (VisitOutcome::TooLarge, _) => {
-                return Ok(Some("the items are too large for one commit".to_owned()));
-            }
-            (VisitOutcome::Done { .. } | VisitOutcome::DuplicateKey { .. } | VisitOutcome::NoModel, _) => {}
-        }
-        Ok(None)
+        visit_with_checkpoint(self.shared, claim, (&self.referrers, rids), work, |_| next.encode())
     }
 
     /// Writes them one by one, because one of them cannot be written.

@@ -21,6 +21,7 @@ pub(crate) mod split; // one partition becomes two
 mod sweep; // removing expired items, old versions
 pub(crate) mod vector_indexes; // building vector indexes, and what has changed since
 pub(crate) mod views; // containers maintained from others
+mod visits; // items that jobs visit, with their checkpoints
 mod what_ifs; // changes tried on copies
 mod worker; // a thread that goes on after errors and panics
 

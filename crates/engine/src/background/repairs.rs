@@ -3,20 +3,20 @@
 //! Where it is asked for, references without a target are taken away first. What cannot be written is left, and listed in the
 //! result. An item that is right is not written.
 
-use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use quire_model::Pointer;
-use quire_storage::{Scan, Snapshot};
+use quire_storage::Scan;
 use quire_value::{Limits, Object, Value, text};
 
 use super::builds::scope::{containers_to_write, referrer_containers};
 use super::checks::CheckPayload;
+use super::visits::visit_with_checkpoint;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
 use crate::jobs::{JobClaim, JobKind, JobStep};
-use crate::maintain::visit::{VisitFigures, VisitOrder, VisitOutcome, VisitWork, visit_items};
+use crate::maintain::visit::VisitWork;
 use crate::model::DatabaseModel;
 use crate::runtime::Shared;
 use crate::store::item_row::ItemRow;
@@ -156,31 +156,9 @@ impl Repair<'_> {
         next: &RepairPosition,
         work: VisitWork<'_>,
     ) -> Result<Option<String>, EngineError> {
-        let advance = RefCell::new(None);
-        let done = claim.done() + rids.len() as u64;
-        let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
-            let moved = RepairPosition { repaired: next.repaired + figures.written, ..next.clone() };
-            let moved = claim.advance(moved.encode(), done, None);
-            let op = moved.op(snapshot)?;
-            *advance.borrow_mut() = Some(moved);
-            Ok(vec![op])
-        };
-        let visited = visit_items(
-            self.shared,
-            &VisitOrder { container, rids, rows: &[], work, also: &also, journal: None },
-        )?;
-        match (visited, advance.into_inner()) {
-            (VisitOutcome::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
-            (VisitOutcome::Done { is_committed: false, .. }, Some(advance)) => {
-                claim.commit(advance, Vec::new())?
-            }
-            (VisitOutcome::Refused(error), _) => return Ok(Some(error.to_string())),
-            (VisitOutcome::TooLarge, _) => {
-                return Ok(Some("the items are too large for one commit".to_owned()));
-            }
-            (VisitOutcome::Done { .. } | VisitOutcome::DuplicateKey { .. } | VisitOutcome::NoModel, _) => {}
-        }
-        Ok(None)
+        visit_with_checkpoint(self.shared, claim, (container, rids), work, |figures| {
+            RepairPosition { repaired: next.repaired + figures.written, ..next.clone() }.encode()
+        })
     }
 
     fn one_by_one(

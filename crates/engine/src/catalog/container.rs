@@ -36,15 +36,59 @@ pub struct Container {
     pub(crate) catalog: Weak<ArcSwap<CatalogState>>,
     /// How records of requests name it, once one was recorded.
     pub(crate) recorded: OnceLock<RecordedContainer>,
-    pub(crate) attachment: Attachment,
+    attachment: Attachment,
     pub(crate) version: ContainerVersion,
 }
 
 /// What a caller keeps with a container: see [`Container::attachment`].
 #[derive(Default)]
-pub(crate) struct Attachment(OnceLock<Box<dyn Any + Send + Sync>>);
+struct Attachment(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl Container {
+    /// A container of a catalog, without scripts.
+    pub(super) fn new(
+        resource: Arc<Resource>,
+        definition: ContainerDefinition,
+        database: Arc<Resource>,
+        number: u32,
+        partitions: PartitionSet,
+        catalog: &Arc<ArcSwap<CatalogState>>,
+    ) -> Container {
+        Container {
+            resource,
+            definition,
+            database,
+            number,
+            partitions: Arc::new(partitions),
+            scripts: Arc::default(),
+            catalog: Arc::downgrade(catalog),
+            recorded: OnceLock::new(),
+            attachment: Attachment::default(),
+            version: ContainerVersion::next(),
+        }
+    }
+
+    /// The same container with another definition, name or set of partitions.
+    pub(super) fn redefined(
+        &self,
+        resource: Arc<Resource>,
+        definition: ContainerDefinition,
+        partitions: Arc<PartitionSet>,
+    ) -> Container {
+        Container {
+            resource,
+            definition,
+            database: self.database.clone(),
+            number: self.number,
+            partitions,
+            scripts: self.scripts.clone(),
+            catalog: self.catalog.clone(),
+            recorded: OnceLock::new(),
+            attachment: Attachment::default(),
+            version: ContainerVersion::next(),
+        }
+    }
+
     /// What the caller makes of a container once, such as texts of headers. There is one for each container, so one caller.
     pub fn attachment<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> &T {
         let made = self.attachment.0.get_or_init(|| Box::new(make()));

@@ -1,6 +1,6 @@
 //! Containers.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use quire_resource::{ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, Throughput};
 use quire_sql::{Projection, SqlError, check_computed_property};
@@ -14,12 +14,11 @@ use super::row::ResourceRow;
 use super::state::{DatabaseEntry, DropJob, OfferOwner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::{Precondition, corrupt};
+use crate::catalog::Container;
 use crate::catalog::views::{VIEWS_MAX, follows, views_of};
-use crate::catalog::{Attachment, Container};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::vectors::VectorIndexIdentity;
 use crate::indexes::{self, CountedIndexes, IndexEpochs, Indexes};
-use crate::memory::prepared_queries::ContainerVersion;
 use crate::partition::sequencer::{PreparedWrite, retry_until_accepted};
 use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
@@ -93,22 +92,14 @@ impl Catalog {
             change.create_offer(OfferOwner { database: database.number(), container: number }, throughput)?;
         }
         let database = database.resource.clone();
-        let (partitions, scripts) = (Arc::new(partitions), Arc::default());
-        let catalog = Arc::downgrade(&self.state);
-        let (recorded, attachment) = (OnceLock::new(), Attachment::default());
-        let container = Container {
+        change.publish_container(Container::new(
             resource,
             definition,
             database,
             number,
             partitions,
-            scripts,
-            catalog,
-            recorded,
-            attachment,
-            version: ContainerVersion::next(),
-        };
-        change.publish_container(container)
+            &self.state,
+        ))
     }
 
     /// The source of a view, which becomes part of its definition.
@@ -202,18 +193,8 @@ impl Catalog {
         {
             existing.partitions.set_vector_progress(0);
         }
-        let container = change.publish_container(Container {
-            resource,
-            definition,
-            database: existing.database.clone(),
-            number: existing.number,
-            partitions: existing.partitions.clone(),
-            scripts: existing.scripts.clone(),
-            catalog: existing.catalog.clone(),
-            recorded: OnceLock::new(),
-            attachment: Attachment::default(),
-            version: ContainerVersion::next(),
-        })?;
+        let redefined = existing.redefined(resource, definition, existing.partitions.clone());
+        let container = change.publish_container(redefined)?;
         if begins {
             settle_versions(&self.shared, &container)?;
         }
@@ -246,19 +227,8 @@ impl Catalog {
         let counted = ids.into_iter().zip(counted).map(|(id, (counts, indexes))| (id, counts, indexes));
         change.split_partition(existing.number, (parent.id, held.position), counted.collect(), partitions);
         partitions.expect_successor(ids[0]);
-        let published = change.publish_container(Container {
-            resource: existing.resource.clone(),
-            definition: existing.definition.clone(),
-            database: existing.database.clone(),
-            number: existing.number,
-            partitions: set,
-            scripts: existing.scripts.clone(),
-            catalog: existing.catalog.clone(),
-            recorded: OnceLock::new(),
-            attachment: Attachment::default(),
-            version: ContainerVersion::next(),
-        });
-        match published {
+        let divided = existing.redefined(existing.resource.clone(), existing.definition.clone(), set);
+        match change.publish_container(divided) {
             #[cfg(feature = "schedules")]
             Ok(_) if is_put_back(Race::SplitParentNotMoved) => {}
             Ok(_) => held.set_moved(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use quire_resource::{ContainerDefinition, ResourceId};
@@ -17,10 +17,9 @@ use super::scripts::ContainerScripts;
 use super::state::{CatalogState, DatabaseEntry, DropJob, OfferEntry, UserEntry};
 use super::{Catalog, EngineError};
 use crate::api::corrupt;
-use crate::catalog::{Attachment, Container};
+use crate::catalog::Container;
 use crate::indexes::vectors::{indexes_in, progress};
 use crate::indexes::{IndexEpochs, Indexes};
-use crate::memory::prepared_queries::ContainerVersion;
 use crate::partition::PartitionSet;
 use crate::partition::sequencer::CommitQueues;
 use crate::partition::write_rules::WriteRules;
@@ -207,21 +206,7 @@ impl CatalogLoader<'_> {
             let states = indexes_in(&*self.shared.storage.snapshot()?, number)?;
             partitions.set_vector_progress(progress(&definition, &states, u64::MAX));
         }
-        let (partitions, scripts) = (Arc::new(partitions), Arc::default());
-        let catalog = Arc::downgrade(self.catalog);
-        let (recorded, attachment) = (OnceLock::new(), Attachment::default());
-        Ok(Container {
-            resource,
-            definition,
-            database,
-            number,
-            partitions,
-            scripts,
-            catalog,
-            recorded,
-            attachment,
-            version: ContainerVersion::next(),
-        })
+        Ok(Container::new(resource, definition, database, number, partitions, self.catalog))
     }
 }
 

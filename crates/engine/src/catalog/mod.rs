@@ -44,7 +44,6 @@ use state::{CatalogState, DatabaseEntry, DropJob, UserEntry};
 
 pub(crate) use load::{for_each_model, for_each_resource, is_empty, open_store, read_jobs, read_store};
 
-pub(crate) use container::Attachment;
 pub use container::Container;
 pub(crate) use routed_key::{RoutedKey, canonical, canonical_of, id_key_of};
 pub use scripts::ContainerScripts;

@@ -5,7 +5,7 @@
 //! that the source never had and begin behind the source's LSNs: whatever a client knows of the source's partitions (ids,
 //! session tokens, positions in the change feed) is unknown here, or behind everything that is here.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use quire_resource::{ContainerDefinition, EpkRange, ResourceId};
 use quire_storage::Op;
@@ -18,10 +18,9 @@ use super::offers::throughput_of;
 use super::permissions::container_in_link;
 use super::row::ResourceRow;
 use super::state::{DatabaseEntry, OfferOwner, UserEntry};
-use super::{Attachment, Catalog, Container, ContainerScripts, EngineError, already_exists, not_found};
+use super::{Catalog, Container, ContainerScripts, EngineError, already_exists, not_found};
 use crate::api::{Resource, ScriptKind, corrupt};
 use crate::indexes::IndexEpochs;
-use crate::memory::prepared_queries::ContainerVersion;
 use crate::partition::PartitionSet;
 use crate::partition::access::AccessState;
 use crate::store::keys::{self, CATALOG};
@@ -92,20 +91,14 @@ impl Catalog {
         change.copy_offer(&source, OfferOwner { database: database.number(), container: number })?;
         change.push_op(row(number));
         let database = database.resource.clone();
-        let (partitions, scripts) = (Arc::new(partitions), Arc::default());
-        let (catalog, recorded) = (Arc::downgrade(&self.state), OnceLock::new());
-        change.publish_container(Container {
+        change.publish_container(Container::new(
             resource,
             definition,
             database,
             number,
             partitions,
-            scripts,
-            catalog,
-            recorded,
-            attachment: Attachment::default(),
-            version: ContainerVersion::next(),
-        })
+            &self.state,
+        ))
     }
 
     /// Exchanges names, all at once: the container that is to have the name has it, with the scripts, the throughput and the
@@ -203,18 +196,7 @@ impl CatalogChange<'_> {
         definition.json.set("id", id);
         let resource = self.stamp(container.resource.rid, id.to_owned(), definition.json.clone());
         self.put_container(&resource, &layout, &epochs);
-        let renamed = Arc::new(Container {
-            resource,
-            definition,
-            database: container.database.clone(),
-            number: container.number,
-            partitions: container.partitions.clone(),
-            scripts: container.scripts.clone(),
-            catalog: container.catalog.clone(),
-            recorded: OnceLock::new(),
-            attachment: Attachment::default(),
-            version: ContainerVersion::next(),
-        });
+        let renamed = Arc::new(container.redefined(resource, definition, container.partitions.clone()));
         if let Some(database) = self.state.databases.edit(&container.database.rid) {
             database.containers.insert(renamed.clone());
         }

@@ -52,7 +52,7 @@ pub(super) struct RangeIndexes {
 impl Drop for PathTree {
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
-            memory.give_back(self.bytes);
+            memory.release(self.bytes);
         }
     }
 }

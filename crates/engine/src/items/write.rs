@@ -7,7 +7,6 @@
 //! A replace whose body has another id renames the item: it keeps its child id, and the two id rows change with it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use quire_model::IfMatch;
@@ -25,14 +24,13 @@ use crate::indexes::Indexes;
 use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
 use crate::items::visibility::VisibilityPoint;
 use crate::partition::Partition;
-use crate::partition::sequencer::{CommittedWrite, PreparedWrite, WriteRefused};
+use crate::partition::sequencer::{CommittedWrite, PreparedWrite, WriteRefused, attempts};
 use crate::recording::record_write;
 use crate::runtime::locks::{LockKind, LockMode, LockSet};
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::{ItemRow, Stamp};
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, unless};
-use crate::sync::sleep;
 
 /// A write whose snapshot is stale is prepared again this often.
 const TRIES: u32 = 12;
@@ -167,10 +165,7 @@ impl<'a> WriteRequest<'a> {
         let container = self.logical_partition.container;
         let mut locks = LockSet::default();
         self.add_locks(shared, &mut locks);
-        for tried in 0..TRIES {
-            if tried > 1 {
-                sleep(Duration::from_millis(1 << (tried - 1).min(6)));
-            }
+        for _ in attempts(TRIES, 2) {
             let held = shared.locks.take(&locks)?;
             let plan = match self.attempt(shared)? {
                 WriteAttempt::Ready(plan) => plan,

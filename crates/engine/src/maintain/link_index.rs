@@ -9,13 +9,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use quire_model::TargetKey;
 use quire_storage::{Op, Scan};
 
 use super::rows::{UnitCommit, counted_below_rid_ops, counting_declarations};
-use super::visit::{DeclarationVisit, OtherRows, TRIES, VisitFigures, VisitOutcome, read_rows};
+use super::visit::{AT_ONCE, DeclarationVisit, OtherRows, TRIES, VisitFigures, VisitOutcome, read_rows};
 use super::{ModelSnapshot, siblings};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
@@ -24,13 +23,12 @@ use crate::jobs::JobId;
 use crate::links::{TargetHash, referrer_order, visible_targets};
 use crate::model::{ContainerModel, Declaration};
 use crate::partition::Partition;
-use crate::partition::sequencer::{PreparedWrite, Sequencer, WriteRefused};
+use crate::partition::sequencer::{PreparedWrite, Sequencer, WriteRefused, attempts};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockKind, LockMode, LockSet};
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{DeclarationKeys, LOOKUPS, LinkKeys};
 use crate::store::scan;
-use crate::sync::sleep;
 
 /// Rows that one commit adds; more of them are left to the next one.
 const ROWS_MAX: usize = 50_000;
@@ -96,10 +94,7 @@ fn only_links_count(model: &ContainerModel) -> bool {
 /// Blocks until the items are locked, and the commit is durable.
 pub(crate) fn index_links(shared: &Shared, order: &LinkIndexOrder<'_>) -> Result<VisitOutcome, EngineError> {
     let mut further_locks = LockSet::default();
-    for tried in 0..TRIES {
-        if tried > 3 {
-            sleep(Duration::from_millis(1 << (tried - 3).min(6)));
-        }
+    for _ in attempts(TRIES, AT_ONCE) {
         order.container.check_open()?;
         let Some(model) = order.container.partitions.model() else { return Ok(VisitOutcome::NoModel) };
         if !only_links_count(&model) {

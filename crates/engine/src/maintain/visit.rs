@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::time::Duration;
 
 use quire_model::{ItemError, TargetKey};
 use quire_storage::{Op, Scan, Snapshot};
@@ -17,15 +16,16 @@ use crate::catalog::Container;
 use crate::jobs::JobId;
 use crate::links::{TargetHash, TargetRoute};
 use crate::model::DatabaseModel;
-use crate::partition::sequencer::WriteRefused;
+use crate::partition::sequencer::{WriteRefused, attempts};
 use crate::runtime::Shared;
 use crate::runtime::locks::{HeldLocks, LockSet};
 use crate::store::item_row::ItemRow;
 use crate::store::{keys, scan};
-use crate::sync::sleep;
 
 /// A commit whose snapshot is stale, or that needs further locks, is made again this often.
 pub(super) const TRIES: u32 = 24;
+/// Attempts without a wait before them: the first ones find which locks are needed.
+pub(super) const AT_ONCE: u32 = 4;
 
 /// Rows that are made on the snapshot of a commit, of what it does.
 pub(crate) type OtherRows<'a> = dyn Fn(&dyn Snapshot, &VisitFigures) -> Result<Vec<Op>, EngineError> + 'a;
@@ -103,10 +103,7 @@ enum Attempt {
 /// Blocks until the items are locked, and the commit is durable.
 pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<VisitOutcome, EngineError> {
     let mut locks = LockSet::default();
-    for tried in 0..TRIES {
-        if tried > 3 {
-            sleep(Duration::from_millis(1 << (tried - 3).min(6)));
-        }
+    for _ in attempts(TRIES, AT_ONCE) {
         order.container.check_open()?;
         let Some(model) = order.container.partitions.model() else { return Ok(VisitOutcome::NoModel) };
         let others = siblings(order.container, &model.database)?;

@@ -18,7 +18,7 @@ use crate::items::write::{ExistingItems, WriteRequest, WriteSummary, missing_or,
 use crate::links::TargetRoute;
 use crate::model::ContainerModel;
 use crate::partition::Partition;
-use crate::partition::sequencer::{CommittedWrite, WriteRefused};
+use crate::partition::sequencer::{CommittedWrite, WriteRefused, attempts};
 use crate::runtime::Shared;
 #[cfg(test)]
 use crate::runtime::injected_bug::InjectedBug;
@@ -27,6 +27,8 @@ use crate::sync::sleep;
 
 /// A write whose snapshot is stale, or that needs further locks, is prepared again this often.
 const TRIES: u32 = 24;
+/// Attempts without a wait before them: the first ones find which locks are needed.
+const AT_ONCE: u32 = 4;
 /// Then the referrers of a target are left to a job.
 const CONTENDED_TRIES: u32 = 3;
 
@@ -79,10 +81,7 @@ pub(crate) fn run_request(
     request.add_locks(shared, &mut own_locks);
     // Contended are those of referrers, which are known when the write was looked at once.
     let (mut locks, mut contended, mut has_grown) = (own_locks.clone(), 0, false);
-    for tried in 0..TRIES {
-        if tried > 3 {
-            sleep(Duration::from_millis(1 << (tried - 3).min(6)));
-        }
+    for attempt in attempts(TRIES, AT_ONCE) {
         let Some(model) = container.partitions.model() else {
             let under_model = |error| match error {
                 // It has got one just now: nothing was done.
@@ -92,7 +91,7 @@ pub(crate) fn run_request(
             return request.run(shared).map_err(under_model);
         };
         let others = siblings(container, &model.database)?;
-        if tried == 0 {
+        if attempt == 0 {
             guess(shared, &model, &others, &request, &mut locks);
         }
         let _held = match shared.locks.take(&locks) {

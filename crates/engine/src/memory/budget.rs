@@ -79,7 +79,7 @@ impl SharedBudget {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub fn give_back(&self, bytes: usize) {
+    pub fn release(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }

@@ -17,7 +17,7 @@ const PARTITIONS: u32 = 4;
 const PAIRS: [([usize; 2], usize); 3] = [([0, 1], 1), ([3, 2], 3), ([2, 1], 1)];
 const FAULT_ONE_IN: u32 = 4;
 
-struct Across {
+struct AcrossProgram {
     bench: Arc<Bench>,
     queue: CommitQueue,
     /// Child ids of the writes of each work.
@@ -32,7 +32,7 @@ fn run() {
     let bench = Arc::new(Bench::new(PARTITIONS));
     bench.world.storage.set_faults(FAULT_ONE_IN);
     let (queue, works, unknown, settled) = Default::default();
-    let across = Arc::new(Across { bench, queue, works, unknown, settled });
+    let across = Arc::new(AcrossProgram { bench, queue, works, unknown, settled });
     let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for (pair, works) in PAIRS {
         let across = Arc::clone(&across);
@@ -45,7 +45,7 @@ fn run() {
     across.check_whole();
 }
 
-impl Across {
+impl AcrossProgram {
     fn write_both(&self, pair: [usize; 2]) {
         let rids = pair.map(|_| self.bench.begin());
         self.works.lock().expect("no thread panicked").push(rids);

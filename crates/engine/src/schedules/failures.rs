@@ -15,14 +15,14 @@ pub(super) fn watch() {
     HOOK.call_once(|| {
         let print = panic::take_hook();
         panic::set_hook(Box::new(move |panic| match FIRST.with_borrow(Option::is_some) {
-            true => keep(&panic.to_string()),
+            true => record_failure_text(&panic.to_string()),
             false => print(panic),
         }));
     });
     FIRST.set(Some(String::new()));
 }
 
-fn keep(text: &str) {
+fn record_failure_text(text: &str) {
     FIRST.with_borrow_mut(|first| {
         if first.as_ref().is_some_and(String::is_empty) {
             *first = Some(text.to_owned());

@@ -95,7 +95,7 @@ impl KeyMarks {
         for _ in 0..READS {
             let was_gone = self.gone.load(Ordering::Relaxed);
             let is_there = self.world.read(&self.container, "old", "a").is_some();
-            self.saw(was_gone, is_there);
+            self.record_read(was_gone, is_there);
         }
     }
 
@@ -104,11 +104,11 @@ impl KeyMarks {
             let was_gone = self.gone.load(Ordering::Relaxed);
             let ids = self.ids();
             assert!(ids.len() < 2, "a page shows an item from before the delete beside one from after it");
-            self.saw(was_gone, ids.iter().any(|id| id == "old"));
+            self.record_read(was_gone, ids.iter().any(|id| id == "old"));
         }
     }
 
-    fn saw(&self, was_gone: bool, is_there: bool) {
+    fn record_read(&self, was_gone: bool, is_there: bool) {
         assert!(!was_gone || !is_there, "an item of a deleted key is seen again");
         if !is_there {
             self.gone.store(true, Ordering::Relaxed);

@@ -19,11 +19,11 @@ const THREADS: usize = 3;
 const ROUNDS: usize = 2;
 
 /// By key: how many share it, or -1.
-type Inside = [AtomicI32; KEYS];
+type HoldersByKey = [AtomicI32; KEYS];
 
 fn run() {
     let table = Arc::new(LockTable::new());
-    let inside = Arc::new(Inside::default());
+    let inside = Arc::new(HoldersByKey::default());
     let thread = |_| {
         let (table, inside) = (Arc::clone(&table), Arc::clone(&inside));
         Box::new(move || (0..ROUNDS).for_each(|_| round(&table, &inside))) as Box<dyn FnOnce() + Send>
@@ -32,7 +32,7 @@ fn run() {
     assert!(table.is_empty(), "an entry is left behind");
 }
 
-fn round(table: &LockTable, inside: &Inside) {
+fn round(table: &LockTable, inside: &HoldersByKey) {
     let (set, wanted) = some_locks(table);
     let Some(_held) = take(table, &set) else { return };
     wanted.iter().for_each(|&(key, mode)| enter(&inside[key], mode));

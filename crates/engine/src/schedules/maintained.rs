@@ -74,7 +74,7 @@ const AFTER: &str = r#"{"version":1,"fanOutMax":1,
 
 static PREPARED: OnceLock<MemoryStorage> = OnceLock::new();
 
-struct Maintained {
+struct MaintainedProgram {
     world: World,
     catalog: Arc<Catalog>,
 }
@@ -85,7 +85,7 @@ pub(super) fn prepare() {
 
 fn fill(store: MemoryStorage) {
     open_store(&store).expect("a new store");
-    let maintained = Maintained::on(store);
+    let maintained = MaintainedProgram::on(store);
     let catalog = &maintained.catalog;
     catalog.create_database(&json(r#"{"id":"d"}"#), None).expect("a new database");
     for name in CONTAINERS {
@@ -105,10 +105,10 @@ fn fill(store: MemoryStorage) {
 }
 
 fn run() {
-    let maintained = Maintained::prepared(FAULT_ONE_IN);
+    let maintained = MaintainedProgram::prepared(FAULT_ONE_IN);
     let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
-    threads.push(maintained.thread(Maintained::build));
-    threads.push(maintained.thread(Maintained::repair));
+    threads.push(maintained.thread(MaintainedProgram::build));
+    threads.push(maintained.thread(MaintainedProgram::repair));
     for _ in 0..WRITERS {
         threads.push(maintained.thread(|own| (0..WRITES).for_each(|_| own.done(own.write_something()))));
     }
@@ -117,7 +117,7 @@ fn run() {
 }
 
 fn run_build() {
-    let maintained = Maintained::prepared(0);
+    let maintained = MaintainedProgram::prepared(0);
     // No two of them have one key: the build goes over them once.
     maintained.upsert("books", "b", &book("b", "x", "")).expect("there is no fault");
     maintained.world.storage.set_faults(FAULT_ONE_IN_FEW);
@@ -133,7 +133,7 @@ fn run_build() {
 }
 
 fn run_transacted() {
-    let maintained = Maintained::prepared(FAULT_ONE_IN_FEW);
+    let maintained = MaintainedProgram::prepared(FAULT_ONE_IN_FEW);
     let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for _ in 0..2 {
         threads.push(maintained.thread(|own| (0..WRITES).for_each(|_| own.done(own.transact(["c", "d"])))));
@@ -147,25 +147,25 @@ fn run_transacted() {
     maintained.finish();
 }
 
-impl Maintained {
-    fn prepared(fault_one_in: u32) -> Arc<Maintained> {
+impl MaintainedProgram {
+    fn prepared(fault_one_in: u32) -> Arc<MaintainedProgram> {
         let store = PREPARED.get().expect("the explorer has prepared it");
-        let maintained = Arc::new(Maintained::on(store.duplicate()));
+        let maintained = Arc::new(MaintainedProgram::on(store.duplicate()));
         maintained.world.storage.set_faults(fault_one_in);
         maintained
     }
 
-    fn on(store: MemoryStorage) -> Maintained {
+    fn on(store: MemoryStorage) -> MaintainedProgram {
         let (world, catalog) = World::on(store, PARTITIONS, CLOCK_STEPS).with_catalog();
         let shared = &world.shared;
         shared.jobs.load().expect("it is open");
         let (builds, fan_outs) = (Builds::new(shared, &catalog), FanOuts::new(shared, &catalog));
         let repairs = Repairs::new(shared, &catalog);
         shared.jobs.serve(vec![Arc::new(builds), Arc::new(fan_outs), Arc::new(repairs)], || {});
-        Maintained { world, catalog }
+        MaintainedProgram { world, catalog }
     }
 
-    fn thread(self: &Arc<Maintained>, run: fn(&Maintained)) -> Box<dyn FnOnce() + Send> {
+    fn thread(self: &Arc<MaintainedProgram>, run: fn(&MaintainedProgram)) -> Box<dyn FnOnce() + Send> {
         let maintained = Arc::clone(self);
         Box::new(move || run(&maintained))
     }

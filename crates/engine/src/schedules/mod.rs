@@ -64,7 +64,7 @@ pub const PROGRAMS: &[Program] = &[
 ];
 
 /// How far an exploration came.
-pub struct Explored {
+pub struct ExplorationResult {
     /// With the one that failed.
     pub schedules: u64,
     pub failure: Option<String>,
@@ -72,17 +72,18 @@ pub struct Explored {
 
 /// Runs a program under so many schedules, or until it fails. Half of them are random at every point, the others are random in
 /// the priorities of the threads: these find what needs a thread to stand still for long.
-pub fn explore(program: &Program, schedules: u64, seed: u64, race: Option<Race>) -> Explored {
+pub fn explore(program: &Program, schedules: u64, seed: u64, race: Option<Race>) -> ExplorationResult {
     world::prepare();
     maintained::prepare();
-    let mut explored = Explored { schedules: 0, failure: None };
+    let mut explored = ExplorationResult { schedules: 0, failure: None };
     while explored.failure.is_none() && explored.schedules < schedules {
         let count = BLOCK.min(schedules - explored.schedules);
         let block = Block { program, count, seed: seed.wrapping_add(explored.schedules), race };
         // What failed leaves its threads unfinished, so it gets a thread of its own.
         let ended = std::thread::scope(|scope| scope.spawn(|| block.run()).join());
         let ended = ended.expect("a block catches what its threads do");
-        explored = Explored { schedules: explored.schedules + ended.schedules, failure: ended.failure };
+        explored =
+            ExplorationResult { schedules: explored.schedules + ended.schedules, failure: ended.failure };
     }
     explored
 }
@@ -96,7 +97,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn run(&self) -> Explored {
+    fn run(&self) -> ExplorationResult {
         races::set(self.race);
         failures::watch();
         let ran = Arc::new(AtomicU64::new(0));
@@ -106,7 +107,7 @@ impl Block<'_> {
             _ => self.run_by(PctScheduler::new_from_seed(self.seed, 1 + kind as usize / 2, count), &ran),
         };
         let failure = (!is_sound).then(failures::first);
-        Explored { schedules: ran.load(Ordering::Relaxed), failure }
+        ExplorationResult { schedules: ran.load(Ordering::Relaxed), failure }
     }
 
     fn run_by(&self, scheduler: impl Scheduler + 'static, ran: &Arc<AtomicU64>) -> bool {

@@ -78,7 +78,7 @@ pub(super) enum WriteOutcome {
 
 /// What the feed of a partition has.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredFeed {
     pub lsn: u64,
     pub rid: u64,
     ts: i64,
@@ -282,7 +282,7 @@ impl Bench {
     fn check_outcomes(&self) {
         let mut lsns: BTreeMap<u64, u64> = BTreeMap::new();
         for partition in 0..self.sequencers.len() {
-            for Stored { lsn, rid, .. } in self.feed(partition as u32) {
+            for StoredFeed { lsn, rid, .. } in self.feed(partition as u32) {
                 assert_eq!(lsns.insert(rid, lsn), None, "a write was committed twice");
             }
         }
@@ -301,7 +301,7 @@ impl Bench {
     }
 
     /// In the order of LSNs.
-    pub fn feed(&self, partition: u32) -> Vec<Stored> {
+    pub fn feed(&self, partition: u32) -> Vec<StoredFeed> {
         let snapshot = self.world.storage.now();
         let page = snapshot.scan(&latest_feed_scan(CONTAINER, partition, 0, usize::MAX)).expect("it is open");
         let feed = page.rows.iter().map(|(key, rid)| {
@@ -325,13 +325,13 @@ impl WriteOutcome {
     }
 }
 
-fn stored(snapshot: &dyn Snapshot, lsn: u64, rid: u64) -> Stored {
+fn stored(snapshot: &dyn Snapshot, lsn: u64, rid: u64) -> StoredFeed {
     let row = snapshot.get(keys::ITEMS, &keys::item(CONTAINER, rid)).expect("it is open");
     let row = row.expect("a feed row has an item");
     let row = ItemRow::parse(&row).expect("its checksum holds");
     assert_eq!(row.stamp.lsn, lsn, "an item of another LSN");
     let number = |at: usize| keys::number(&row.item()[at..at + 8]).expect("8 bytes");
-    Stored { lsn, rid, ts: row.stamp.ts, value: number(0), definitions: number(8) }
+    StoredFeed { lsn, rid, ts: row.stamp.ts, value: number(0), definitions: number(8) }
 }
 
 fn counter(snapshot: &dyn Snapshot) -> u64 {

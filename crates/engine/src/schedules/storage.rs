@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use quire_storage::fault::{CommitFault, FaultStorage};
+use quire_storage::layer::StorageLayer;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Snapshot, Space, Storage,
+    Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Snapshot, Space, Storage,
     StorageError, Token,
 };
 use shuttle::rand::{Rng, thread_rng};
@@ -19,7 +20,7 @@ use crate::maintenance::verify::{VerifyReport, verify};
 
 type Inner = FaultStorage<MemoryStorage>;
 
-pub(super) struct Stepped {
+pub(super) struct SteppedStorage {
     inner: Arc<Inner>,
     /// Its loads are the points.
     point: AtomicBool,
@@ -52,11 +53,11 @@ const OUTAGES: &[u32] = &[0, 0, 1, 7];
 /// At one of so many calls a commit arrives that is on its way.
 const ARRIVAL_ONE_IN: u32 = 8;
 
-impl Stepped {
-    pub fn new(store: MemoryStorage) -> Arc<Stepped> {
+impl SteppedStorage {
+    pub fn new(store: MemoryStorage) -> Arc<SteppedStorage> {
         let (fault_one_in, outage, late, last) = Default::default();
         let inner = Arc::new(FaultStorage::new(store));
-        Arc::new(Stepped { inner, point: AtomicBool::new(false), fault_one_in, outage, late, last })
+        Arc::new(SteppedStorage { inner, point: AtomicBool::new(false), fault_one_in, outage, late, last })
     }
 
     pub fn set_faults(&self, one_in: u32) {
@@ -129,18 +130,16 @@ impl Stepped {
     }
 }
 
-impl Storage for Stepped {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
+impl StorageLayer for SteppedStorage {
+    fn below(&self) -> &dyn Storage {
+        &*self.inner
     }
-
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
         self.step();
         let snapshot = self.inner.snapshot();
         self.step();
         snapshot
     }
-
     fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
         self.step();
         let outcome = match self.draw() {
@@ -153,41 +152,21 @@ impl Storage for Stepped {
         self.step();
         outcome
     }
-
     fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
         self.step();
         self.inner.position(partition)
     }
-
     fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
         self.step();
         self.inner.fence(partition, epoch)
     }
-
     fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
         self.step();
         self.check_outage()?;
         self.inner.resolve(token)
     }
-
-    fn is_writable(&self) -> bool {
-        self.inner.is_writable()
-    }
-
-    fn statistics(&self) -> Vec<(&'static str, u64)> {
-        self.inner.statistics()
-    }
-
-    fn compact(&self, space: Space, range: KeyRange) {
-        self.inner.compact(space, range);
-    }
-
     fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
         self.step();
         self.inner.remove_range(space, range)
-    }
-
-    fn close(&self) -> Result<(), StorageError> {
-        self.inner.close()
     }
 }

@@ -12,7 +12,7 @@ use shuttle::Runner;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
 
-use super::storage::Stepped;
+use super::storage::SteppedStorage;
 use crate::api::{
     Cancel, Clock, EngineError, IndexingDirective, ItemRead, Options, QueryMemoryLimits, ReadItem, WriteItem,
     WriteKind,
@@ -29,13 +29,13 @@ const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"]},"indexingP
 const START_MS: i64 = 1_700_000_000_000;
 
 pub(super) struct World {
-    pub storage: Arc<Stepped>,
+    pub storage: Arc<SteppedStorage>,
     pub watched: Arc<WatchedStorage>,
     pub shared: Arc<Shared>,
 }
 
 /// Jumps at every look, as far as its steps say.
-struct Jumping {
+struct JumpingClock {
     now_ms: AtomicI64,
     steps: Range<i64>,
 }
@@ -43,7 +43,7 @@ struct Jumping {
 /// Steps of a clock that goes back and forth.
 pub(super) const BACK_AND_FORTH: Range<i64> = -2_000..3_000;
 
-impl Clock for Jumping {
+impl Clock for JumpingClock {
     fn now_ms(&self) -> i64 {
         let step = thread_rng().gen_range(self.steps.clone());
         self.now_ms.fetch_add(step, Ordering::Relaxed) + step
@@ -58,10 +58,10 @@ impl World {
 
     /// On what is stored. `partitions` are those of new containers.
     pub fn on(store: MemoryStorage, partitions: u32, clock_steps: Range<i64>) -> World {
-        let storage = Stepped::new(store);
+        let storage = SteppedStorage::new(store);
         let watched = Arc::new(WatchedStorage::new(Arc::clone(&storage) as Arc<_>));
         let options = Options {
-            clock: Arc::new(Jumping { now_ms: AtomicI64::new(START_MS), steps: clock_steps }),
+            clock: Arc::new(JumpingClock { now_ms: AtomicI64::new(START_MS), steps: clock_steps }),
             partitions,
             cache_bytes: CACHE_BYTES,
             scripts: Default::default(),

@@ -41,7 +41,7 @@ impl Sequence {
         ops: Vec<Op>,
     ) -> Result<bool, EngineError> {
         let mut state = self.state.lock();
-        state.settle(storage).map_err(not_sent)?;
+        state.settle(storage).map_err(EngineError::not_sent)?;
         if !exists() {
             return Ok(false);
         }
@@ -82,13 +82,6 @@ impl SequenceState {
         };
         self.unresolved = Some(commit);
         result
-    }
-}
-
-fn not_sent(error: EngineError) -> EngineError {
-    match error {
-        EngineError::Unresolved => EngineError::Overloaded,
-        error => error,
     }
 }
 

@@ -10,10 +10,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, Op, PartitionId, Position, Removal, Snapshot, Space,
-    Storage, StorageError, Token,
-};
+use quire_storage::layer::StorageLayer;
+use quire_storage::{Commit, CommitError, Committed, Op, Storage};
 
 use crate::store::keys::{ITEMS, container_prefix, rid_of_item_key};
 use crate::sync::{Mutex, RwLock};
@@ -160,12 +158,9 @@ impl DeletedRowKeys {
     }
 }
 
-impl Storage for WatchedStorage {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
-        self.inner.snapshot()
+impl StorageLayer for WatchedStorage {
+    fn below(&self) -> &dyn Storage {
+        &*self.inner
     }
     fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
         let log = self.log.read();
@@ -183,29 +178,5 @@ impl Storage for WatchedStorage {
                 .for_each(|(log, begun)| begun.into_iter().for_each(|begun| log.end(begun)));
         }
         outcome
-    }
-    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
-        self.inner.position(partition)
-    }
-    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
-        self.inner.fence(partition, epoch)
-    }
-    fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
-        self.inner.resolve(token)
-    }
-    fn is_writable(&self) -> bool {
-        self.inner.is_writable()
-    }
-    fn statistics(&self) -> Vec<(&'static str, u64)> {
-        self.inner.statistics()
-    }
-    fn compact(&self, space: Space, range: KeyRange) {
-        self.inner.compact(space, range);
-    }
-    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
-        self.inner.remove_range(space, range)
-    }
-    fn close(&self) -> Result<(), StorageError> {
-        self.inner.close()
     }
 }

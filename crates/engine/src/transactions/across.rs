@@ -6,7 +6,6 @@
 //! one LSN in every partition that changes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use quire_resource::PartitionKey;
@@ -21,10 +20,9 @@ use crate::items::body::Body;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
 use crate::partition::Partition;
-use crate::partition::sequencer::{AtomicWrites, CommittedWrite, PreparedWrite, WriteRefused};
+use crate::partition::sequencer::{AtomicWrites, CommittedWrite, PreparedWrite, WriteRefused, attempts};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockMode, LockSet};
-use crate::sync::sleep;
 
 /// Operations of one transaction.
 pub const TRANSACTION_OPERATIONS_MAX: usize = 100;
@@ -148,10 +146,7 @@ impl<'a> TransactionRun<'a> {
                 LogicalPartition::of(&self.containers[target.container], target.key.clone())?;
             logical_partition.add_lock(&self.shared.locks, &mut locks, LockMode::Exclusive);
         }
-        for tried in 0..TRIES {
-            if tried > 0 {
-                sleep(Duration::from_millis(1 << (tried - 1)));
-            }
+        for _ in attempts(TRIES, 1) {
             self.cancel.check()?;
             let _held = self.shared.locks.take(&locks)?;
             match self.attempt(&locks)? {

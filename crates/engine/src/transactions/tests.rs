@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use quire_storage::fault::{CommitFault, FaultStorage, Random, Rates};
+use quire_storage::fault::{CommitFault, FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::random::Random;
 use quire_value::{Limits, Value, text};
 
 use super::*;

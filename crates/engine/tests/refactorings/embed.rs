@@ -550,11 +550,6 @@ fn kills_at_every_commit_of_undo_come_to_the_same_end() {
             assert_same(&stored(engine), &expected, &format!("killed after {commits} commits"));
             check_model(engine);
         };
-        let expanded = [("start", "expanded")];
-        let finished = [("start", "expanded"), ("finish", "finished")];
-        for before in [&expanded[..], &finished[..]] {
-            let step = ("undo", "undone");
-            Kills { fill: &filled, writes: &[], before, step, body, check: &check }.run();
-        }
+        kill_every_undo(&filled, body, &check);
     }
 }

@@ -206,9 +206,5 @@ fn kills_at_every_commit_of_undo_come_to_the_same_end() {
         let expected = stored(&filled(&memory));
         assert_same(&stored(engine), &expected, &format!("killed after {commits} commits"));
     };
-    let expanded = [("start", "expanded")];
-    let finished = [("start", "expanded"), ("finish", "finished")];
-    for before in [&expanded[..], &finished[..]] {
-        Kills { fill: &fill, writes: &[], before, step: ("undo", "undone"), body: BODY, check: &check }.run();
-    }
+    kill_every_undo(&fill, BODY, &check);
 }

@@ -111,6 +111,15 @@ pub struct Kills<'a> {
     pub check: &'a dyn Fn(&Engine, usize),
 }
 
+/// Kills the undo of an expanded refactoring, then that of a finished one, at every commit.
+pub fn kill_every_undo(fill: &dyn Fn(&MemoryStorage), body: &str, check: &dyn Fn(&Engine, usize)) {
+    let expanded = [("start", "expanded")];
+    let finished = [("start", "expanded"), ("finish", "finished")];
+    for before in [&expanded[..], &finished[..]] {
+        Kills { fill, writes: &[], before, step: ("undo", "undone"), body, check }.run();
+    }
+}
+
 impl Kills<'_> {
     pub fn run(&self) {
         for commits in 0..400 {
@@ -118,7 +127,7 @@ impl Kills<'_> {
             (self.fill)(&memory);
             let engine = open(&memory);
             for (verb, wanted) in self.before {
-                self.ask(&engine, verb).unwrap();
+                self.change_state(&engine, verb).unwrap();
                 wait_for(&engine, wanted);
             }
             engine.close().unwrap();
@@ -131,7 +140,7 @@ impl Kills<'_> {
         panic!("it never comes to an end");
     }
 
-    fn ask(&self, engine: &Engine, verb: &str) -> Result<(), EngineError> {
+    fn change_state(&self, engine: &Engine, verb: &str) -> Result<(), EngineError> {
         match verb {
             "start" => start(engine, self.body),
             "finish" => engine.finish_refactoring("d", "r-1").map(drop),
@@ -148,7 +157,7 @@ impl Kills<'_> {
         faults.script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([last]));
         let mut unanswered: Vec<&(&str, String)> = Vec::new();
         let (verb, wanted) = self.step;
-        if self.ask(&engine, verb).is_ok() {
+        if self.change_state(&engine, verb).is_ok() {
             let is_answered = |own: &&(&str, String)| put(&engine, own.0, &own.1).is_ok();
             unanswered = self.writes.iter().filter(|own| !is_answered(own)).collect();
             let is_settled = || state(&engine).as_deref() == Some(wanted);
@@ -162,7 +171,7 @@ impl Kills<'_> {
         let engine = open(memory);
         // A request that was not answered may have been done or not.
         if state(&engine) == before {
-            self.ask(&engine, verb).unwrap();
+            self.change_state(&engine, verb).unwrap();
         }
         unanswered.iter().for_each(|(container, body)| put(&engine, container, body).unwrap());
         wait_for(&engine, wanted);

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use quire_storage::layer::StorageLayer;
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Snapshot, Space, Storage,
-    StorageError, Token,
-};
+use quire_storage::{Commit, CommitError, Committed, Storage, StorageError, Token};
 
 /// What becomes of the next commit.
 pub const PASS: u64 = 0;
@@ -35,12 +33,9 @@ impl FaultyStorage {
     }
 }
 
-impl Storage for FaultyStorage {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
-        self.inner.snapshot()
+impl StorageLayer for FaultyStorage {
+    fn below(&self) -> &dyn Storage {
+        &self.inner
     }
     fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
         let token = commit.token;
@@ -58,12 +53,6 @@ impl Storage for FaultyStorage {
             _ => panic!("the storage died, as it was told to"),
         }
     }
-    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
-        self.inner.position(partition)
-    }
-    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
-        self.inner.fence(partition, epoch)
-    }
     fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
         if self.dark.load(Ordering::SeqCst) {
             let source = std::io::Error::other("dark");
@@ -73,20 +62,5 @@ impl Storage for FaultyStorage {
             self.inner.commit(commit).expect("nobody was in between");
         }
         self.inner.resolve(token)
-    }
-    fn is_writable(&self) -> bool {
-        self.inner.is_writable()
-    }
-    fn statistics(&self) -> Vec<(&'static str, u64)> {
-        self.inner.statistics()
-    }
-    fn compact(&self, space: Space, range: KeyRange) {
-        self.inner.compact(space, range);
-    }
-    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
-        self.inner.remove_range(space, range)
-    }
-    fn close(&self) -> Result<(), StorageError> {
-        self.inner.close()
     }
 }

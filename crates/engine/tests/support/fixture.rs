@@ -10,8 +10,8 @@ use quire_engine::{
     PageRequest, Parameters, ReadItem, Scope, WriteItem, WriteKind,
 };
 use quire_resource::PartitionKey;
-pub use quire_storage::fault::Random;
 use quire_storage::memory::MemoryStorage;
+pub use quire_storage::random::Random;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Limits, Path, Value, text};
 

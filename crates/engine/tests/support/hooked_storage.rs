@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use quire_storage::layer::StorageLayer;
 use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Scan, Snapshot, Space,
-    Storage, StorageError, Token, Visit,
+    Commit, CommitError, Committed, KeyRange, Removal, Scan, Snapshot, Space, Storage, StorageError, Visit,
 };
 
 /// A call that is about to be done.
@@ -82,9 +82,9 @@ impl Calls {
     }
 }
 
-impl Storage for HookedStorage {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
+impl StorageLayer for HookedStorage {
+    fn below(&self) -> &dyn Storage {
+        &*self.inner
     }
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
         self.shared.call(&Call::BeforeSnapshot);
@@ -96,30 +96,9 @@ impl Storage for HookedStorage {
         self.shared.call(&Call::Commit(&commit));
         self.inner.commit(commit)
     }
-    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
-        self.inner.position(partition)
-    }
-    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
-        self.inner.fence(partition, epoch)
-    }
-    fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
-        self.inner.resolve(token)
-    }
-    fn is_writable(&self) -> bool {
-        self.inner.is_writable()
-    }
-    fn statistics(&self) -> Vec<(&'static str, u64)> {
-        self.inner.statistics()
-    }
-    fn compact(&self, space: Space, range: KeyRange) {
-        self.inner.compact(space, range);
-    }
     fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
         self.shared.call(&Call::RemoveRange(space));
         self.inner.remove_range(space, range)
-    }
-    fn close(&self) -> Result<(), StorageError> {
-        self.inner.close()
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use quire_model::{Database, Model, ModelRules};
 use quire_resource::ContainerDefinition;
+use quire_testkit::Random;
 use quire_testkit::interpreter::Json;
 use quire_testkit::model::ModelOracle;
-use quire_testkit::model::random::{KEYS, Random, random_item, random_model, with_window};
+use quire_testkit::model::random::{KEYS, random_item, random_model, with_window};
 use quire_value::Value;
 
 use crate::library::{container, parse};

@@ -150,7 +150,7 @@ impl ContainerDefinition {
         if members::present(&given, "conflictResolutionPolicy").is_none() {
             given.set("conflictResolutionPolicy", self.member("conflictResolutionPolicy"));
         }
-        ViewDefinition::keep(&self.json, &mut given);
+        ViewDefinition::keep_view_definition(&self.json, &mut given);
         if read_id(&given)? != self.id {
             return Err(invalid(format!("The id of the container '{}' cannot be changed.", self.id)));
         }

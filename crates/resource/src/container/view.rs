@@ -58,7 +58,7 @@ impl ViewDefinition {
     }
 
     /// Fixed at creation, so omitting it in a replacement cannot mean that there is none.
-    pub(crate) fn keep(container: &Object, replacement: &mut Object) {
+    pub(crate) fn keep_view_definition(container: &Object, replacement: &mut Object) {
         if VIEW_MEMBERS.iter().any(|name| members::present(replacement, name).is_some()) {
             return;
         }

@@ -405,6 +405,8 @@ fn is_number(tag: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use quire_storage::random::Random;
+
     use super::*;
 
     fn check(bytes: &[u8], expected: &str) {
@@ -472,14 +474,10 @@ mod tests {
         check(&[0xE1; 400], "binary JSON at byte 162: nested too deeply");
         check(&[0xC3, 1], "binary JSON at byte 2: a reference does not lead to a string");
         check(&[0xE4, 255, 255, 255, 255], "binary JSON at byte 6: the body ends early");
-        let mut seed = 1u64;
+        let mut random = Random(1);
         for _ in 0..20_000 {
             let mut body = vec![PREAMBLE];
-            for _ in 0..(seed % 40) {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                body.push((seed >> 33) as u8);
-            }
-            seed = seed.wrapping_add(1);
+            body.extend((0..random.below(40)).map(|_| random.next_u64() as u8));
             to_text(&body).ok();
         }
     }

@@ -333,6 +333,8 @@ impl Reader<'_> {
 mod tests {
     use expect_test::expect;
 
+    use quire_storage::random::Random;
+
     use super::*;
 
     fn hex(bytes: &[u8]) -> String {
@@ -517,13 +519,8 @@ mod tests {
     /// Rows whose checksum holds whatever is in them: every error or none, never a panic.
     #[test]
     fn mutated_rows_never_panic() {
-        let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
-        let mut random = |limit: usize| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed % limit as u64) as usize
-        };
+        let mut numbers = Random(7);
+        let mut random = |limit: usize| numbers.below(limit);
         let (mut read_well, mut refused) = (0, 0);
         for _ in 0..20_000 {
             let mut row = full_row();

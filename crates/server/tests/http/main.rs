@@ -25,6 +25,7 @@ mod offers;
 mod partition_key_ranges;
 mod patch;
 mod queries;
+mod query_plans;
 mod refactorings;
 mod resume;
 mod script_runs;

@@ -99,7 +99,7 @@ struct Merge<'a> {
 
 /// A row, its range, and how many rows of its item came before it.
 #[derive(Clone, Debug)]
-struct Merged {
+struct MergedRow {
     range: usize,
     row: Value,
     nth: usize,
@@ -160,7 +160,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    fn merged(&self, ranges: Vec<Vec<Value>>) -> Vec<Merged> {
+    fn merged(&self, ranges: Vec<Vec<Value>>) -> Vec<MergedRow> {
         let mut all = Vec::new();
         for (range, rows) in ranges.into_iter().enumerate() {
             for pair in rows.windows(2) {
@@ -174,8 +174,8 @@ impl<'a> Merge<'a> {
                 );
             }
             for row in rows {
-                let nth = all.iter().filter(|before: &&Merged| rid(&before.row) == rid(&row)).count();
-                all.push(Merged { range, row, nth });
+                let nth = all.iter().filter(|before: &&MergedRow| rid(&before.row) == rid(&row)).count();
+                all.push(MergedRow { range, row, nth });
             }
         }
         // Stable: of equal rows, that of the lower range comes first.
@@ -198,12 +198,12 @@ impl<'a> Merge<'a> {
         self.descending[0]
     }
 
-    fn all_rows(&self) -> Vec<Merged> {
+    fn all_rows(&self) -> Vec<MergedRow> {
         self.merged((0..self.ranges.len()).map(|range| self.range(range, None, "-1")).collect())
     }
 
     /// The rows after a row.
-    fn rows_after(&self, last: &Merged, page_size: &str) -> Vec<Merged> {
+    fn rows_after(&self, last: &MergedRow, page_size: &str) -> Vec<MergedRow> {
         let values: Vec<Value> = order_values(&last.row).iter().map(resume_value).collect();
         let ranges = (0..self.ranges.len()).map(|range| {
             let mut filter: Object = [("value", Value::Array(values.clone()))].into_iter().collect();
@@ -258,7 +258,7 @@ fn resume_value(value: &Value) -> Value {
     }
 }
 
-fn payloads(rows: &[Merged]) -> Vec<String> {
+fn payloads(rows: &[MergedRow]) -> Vec<String> {
     rows.iter().map(|merged| merged.row.get("payload").map(Value::to_json).unwrap_or_default()).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Property test: the analysis is sound for random queries over random items.
 
 use proptest::prelude::*;
+use quire_testkit::Random;
 use quire_value::{Object, Path, Segment, Value};
 
 use crate::bind::Parameters;
@@ -16,7 +17,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn what_is_left_out_changes_nothing(seed in any::<u64>()) {
-        let mut random = Random(seed);
+        let mut random = ConditionGenerator(Random(seed));
         let items: Vec<Value> = (0..ITEMS).map(|_| random.item()).collect();
         let text = random.query();
         let computed = [
@@ -145,8 +146,8 @@ fn put(target: &mut Value, path: &[Segment], value: Value) {
     put(object.get_mut(name).expect("just set"), rest, value);
 }
 
-/// SplitMix64.
-struct Random(u64);
+/// Random items, conditions and queries.
+struct ConditionGenerator(Random);
 
 const SCALARS: &[&str] = &[
     "null",
@@ -187,25 +188,17 @@ const CHECKS: &[&str] = &[
 const STRING_TESTS: &[&str] = &["STARTSWITH", "ENDSWITH", "CONTAINS", "StringEquals", "RegexMatch"];
 const PATTERNS: &[&str] = &["'a%'", "'a'", "'%b'", "'a_c'", "'[a-b]%'", "'%'", "''", "'a%%'", "5", "NaN"];
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
+impl ConditionGenerator {
     fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        self.0.below(limit)
     }
 
-    fn chance(&mut self, one_in: usize) -> bool {
-        self.below(one_in) == 0
+    fn one_in(&mut self, times: usize) -> bool {
+        self.0.one_in(times)
     }
 
     fn pick<'p>(&mut self, from: &[&'p str]) -> &'p str {
-        from[self.below(from.len())]
+        *self.0.pick(from)
     }
 
     fn constant(&mut self) -> String {
@@ -219,7 +212,7 @@ impl Random {
     }
 
     fn value(&mut self) -> Value {
-        let text = if self.chance(4) { self.pick(NESTED) } else { self.pick(SCALARS) };
+        let text = if self.one_in(4) { self.pick(NESTED) } else { self.pick(SCALARS) };
         quire_value::text::parse(text.as_bytes(), Default::default()).expect("JSON")
     }
 
@@ -227,16 +220,16 @@ impl Random {
         let mut item = Object::new();
         item.set("id", self.pick(&["1", "2", "3"]));
         for name in ["a", "b", "made"] {
-            if !self.chance(5) {
+            if !self.one_in(5) {
                 item.set(name, self.value());
             }
         }
-        if !self.chance(4) {
+        if !self.one_in(4) {
             let mut inner = Object::new();
             inner.set("a", self.value());
-            item.set("o", if self.chance(4) { self.value() } else { Value::Object(inner) });
+            item.set("o", if self.one_in(4) { self.value() } else { Value::Object(inner) });
         }
-        if !self.chance(4) {
+        if !self.one_in(4) {
             let elements: Vec<Value> = (0..self.below(4)).map(|_| self.element()).collect();
             item.set("list", Value::Array(elements));
         }
@@ -244,16 +237,16 @@ impl Random {
     }
 
     fn element(&mut self) -> Value {
-        if self.chance(2) {
+        if self.one_in(2) {
             return self.value();
         }
         let mut element = Object::new();
         for name in ["x", "y"] {
-            if !self.chance(3) {
+            if !self.one_in(3) {
                 element.set(name, self.value());
             }
         }
-        if self.chance(3) {
+        if self.one_in(3) {
             element.set("list", Value::Array((0..self.below(3)).map(|_| self.value()).collect()));
         }
         Value::Object(element)
@@ -303,7 +296,7 @@ impl Random {
     }
 
     fn predicate(&mut self, scope: &[&str], depth: usize) -> String {
-        if depth > 0 && self.chance(2) {
+        if depth > 0 && self.one_in(2) {
             return self.combined(scope, depth);
         }
         let path = self.path(scope);
@@ -334,7 +327,7 @@ impl Random {
             _ => {
                 let (left, right) = (self.operand(scope, depth), self.constant());
                 let operator = self.pick(COMPARISONS);
-                if self.chance(4) {
+                if self.one_in(4) {
                     format!("{right} {operator} {left}")
                 } else {
                     format!("{left} {operator} {right}")
@@ -389,24 +382,24 @@ impl Random {
         let select = match self.below(8) {
             0 if scope.len() == 1 => "*".to_owned(),
             1 | 2 => format!("VALUE {path}"),
-            3 => format!("VALUE COUNT({})", if self.chance(2) { "1" } else { &path }),
+            3 => format!("VALUE COUNT({})", if self.one_in(2) { "1" } else { &path }),
             4 => format!("MIN({path}) AS m, MAX({path}) AS n, COUNT(1) AS o"),
             5 => format!("DISTINCT {path} AS d"),
             6 => format!("VALUE [{path}, {}]", self.predicate(scope, 1)),
             _ => format!("{} AS z, {path} AS d", self.path(scope)),
         };
         let order = match scope {
-            ["c"] if self.chance(3) && !select.contains('(') => {
+            ["c"] if self.one_in(3) && !select.contains('(') => {
                 format!(" ORDER BY c.a{}, c.o.a", self.pick(&["", " DESC"]))
             }
             _ => String::new(),
         };
-        let group = if order.is_empty() && self.chance(6) && !select.contains('(') && select != "*" {
+        let group = if order.is_empty() && self.one_in(6) && !select.contains('(') && select != "*" {
             return format!("SELECT {path} AS k, COUNT(1) AS n FROM {from} WHERE {filter} GROUP BY {path}");
         } else {
             ""
         };
-        if self.chance(10) {
+        if self.one_in(10) {
             return format!("SELECT {select} FROM {from}{group}{order}");
         }
         format!("SELECT {select} FROM {from} WHERE {filter}{group}{order}")
@@ -418,7 +411,7 @@ impl Random {
 fn the_generator_finds_rows_and_narrow_filters() {
     let (mut with_rows, mut narrow, mut exact) = (0, 0, 0);
     for seed in 0..500 {
-        let mut random = Random(seed);
+        let mut random = ConditionGenerator(Random(seed));
         let items: Vec<Value> = (0..ITEMS).map(|_| random.item()).collect();
         let text = random.query();
         let query = Query::compile(&text, &Parameters::default(), &[]).expect(&text);

@@ -6,7 +6,7 @@
 use quire_sql::SqlError;
 use quire_testkit::interpreter::{Interpreter, Json, agrees};
 use quire_testkit::qt::{QuerySetup, Runner};
-use quire_testkit::random::{COMPUTED, ExpectedRows, PARAMETERS, Random, RandomQuery};
+use quire_testkit::random::{COMPUTED, ExpectedRows, PARAMETERS, QueryGenerator, RandomQuery};
 use quire_value::{Limits, text};
 
 use super::{Client, NOW_TICKS, compile};
@@ -26,7 +26,7 @@ fn merged_rows_of_random_queries_are_those_of_all_items() {
         (setting("QUIRE_RANDOM_PLANS", QUERIES_DEFAULT), setting("QUIRE_RANDOM_SEED", SEED_DEFAULT));
     let (mut differences, mut compared) = (Vec::new(), 0);
     for seed in seed..seed + queries.div_ceil(QUERIES_PER_ROUND) {
-        let mut random = Random::new(seed);
+        let mut random = QueryGenerator::new(seed);
         let setup = setup(&mut random);
         let second = Interpreter::new(&setup.items)
             .with_parameters(&setup.parameters)
@@ -45,7 +45,7 @@ fn merged_rows_of_random_queries_are_those_of_all_items() {
     assert!(compared * 2 > queries, "{compared} of {queries} queries compared");
 }
 
-fn setup(random: &mut Random) -> QuerySetup {
+fn setup(random: &mut QueryGenerator) -> QuerySetup {
     let parse = |json: &str| text::parse(json.as_bytes(), Limits::default()).expect("JSON");
     let computed = if random.one_in(2) { COMPUTED } else { &[] };
     QuerySetup {

@@ -302,7 +302,7 @@ pub(crate) fn ordered(direction: Direction, a: &[u8], b: &[u8]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quire_storage::fault::Random;
+    use quire_storage::random::Random;
     use std::collections::BTreeMap;
     use std::ops::RangeBounds;
 

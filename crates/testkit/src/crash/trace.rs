@@ -10,11 +10,12 @@
 mod parse;
 
 use anyhow::{Context, Result};
-use quire_storage::fault::Random;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::Random;
 
 pub type FileId = usize;
 
@@ -227,7 +228,7 @@ impl FileSystemImage {
                     0 => {}
                     1 => self.apply(event),
                     _ => {
-                        let bytes = bytes.iter().map(|byte| byte ^ random.next() as u8).collect();
+                        let bytes = bytes.iter().map(|byte| byte ^ random.next_u64() as u8).collect();
                         self.apply(&FileEvent::Write { file: *file, offset: *offset, bytes });
                     }
                 },

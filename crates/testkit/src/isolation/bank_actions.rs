@@ -65,7 +65,7 @@ fn any_transfer(client: &mut Client<'_>) -> Transfer {
     let bank = client.random.below(BANKS);
     let from = client.random.below(ACCOUNTS);
     let to = (from + 1 + client.random.below(ACCOUNTS - 1)) % ACCOUNTS;
-    Transfer { bank, place: client.bank(bank), from, to, amount: i64::from(1 + client.random.below(60)) }
+    Transfer { bank, place: client.bank(bank), from, to, amount: 1 + client.random.below(60) }
 }
 
 fn transfer_by_procedure(client: &mut Client<'_>) {

@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 
 use super::bank::BankRead;
 use super::history::{ListId, ListOperation, Transaction, TransactionOutcome, Value};
+use crate::Random;
 use crate::http::{Connection, Response, Signer};
 
 pub const DATABASE: &str = "dbs/isolation";
@@ -345,26 +346,4 @@ pub fn header<'h>(answer: &'h Response, name: &str) -> Option<&'h str> {
         let (found, value) = line.split_once(':')?;
         found.eq_ignore_ascii_case(name).then_some(value.trim())
     })
-}
-
-/// A small generator with a seed (splitmix64).
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, end: u32) -> u32 {
-        (self.next() % u64::from(end)) as u32
-    }
-
-    pub fn one_in(&mut self, times: u32) -> bool {
-        self.below(times) == 0
-    }
 }

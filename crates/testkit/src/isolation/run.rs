@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::bank::{self, BankAnomaly};
 use super::bank_actions::{self, BANKS, SUM};
 use super::client::{
-    CONTAINERS, Client, ClientRecord, DATABASE, PARTITIONS, Random, RequestOutcome, RoundState, header,
+    CONTAINERS, Client, ClientRecord, DATABASE, PARTITIONS, RequestOutcome, RoundState, header,
     json as parsed,
 };
 use super::declared;
@@ -19,6 +19,7 @@ use super::history::{History, ListId, Value};
 use super::list_actions::{self, Action, values_of};
 use super::lists::{self, Anomaly, CheckReport};
 use super::scripts::{PROCEDURES, TRIGGERS};
+use crate::Random;
 use crate::http::Signer;
 use crate::live::LiveServer;
 
@@ -170,13 +171,13 @@ fn round(
         declared::open_groups(number, live.port)?;
         actions.extend(declared::ACTIONS);
     }
-    let mut before = Client::new(&shared, Random(random.next()));
+    let mut before = Client::new(&shared, Random(random.next_u64()));
     bank_actions::open_banks(&mut before);
     let mut record = before.record;
-    let mut pauses = Random(random.next());
+    let mut pauses = Random(random.next_u64());
     let live = std::thread::scope(|scope| {
         let start_client = |_| {
-            let mut client = Client::new(&shared, Random(random.next()));
+            let mut client = Client::new(&shared, Random(random.next_u64()));
             let actions = &actions;
             scope.spawn(move || {
                 work(&mut client, actions);

@@ -5,6 +5,8 @@
 
 use quire_value::{Limits, Object, Value, text};
 
+use crate::Random;
+
 /// Containers and their key paths.
 pub const KEYS: &[(&str, &[&str])] =
     &[("a", &["/id"]), ("b", &["/pk"]), ("c", &["/t", "/u"]), ("pages", &["/post"])];
@@ -40,31 +42,6 @@ const ROLLUPS: &[&str] = &[
     r#""op":"max","value":"r.name""#,
     r#""op":"min","value":"r""#,
 ];
-
-/// A small generator: the same seed, the same run.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    pub fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        let place = self.below(choices.len());
-        &choices[place]
-    }
-}
 
 /// Declarations are added one by one; what does not fit the others is left out.
 pub fn random_model(random: &mut Random, mut is_valid: impl FnMut(&Value) -> bool) -> Value {
@@ -148,7 +125,7 @@ fn random_scalar(random: &mut Random) -> Value {
         4 => 1e300.into(),
         5 => (-1e300).into(),
         6 => i64::MAX.into(),
-        7 => f64::from_bits(random.next() & !(1 << 62)).into(),
+        7 => f64::from_bits(random.next_u64() & !(1 << 62)).into(),
         _ => (random.below(5) as i64).into(),
     }
 }

@@ -1,8 +1,8 @@
 //! Calls of every built-in function with arguments of every kind.
 
-use super::{FromClause, Random, quoted};
+use super::{FromClause, QueryGenerator, quoted};
 
-/// Name and kinds of arguments, one letter each; see [`Random::argument`]. A function may have several lines.
+/// Name and kinds of arguments, one letter each; see [`QueryGenerator::argument`]. A function may have several lines.
 const CALLS: &[(&str, &str)] = &[
     ("IS_DEFINED", "x"),
     ("IS_NULL", "x"),
@@ -269,7 +269,7 @@ const OPTIONS: &[&str] = &[
     "{\"distanceFunction\":\"euclidean\"}",
 ];
 
-impl Random {
+impl QueryGenerator {
     /// A call of any function.
     pub(super) fn call(&mut self, from: &FromClause) -> String {
         let (name, kinds) = self.pick(CALLS);
@@ -350,8 +350,9 @@ impl Random {
 
     /// What clients ask for before they rank texts.
     pub(super) fn text_statistics(&mut self) -> String {
-        let hit =
-            |random: &mut Random| format!("COUNTIF(FullTextContains(c.txt, {}))", quoted(random.pick(WORDS)));
+        let hit = |random: &mut QueryGenerator| {
+            format!("COUNTIF(FullTextContains(c.txt, {}))", quoted(random.pick(WORDS)))
+        };
         let hits: Vec<String> = (0..=self.below(2)).map(|_| hit(self)).collect();
         let text =
             format!("{{totalWordCount: SUM(_FullTextWordCount(c.txt)), hitCounts: [{}]}}", hits.join(", "));

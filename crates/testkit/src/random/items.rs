@@ -1,8 +1,8 @@
 //! Items with every kind of value, some of it missing and some of another type than usual.
 
-use super::{Random, STRINGS, quoted};
+use super::{QueryGenerator, STRINGS, quoted};
 
-impl Random {
+impl QueryGenerator {
     /// The JSON of an item with this id.
     pub fn item(&mut self, id: u64) -> String {
         let mut members = vec![format!("\"id\":\"{id}\""), format!("\"pk\":\"key{}\"", self.below(5))];
@@ -16,7 +16,7 @@ impl Random {
         self.member(&mut members, "b", 4, truth);
         let inner = self.object();
         self.member(&mut members, "o", 6, inner);
-        let tags = self.array(Random::constant);
+        let tags = self.array(QueryGenerator::constant);
         self.member(&mut members, "t", 6, tags);
         let list = self.array(|random| {
             if random.one_in(6) {
@@ -54,7 +54,7 @@ impl Random {
         format!("{{{}}}", members.join(","))
     }
 
-    fn array(&mut self, element: fn(&mut Random) -> String) -> String {
+    fn array(&mut self, element: fn(&mut QueryGenerator) -> String) -> String {
         let elements: Vec<String> = (0..self.below(5)).map(|_| element(self)).collect();
         format!("[{}]", elements.join(","))
     }

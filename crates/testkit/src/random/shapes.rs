@@ -1,7 +1,7 @@
 //! Queries of a few parts that fit together: subqueries in subqueries, joins of subqueries, sorted groups, parameters,
 //! computed properties, patterns with escapes, and values at the edges of their kinds.
 
-use super::{ExpectedRows, Random, RandomQuery, TYPE_TESTS, quoted, step};
+use super::{ExpectedRows, QueryGenerator, RandomQuery, TYPE_TESTS, quoted, step};
 
 /// What parameters stand for, as JSON. Queries that are judged with them get all of them.
 pub const PARAMETERS: &[(&str, &str)] = &[
@@ -233,7 +233,7 @@ const BIG: &[&str] = &[
     "1.7976931348623157e308",
 ];
 
-impl Random {
+impl QueryGenerator {
     pub(super) fn shaped(&mut self) -> RandomQuery {
         match self.below(12) {
             0..=2 => self.valued(),
@@ -264,7 +264,7 @@ impl Random {
     }
 
     fn condition(&mut self) -> String {
-        let one = |random: &mut Random| {
+        let one = |random: &mut QueryGenerator| {
             let path = random.any_path();
             if random.one_in(8) {
                 return format!("{}({path})", random.pick(TYPE_TESTS));
@@ -373,7 +373,7 @@ impl Random {
     /// By kinds of values: an index counts them by its ends, and some kinds have no bound of their own.
     fn counted_by_kind(&mut self) -> RandomQuery {
         let path = step("c", self.pick(&["o", "m", "t", "g", "l", "big"]));
-        let kind = |random: &mut Random| random.pick(KINDS).replace('$', &path);
+        let kind = |random: &mut QueryGenerator| random.pick(KINDS).replace('$', &path);
         let filter = match self.below(4) {
             0 => format!("{} OR {}", kind(self), kind(self)),
             1 => format!("NOT ({})", kind(self)),

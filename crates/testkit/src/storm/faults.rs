@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use super::client::{Client, StormState, shown};
+use crate::Random;
 use crate::live::LiveServer;
-use crate::model::random::Random;
 
 /// Every so many starts the disk of the server fails.
 const STARTS_PER_FAILURE: u32 = 3;

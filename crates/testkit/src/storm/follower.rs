@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::check::{ChangeKind, FeedChange, FeedPosition};
 use super::client::{CONTAINER, Client, json, shown};
-use crate::isolation::Random;
+use crate::Random;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeedMode {

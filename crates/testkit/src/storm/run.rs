@@ -14,7 +14,7 @@ use super::declared::DeclaredModel;
 pub use super::follower::FollowerBehaviour;
 use super::follower::{FeedMode, Follower};
 use super::writer::{Writer, keys_of};
-use crate::isolation::Random;
+use crate::Random;
 use crate::live::LiveServer;
 
 /// How a run goes.
@@ -178,8 +178,8 @@ fn storm(
     random: &mut Random,
     figures: &mut StormFigures,
 ) -> Result<LiveServer> {
-    let mut seeds = Random(random.next());
-    let mut seed = || Random(seeds.next());
+    let mut seeds = Random(random.next_u64());
+    let mut seed = || Random(seeds.next_u64());
     let mut followers = Vec::new();
     for mode in [FeedMode::Latest, FeedMode::AllVersions] {
         followers
@@ -297,7 +297,7 @@ impl<'a> PolicyChanger<'a> {
 
     fn work(&mut self) {
         while !self.client.is_stopped() && !self.client.has_stopped_retrying() {
-            std::thread::sleep(Duration::from_millis(u64::from(200 + self.random.below(1300))));
+            std::thread::sleep(Duration::from_millis(200 + self.random.below(1300)));
             match self.random.below(7) {
                 0 | 1 => self.split(),
                 2 => self.raise_throughput(),

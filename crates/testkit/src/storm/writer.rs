@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::client::{CONTAINER, Client, json as parsed, key_header, shown};
 use super::model::{ExpiringItem, WriterModel, WrittenItem};
+use crate::Random;
 use crate::http::Response;
-use crate::isolation::Random;
 
 const KEYS: u32 = 16;
 const IDS: u32 = 12;
@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
         self.next_token += 1;
         WrittenItem {
             token: self.next_token,
-            number: i64::from(self.random.below(50)),
+            number: self.random.below(50),
             group: self.random.below(GROUPS),
             unique: self.random.below(UNIQUES),
         }
@@ -285,7 +285,7 @@ impl<'a> Writer<'a> {
     }
 
     fn create_expiring(&mut self) {
-        let (token, seconds) = (self.item().token, 2 + u64::from(self.random.below(3)));
+        let (token, seconds) = (self.item().token, 2 + self.random.below(3));
         let (key, id) = (self.expiring_key(), format!("m{token}"));
         let body = json!({ "id": id, "pk": key, "v": token, "u": token, "ttl": seconds }).to_string();
         let sent = Instant::now();

@@ -238,12 +238,12 @@ impl<'a> RekeyApplier<'a> {
             let is_there = plan.there.contains(counter);
             entry.skipped_ops(self.target().number, is_there, &mut left);
             let making = CopyWriter { shared: self.shared, rules, taken: &taken };
-            for (logical_partition, make) in entry.steps(is_there) {
-                let at = partitions.iter().position(|own| {
-                    own.layout.id == logical_partition.logical_partition.place.partition.layout.id
-                });
+            for (destination, make) in entry.steps(is_there) {
+                let at = partitions
+                    .iter()
+                    .position(|own| own.layout.id == destination.logical_partition.place.partition.layout.id);
                 let at = at.ok_or_else(|| corrupt("an item without partition"))?;
-                let prepared = making.prepared(logical_partition, make, generations[at])?;
+                let prepared = making.prepared(destination, make, generations[at])?;
                 writes[at].push(PreparedWrite { fills_closed: true, ..prepared });
             }
         }
@@ -364,7 +364,7 @@ impl ItemCopy<'_> {
 }
 
 impl RekeyPlan<'_> {
-    /// Ids that items get: whoever had one of them leaves it to them.
+    /// Ids that items get: the items that had one of them before lose it.
     fn taken_ids(&self) -> BTreeSet<Vec<u8>> {
         let entries = self.entries.iter().filter(|(counter, _)| self.there.contains(counter));
         let copies = entries.filter_map(|(_, entry)| entry.copy()?.destination.as_ref());

@@ -51,8 +51,9 @@ impl Splits {
         container.check_open()?;
         self.splitter.check_possible()?;
         let jobs = &self.splitter.shared.jobs;
-        let job =
-            jobs.prepare(new_job(container, partition.layout.id, SplitTrigger::Client)).map_err(not_begun)?;
+        let job = jobs
+            .prepare(new_job(container, partition.layout.id, SplitTrigger::Client))
+            .map_err(EngineError::not_sent)?;
         let number = job.id;
         self.requests.outcomes.lock().insert(number, None);
         let outcome = match jobs.create_prepared(job) {
@@ -173,14 +174,6 @@ fn children(container: &Container, id: u32) -> Option<[u32; 2]> {
         .map(|partition| partition.layout.id)
         .collect();
     children.try_into().ok()
-}
-
-/// There is no job.
-fn not_begun(error: EngineError) -> EngineError {
-    match error {
-        EngineError::Unresolved => EngineError::Overloaded,
-        error => error,
-    }
 }
 
 pub(super) fn new_job(container: &Container, id: u32, trigger: SplitTrigger) -> NewJob {

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-use quire_storage::{Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal};
-use quire_storage::{Snapshot, Space, StorageError, Token};
+use quire_storage::layer::StorageLayer;
+use quire_storage::{Commit, CommitError, Committed};
 
 use super::*;
 
@@ -13,41 +13,14 @@ pub struct Slow {
     pub commits: AtomicU64,
 }
 
-impl Storage for Slow {
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-    fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
-        self.inner.snapshot()
+impl StorageLayer for Slow {
+    fn below(&self) -> &dyn Storage {
+        &self.inner
     }
     fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(std::time::Duration::from_millis(2));
         self.inner.commit(commit)
-    }
-    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
-        self.inner.position(partition)
-    }
-    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
-        self.inner.fence(partition, epoch)
-    }
-    fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
-        self.inner.resolve(token)
-    }
-    fn is_writable(&self) -> bool {
-        self.inner.is_writable()
-    }
-    fn statistics(&self) -> Vec<(&'static str, u64)> {
-        self.inner.statistics()
-    }
-    fn compact(&self, space: Space, range: KeyRange) {
-        self.inner.compact(space, range);
-    }
-    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
-        self.inner.remove_range(space, range)
-    }
-    fn close(&self) -> Result<(), StorageError> {
-        self.inner.close()
     }
 }
 

@@ -7,7 +7,8 @@ use quire_model::{Database, Model};
 use quire_resource::ContainerDefinition;
 use quire_storage::fault::{FaultStorage, Rates};
 
-use quire_testkit::model::random::{IDS, KEYS, Random, random_item, random_model, with_window};
+use quire_testkit::Random;
+use quire_testkit::model::random::{IDS, KEYS, random_item, random_model, with_window};
 
 use super::paths::operation;
 use super::*;

@@ -1,7 +1,8 @@
 //! Random windows over containers with keys of all forms, and everything that can happen to their items and pages: after every
 //! step, pages and window have every element once, in order of arrival.
 
-use quire_testkit::model::random::{Random, with_window};
+use quire_testkit::Random;
+use quire_testkit::model::random::with_window;
 
 use super::paths::wait_until;
 use super::*;

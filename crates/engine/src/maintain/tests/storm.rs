@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use quire_storage::fault::{CommitFault, FaultStorage};
-use quire_testkit::model::random::{KEYS, Random};
+use quire_testkit::Random;
+use quire_testkit::model::random::KEYS;
 
 use super::random::{Tally, model_of, step};
 use super::*;

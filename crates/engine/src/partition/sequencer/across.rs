@@ -237,7 +237,7 @@ impl CommitQueue {
             .map(|sequencer| (sequencer.storage_partition(), Arc::clone(sequencer)))
             .collect();
         for (id, ReadyPartition { counted, .. }) in ready.extract_if(|id, _| !touched.contains_key(id)) {
-            partitions[&id].give_back(counted);
+            partitions[&id].return_counted(counted);
         }
         if group.0.is_empty() {
             return;
@@ -307,7 +307,7 @@ impl Sequencer {
     fn settle_doubt(&self) -> Result<(), EngineError> {
         let _leadership = self.take_leadership();
         let (_, counted) = self.ready()?;
-        self.give_back(counted);
+        self.return_counted(counted);
         Ok(())
     }
 }

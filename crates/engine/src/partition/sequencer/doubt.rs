@@ -1,16 +1,15 @@
 //! Commits in doubt: the storage could not report their outcome.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use quire_storage::{StorageError, Token};
 
 use super::Sequencer;
+use super::retry::attempts;
 use crate::api::EngineError;
 use crate::partition::sweep_due::SweepDueUpdate;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
-use crate::sync::sleep;
 
 /// How often the outcome of a commit is asked for before the partition stops taking writes.
 const RESOLVE_TRIES: u32 = 6;
@@ -26,10 +25,7 @@ impl Sequencer {
     /// How a commit of unknown outcome ended: done or not, `None` if that cannot be learnt now. A raised epoch sees
     /// to it that a commit that has not happened by then never will.
     pub(super) fn settle(&self, token: Token) -> Option<bool> {
-        for tried in 0..RESOLVE_TRIES {
-            if tried > 0 {
-                sleep(Duration::from_millis(1 << tried));
-            }
+        for _ in attempts(RESOLVE_TRIES, 1) {
             match self.settle_once(token) {
                 Ok(done) => return Some(done),
                 Err(error) => {

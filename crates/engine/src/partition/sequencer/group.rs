@@ -45,7 +45,7 @@ impl Sequencer {
         let taken = group.refuse_stale(taken);
         let taken = group.refuse_closed(taken);
         if taken.is_empty() {
-            return self.give_back(counted);
+            return self.return_counted(counted);
         }
         let mut ops = Vec::with_capacity(8 * taken.len() + 1);
         let (guard, after) = self.stamp_all(taken, (committed, counted), &mut ops, &mut group);

@@ -60,7 +60,7 @@ impl LastChanges {
     }
 
     pub(super) fn release(&self, count: usize) {
-        self.kept.give_back(count * CHANGE_BYTES);
+        self.kept.release(count * CHANGE_BYTES);
     }
 }
 

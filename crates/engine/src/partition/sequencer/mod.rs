@@ -44,7 +44,7 @@ pub(crate) use across::{AtomicWrites, CommitQueue, CommitQueues};
 pub(crate) use differences::{BuiltTargets, Differences};
 pub(crate) use prepared::{CommittedWrite, ItemPut, PreparedWrite, WriteRefused};
 pub(crate) use queue::check_evaluated;
-pub(crate) use retry::retry_until_accepted;
+pub(crate) use retry::{attempts, retry_until_accepted};
 
 use self::doubt::UnresolvedCommit;
 use self::last_changes::LastChanges;
@@ -231,7 +231,7 @@ impl Sequencer {
             return Ok(());
         }
         let (_, counted) = self.ready()?;
-        self.give_back(counted);
+        self.return_counted(counted);
         Ok(())
     }
 
@@ -265,7 +265,7 @@ impl Sequencer {
     pub fn hold(&self) -> Result<HeldPartition<'_>, EngineError> {
         let leadership = self.take_leadership();
         let (committed, counted) = self.ready()?;
-        self.give_back(counted);
+        self.return_counted(counted);
         let CommittedState { epoch, counts } = committed;
         Ok(HeldPartition { leadership, position: Position { epoch, lsn: counts.lsn }, counts })
     }
@@ -299,7 +299,7 @@ impl Sequencer {
     }
 
     /// What [`Sequencer::ready`] gave, where nothing was committed.
-    fn give_back(&self, counted: CountedIndexes) {
+    fn return_counted(&self, counted: CountedIndexes) {
         self.state.lock().counted_indexes = Some(counted);
     }
 

@@ -9,21 +9,28 @@ use crate::sync::sleep;
 
 /// A write whose snapshot is stale is prepared again this often.
 const TRIES: u32 = 12;
-/// The longest wait before the next try is this power of two, in milliseconds.
+/// The longest wait before the next attempt is this power of two, in milliseconds.
 const WAIT_POWER_MAX: u32 = 6;
+/// Attempts of [`retry_until_accepted`] without a wait before them.
+const AT_ONCE: u32 = 2;
 
-/// Prepares and submits until that is taken: at once a second time, then after waits that double. `Overloaded` when it never
-/// is.
+/// The numbers of as many attempts: the first `at_once` follow each other at once, before each later one is a wait that doubles.
+pub(crate) fn attempts(count: u32, at_once: u32) -> impl Iterator<Item = u32> {
+    (0..count).inspect(move |attempt| {
+        if *attempt >= at_once {
+            sleep(Duration::from_millis(1 << (attempt + 1 - at_once).min(WAIT_POWER_MAX)));
+        }
+    })
+}
+
+/// Prepares and submits until the sequencer accepts it; `Overloaded` when it never does.
 pub(crate) fn retry_until_accepted<T>(
     statistics: &DataPlaneCounters,
     mut attempt: impl FnMut() -> Result<T, WriteRefused>,
 ) -> Result<T, EngineError> {
-    for tried in 0..TRIES {
-        if tried > 1 {
-            sleep(Duration::from_millis(1 << (tried - 1).min(WAIT_POWER_MAX)));
-        }
+    for _ in attempts(TRIES, AT_ONCE) {
         match attempt() {
-            Ok(taken) => return Ok(taken),
+            Ok(accepted) => return Ok(accepted),
             Err(WriteRefused::Stale) => statistics.retry(),
             Err(WriteRefused::Failed(error)) => return Err(error),
         }

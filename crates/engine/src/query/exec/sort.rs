@@ -60,7 +60,7 @@ impl TopItems {
         }
     }
 
-    fn see(&mut self, key: &[u8], tie: u64) {
+    fn add_candidate(&mut self, key: &[u8], tie: u64) {
         if self.last_seen.as_ref().is_none_or(|(last, last_tie)| (&last[..], *last_tie) < (key, tie)) {
             self.last_seen = Some((key.to_vec(), tie));
         }
@@ -170,7 +170,7 @@ impl<'r, 'q> SortedQuery<'r, 'q> {
                 let key = self.order.key_of(self.evaluator, found)?;
                 let tie = ties.rid_or_tie(found.position.rid);
                 let mut smallest = smallest.borrow_mut();
-                smallest.see(&key, tie);
+                smallest.add_candidate(&key, tie);
                 if self.start.admits(&key, tie) {
                     if smallest.takes(&key, tie) {
                         if self.evaluator.has_rows(found)? {

@@ -19,9 +19,9 @@ use crate::catalog::Container;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
 use crate::partition::Partition;
+use crate::partition::sequencer::attempts;
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockKind, LockMode, LockSet};
-use crate::sync::sleep;
 use crate::transactions::{
     ChangeItem, CommitFailure, CommittedTransaction, Transaction, TransactionChange, TransactionRead,
 };
@@ -84,10 +84,7 @@ fn run<'a>(
     logical_partition.add_lock(&shared.locks, &mut whole, LockMode::Exclusive);
     let named = named_locks(shared, &logical_partition, operations);
     let (mut locks, mut is_named) = (named.clone().unwrap_or_else(|| whole.clone()), named.is_some());
-    for tried in 0..TRIES {
-        if tried > 1 {
-            sleep(Duration::from_millis(1 << (tried - 1).min(6)));
-        }
+    for _ in attempts(TRIES, 2) {
         cancel.check()?;
         match batch.attempt(&locks, is_named)? {
             BatchAttempt::Done(done) => return Ok(done),

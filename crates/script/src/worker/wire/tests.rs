@@ -1,5 +1,6 @@
 //! Frames encoded and decoded again, and invalid frames.
 
+use quire_testkit::Random;
 use quire_value::Value;
 
 use super::*;
@@ -164,15 +165,8 @@ fn changed_frames_are_read_or_refused() {
     .into_iter()
     .map(sent)
     .collect();
-    let seed = 0x9E37_79B9_7F4A_7C15_u64;
-    println!("seed {seed:#x}");
-    let (mut random, mut taken) = (seed, 0);
-    let mut next = |below: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % below.max(1) as u64) as usize
-    };
+    let (mut random, mut taken) = (Random(7), 0);
+    let mut next = |below: usize| random.below(below);
     for round in 0..100_000 {
         let mut frame = frames[round % frames.len()].clone();
         for _ in 0..next(4) {

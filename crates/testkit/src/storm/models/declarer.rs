@@ -7,7 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::super::client::{Client, json as parsed, shown};
 use super::{DATABASE, MODEL, RoundPhase, json_of};
-use crate::model::random::{KEYS, Random, random_model};
+use crate::Random;
+use crate::model::random::{KEYS, random_model};
 
 /// Statuses of a server that cannot just now.
 const BUSY: [u16; 4] = [408, 429, 449, 503];

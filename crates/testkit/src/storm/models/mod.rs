@@ -27,7 +27,8 @@ use self::reader::Reader;
 use self::writer::Writer;
 use super::client::{Client, StormState, shown};
 use super::faults::FaultyServer;
-use crate::model::random::{KEYS, Random};
+use crate::Random;
+use crate::model::random::KEYS;
 
 /// How a run goes.
 #[derive(Clone, Debug)]
@@ -117,11 +118,12 @@ fn round(plan: &ModelPlan, data: &Path, random: &mut Random, figures: &mut Model
         (&plan.program, &["--enable-transactions"]),
         data,
         plan.between_kills,
-        (&shared, random.next()),
+        (&shared, random.next_u64()),
     )?;
     set_up(&mut Client::new(&shared))?;
-    let mut writers: Vec<Writer<'_>> =
-        (0..plan.writers).map(|number| Writer::new(Client::new(&shared), number, random.next())).collect();
+    let mut writers: Vec<Writer<'_>> = (0..plan.writers)
+        .map(|number| Writer::new(Client::new(&shared), number, random.next_u64()))
+        .collect();
     work(plan, &mut server, None, &mut writers, figures)?;
     let mut client = Client::new(&shared);
     let mut compared = compare(plan, &mut client, &writers, figures)?;
@@ -150,7 +152,7 @@ fn put_another(shared: &StormState, random: &mut Random, figures: &mut ModelFigu
     // The others have stopped.
     let own = StormState::default();
     own.port.store(shared.port.load(Ordering::SeqCst), Ordering::SeqCst);
-    let mut declarer = Declarer::new(Client::new(&own), random.next());
+    let mut declarer = Declarer::new(Client::new(&own), random.next_u64());
     declarer.put();
     figures.models += declarer.models;
     figures.problems.append(&mut declarer.problems);
@@ -187,7 +189,7 @@ fn work<'a>(
     let shared = server.shared;
     let phase = if unchanged.is_some() { RoundPhase::Unchanged } else { RoundPhase::Changing };
     shared.stop.store(false, Ordering::SeqCst);
-    let mut declarer = Declarer::new(Client::new(shared), server.random.next());
+    let mut declarer = Declarer::new(Client::new(shared), server.random.next_u64());
     let known = unchanged.map_or(BTreeSet::new(), |before| before.dangling_enforced.clone());
     let mut reader = Reader::new(Client::new(shared), known);
     std::thread::scope(|scope| {

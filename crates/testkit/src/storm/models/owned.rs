@@ -10,9 +10,9 @@ use serde_json::{Value as Json, json};
 
 use super::super::client::Client;
 use super::DATABASE;
+use crate::Random;
 use crate::http::Response;
 use crate::interpreter;
-use crate::model::random::Random;
 
 const BOOKS: usize = 4;
 /// Nothing is known after these: the storage may have failed after it wrote.

@@ -8,8 +8,9 @@ use serde_json::{Value as Json, json};
 use super::super::client::{Client, json as parsed, shown};
 use super::owned::OwnedItems;
 use super::{DATABASE, ModelFigures, RoundPhase, WINDOWED, WRITTEN, json_of};
+use crate::Random;
 use crate::http::Response;
-use crate::model::random::{IDS, KEYS, Random, random_item, with_window};
+use crate::model::random::{IDS, KEYS, random_item, with_window};
 
 /// One request of so many is left without waiting for its answer.
 const LEFT: usize = 25;

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::super::client::{Client, json as body_of, shown};
 use super::RefactoringFigures;
 use super::kinds::{ExpectedItems, Form, Kind, Stage, Verb, Write};
-use crate::model::random::Random;
+use crate::Random;
 
 /// Items by container and id.
 pub type Items = BTreeMap<(String, String), Json>;

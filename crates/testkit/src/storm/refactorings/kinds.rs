@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::cycle::Items;
 use super::{rekeyed, structures};
-use crate::model::random::Random;
+use crate::Random;
 
 /// Things of a cycle: more than one commit of a refactoring visits.
 pub const THINGS: usize = 130;

@@ -23,7 +23,7 @@ use self::cycle::Cycle;
 use self::kinds::KINDS;
 use super::client::{Client, StormState};
 use super::faults::FaultyServer;
-use crate::model::random::Random;
+use crate::Random;
 
 /// How a run goes.
 #[derive(Clone, Debug)]
@@ -96,8 +96,8 @@ pub fn run(plan: &RefactoringStormPlan) -> Result<RefactoringFigures> {
     let figures = RefactoringFigures { cycles: vec![0; KINDS.len()], ..RefactoringFigures::default() };
     let figures = Mutex::new(figures);
     let program: (_, &[&str]) = (&*plan.program, &[]);
-    let mut server = FaultyServer::start(program, &data, plan.between_kills, (&shared, random.next()))?;
-    let seeds: Vec<u64> = KINDS.iter().map(|_| random.next()).collect();
+    let mut server = FaultyServer::start(program, &data, plan.between_kills, (&shared, random.next_u64()))?;
+    let seeds: Vec<u64> = KINDS.iter().map(|_| random.next_u64()).collect();
     let served = std::thread::scope(|scope| {
         for (number, seed) in seeds.into_iter().enumerate() {
             let (shared, figures) = (&shared, &figures);
@@ -130,7 +130,7 @@ fn run_cycles(
     for cycle in 0.. {
         let client = Client::new(shared);
         let database = format!("{}-{cycle}", KINDS[number].name);
-        let mut cycle = Cycle::new(client, &KINDS[number], database, random.next(), plan.last_wait);
+        let mut cycle = Cycle::new(client, &KINDS[number], database, random.next_u64(), plan.last_wait);
         let done = cycle.run();
         let Ok(mut figures) = figures.lock() else { return };
         cycle.add_to(&mut figures);

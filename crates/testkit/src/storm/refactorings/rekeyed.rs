@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use super::cycle::Items;
 use super::kinds::{ExpectedItems, Form, Stage, THINGS, Verb, Write, things};
 use super::structures::{OWNERS, owner_of, put};
-use crate::model::random::Random;
+use crate::Random;
 
 /// The owner of an order is its customer. Owners of orders with one key never change.
 pub fn orders_with_keys(random: &mut Random) -> ExpectedItems {

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::cycle::Items;
 use super::kinds::{ExpectedItems, Form, Stage, THINGS, Verb, Write, things, write_number};
-use crate::model::random::Random;
+use crate::Random;
 
 /// Things that others belong to.
 pub const OWNERS: usize = 20;
