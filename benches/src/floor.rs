@@ -79,7 +79,7 @@ pub async fn serve(kind: Kind) -> Result<()> {
             let service = service_fn(move |request| answer(request, kind, key, file, body.clone()));
             let connection =
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // A client that hangs up ends its connection; there is nobody to tell.
+            // A client that disconnects ends its connection; no answer is sent.
             connection.await.ok();
         });
     }

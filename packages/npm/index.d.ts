@@ -6,7 +6,7 @@ export interface Options {
   seed?: string;
   /** A directory to keep the data in; without it everything is in memory. */
   data?: string;
-  /** Give an https endpoint, whose authority is told by `certificate`. */
+  /** Give an https endpoint, whose authority is in `certificate`. */
   https?: boolean;
   /** Further flags of `quire emulator`. */
   arguments?: readonly string[];

@@ -113,7 +113,7 @@ function readyPort(child, timeout) {
       }
       clearTimeout(late);
       child.removeAllListeners("close");
-      // What it says later is taken, so that it never waits for a reader, and keeps nobody.
+      // Later output is read, so that the server never waits for a reader; it does not keep this process running.
       child.stdout.unref();
       child.stderr.unref();
       resolve(Number(port));

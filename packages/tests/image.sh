@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: image.sh ROOT SCRATCH            (as root; USER_ID, ENVIRONMENT, ENTRYPOINT and HEALTH are those of the image)
 # The files of an image as a container has them: the only files, read-only but for the volume, processes, network and user of
-# its own. The server is process 1, runs scripts, answers its health check, and ends well when it is told to.
+# its own. The server is process 1, runs scripts, answers its health check, and ends without an error when it is stopped.
 # shellcheck disable=SC2086 # the variables are lists of words
 set -eu
 root=$(realpath "$1")

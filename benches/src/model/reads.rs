@@ -13,7 +13,7 @@ use crate::table::Table;
 const BOOKS: &str = "dbs/followed/colls/books";
 /// On one page.
 const PAGE: u64 = 100;
-/// That are read for one figure: CPU time is told in steps of 10 ms.
+/// Reads per figure: the kernel reports CPU time in steps of 10 ms.
 const PAGES: usize = 500;
 
 pub fn run(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::table::Table;
 const BOOKS: &str = "dbs/recorded/colls/books";
 const ITEMS: u64 = 1_000;
 const CONNECTIONS: usize = 4;
-/// More than elsewhere: two percent are to be told.
+/// More than elsewhere: a difference of two percent has to show.
 const ROUNDS: usize = 3;
 
 pub fn run(binary: &Path, size: Size, table: &mut Table) -> Result<()> {

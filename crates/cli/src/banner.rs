@@ -1,4 +1,4 @@
-//! What somebody who starts a server by hand wants to copy. Shown on a terminal only; the start page shows the same in a browser.
+//! What a user who starts a server by hand wants to copy. Shown on a terminal only; the start page shows the same in a browser.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct Banner {
 enum ShownKey {
     /// Everybody knows it.
     WellKnown,
-    /// Secrets are not shown: whoever may read the file can ask for the connection string.
+    /// Secrets are not shown: a user who may read the file can ask for the connection string.
     File(PathBuf),
     Secret,
 }

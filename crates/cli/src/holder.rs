@@ -1,4 +1,4 @@
-//! Which process of this machine holds a port or a file, as far as the kernel tells this user.
+//! Which process of this machine holds a port or a file, as far as the kernel shows it to this user.
 
 use std::fmt;
 use std::fs;

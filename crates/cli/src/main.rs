@@ -19,7 +19,7 @@ mod holder; // which process has a port or a lock
 mod keys; // where account keys come from
 mod log_rate; // a limit on log lines
 mod model; // `quire model` and `quire links`: what items declare about each other
-mod notify; // tells a service manager
+mod notify; // notifies a service manager
 mod offline; // `quire restore` and `quire verify`: a closed directory
 mod output; // results on standard output
 mod private; // files that only their owner may read
@@ -241,7 +241,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The error and its causes. Some errors end with the text of their cause, which is not told twice.
+/// The error and its causes. Some errors end with the text of their cause, which is not printed twice.
 fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

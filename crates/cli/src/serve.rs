@@ -1,4 +1,4 @@
-//! `quire serve`: opens the storage and the engine, answers until told to stop.
+//! `quire serve`: opens the storage and the engine, and serves requests until it is stopped.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;

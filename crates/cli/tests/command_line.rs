@@ -11,7 +11,7 @@ use quire_testkit::live::LiveServer;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 
 fn run(arguments: &[&str]) -> Output {
-    // Certificates of emulators are kept there, and not in the home of whoever runs the tests.
+    // Certificates of emulators are kept there, and not in the home directory of the user who runs the tests.
     let state = env!("CARGO_TARGET_TMPDIR");
     Command::new(PROGRAM).args(arguments).env("XDG_STATE_HOME", state).output().expect("runs")
 }

@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// One that never has a key; what it says is all it ever says.
+/// A connection that never authenticates; it sends these bytes and nothing else.
 fn unauthenticated_connection(live: &LiveServer, says: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", live.port)).expect("connects");
     stream.write_all(says.as_bytes()).ok(); // the server may be quicker with its goodbye

@@ -8,7 +8,7 @@ use quire_testkit::live::LiveServer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 
-/// Variables of whoever runs the tests.
+/// Variables of the user who runs the tests.
 const VARIABLES: [&str; 6] =
     ["PORT", "DATA_PATH", "KEY_FILE", "LOG_LEVEL", "PROTOCOL", "GATEWAY_PUBLIC_ENDPOINT"];
 
@@ -169,7 +169,7 @@ fn the_certificate_is_kept_and_made_again_when_it_cannot_be_used() {
     let named = file("quire.pem");
     assert_eq!(file("quire-ca.pem"), authority);
     assert_ne!(named, certificate);
-    // What somebody has changed.
+    // A file that was changed by hand.
     write(&home.path().join("quire/emulator/quire.pem"), "not a certificate");
     drop(start(home.path(), &["--ephemeral"]));
     assert_eq!(file("quire-ca.pem"), authority);
@@ -302,7 +302,7 @@ fn a_directory_is_a_seed_with_files_of_any_name() {
         assert!(printed.contains(&format!("{path}:1: this is no seed")), "{printed}");
         std::fs::remove_file(&path).expect("removes");
     }
-    // An error inside a seed is told as such, whatever else lies there.
+    // An error inside a seed is reported as such, whatever else is in the folder.
     write(&seeds.path().join("c.json"), "{\"databases\":\n [{\"id\": 1,}]}");
     let printed = refused(home.path(), &["--ephemeral", "--seed", &folder]);
     assert!(printed.contains("c.json:2: "), "{printed}");

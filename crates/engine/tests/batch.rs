@@ -640,7 +640,7 @@ fn batches_beside_other_writers() {
     assert_eq!(lsn as i64, ITEMS + 1 + 3 * EACH + EACH + 3 * EACH, "one LSN for each batch");
 }
 
-/// Commits that are refused, lost or in doubt: whatever a batch was told, it happened as a whole or not at all.
+/// Commits that are refused, lost or in doubt: whatever a batch was answered, it is committed as a whole or not at all.
 #[test]
 fn batches_stay_whole_on_a_faulty_storage() {
     const THREADS: i64 = 4;

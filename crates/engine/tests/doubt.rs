@@ -1,4 +1,4 @@
-//! Commits of which nobody can say how they ended, and leaders that die.
+//! Commits of unknown outcome, and leaders that die.
 
 mod support;
 
@@ -64,7 +64,7 @@ fn what_was_prepared_in_doubt_is_not_committed() {
 }
 
 /// Writers that wait behind a commit in doubt were prepared on a state that may be gone: they are not committed as
-/// they are. Whatever they are told, the rows agree afterwards.
+/// they are. Whatever they are answered, the rows agree afterwards.
 #[test]
 fn writers_behind_a_commit_in_doubt_prepare_again() {
     for fault in [LOSE_ANSWER, LOSE_COMMIT] {

@@ -253,7 +253,7 @@ fn system_keys_know_an_empty_key() {
     assert_eq!(fixture.all(None, &scope, -1).len(), 1);
 }
 
-/// Version 1 hashes and keeps the first 100 characters: longer keys collide, and are still told apart.
+/// Version 1 hashes and keeps the first 100 characters: longer keys collide, and are still distinguished.
 #[test]
 fn colliding_keys_are_distinguished() {
     let fixture = Fixture::with_key(

@@ -120,7 +120,7 @@ fn later_writes_stay() {
         let scope = Scope { partition_key: Some(pk("[\"k2\"]")), ..Scope::default() };
         assert_eq!(fixture.all(None, &scope, 7).len(), 10, "round {round}");
     }
-    fixture.engine.close().expect("closes"); // nothing is removed while it is looked at
+    fixture.engine.close().expect("closes"); // nothing is removed while it is examined
     let report = verify(&storage.reopen()).expect("reads");
     assert!(report.is_sound(), "{:?}", report.problems);
 }

@@ -356,7 +356,7 @@ fn writers_and_a_build_count_every_item_once() {
 const LINK: &str = r#"{"version":1,"links":[
     {"name":"book-authors","from":{"container":"books","path":"/authors/*/id"},"to":{"container":"authors"}}]}"#;
 
-/// A book whose author anybody may choose; so large that a build of its link needs several commits.
+/// A book with a given author; so large that a build of its link needs several commits.
 fn book_of(number: usize, author: usize) -> String {
     format!(r#"{{"id":"b{number:04}","authors":[{{"id":"a{author}"}}],"about":"{}"}}"#, "x".repeat(60_000))
 }
@@ -454,7 +454,7 @@ fn the_build_of_a_link_is_killed_at_every_commit() {
     }
 }
 
-/// What dangles is counted with the rows of a link: items that nobody sees are left out, and so are targets of that kind.
+/// What dangles is counted with the rows of a link: items that are invisible are left out, and so are targets of that kind.
 #[test]
 fn the_build_of_a_link_counts_what_dangles() {
     let engine = open(Arc::new(MemoryStorage::new()));

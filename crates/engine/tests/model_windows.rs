@@ -1,4 +1,4 @@
-//! Windows over items that are there already: checks count exactly, builds and repairs put right what is wrong and nothing else.
+//! Windows over items that are there already: checks count exactly, builds and repairs correct what is wrong and nothing else.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;

@@ -23,7 +23,7 @@ const ITEMS: Space = Space(1);
 const AUTHORS: u64 = 400;
 const PUBLISHERS: u64 = 400;
 const BOOKS: u64 = 1_500;
-/// A profile that is built anew.
+/// A profile that is rebuilt.
 const ANEW: ProfileRequest = ProfileRequest { containers: None, scan_max: Some(1_000_000) };
 
 struct Library {
@@ -131,7 +131,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// A dozen changes: a dozen items are looked at, and the targets that share a part with theirs; no walk over items.
+/// A dozen changes: a dozen items are examined, and the targets that share a part with theirs; no walk over items.
 #[test]
 fn a_refresh_after_few_changes_costs_few_reads() {
     let (gets, walks) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -323,7 +323,7 @@ fn a_container_that_goes_while_it_is_followed() {
     assert!(report.is_sound(), "{:#?}", report.problems);
 }
 
-/// Lets a build go on only after something else was done, when it has looked at its first items.
+/// Lets a build go on only after something else was done, when it has examined its first items.
 fn build_beside(library: &Library, calls: &Calls, work: impl FnOnce()) -> JobStatus {
     let ((asked, is_asked), (goes, go_on)) = (channel(), channel());
     let (asked, go_on) = (Mutex::new(Some(asked)), Mutex::new(go_on));

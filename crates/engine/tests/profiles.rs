@@ -89,7 +89,7 @@ fn a_backup_has_items_and_nothing_that_was_observed() {
     assert_eq!(again.profiles("d").unwrap(), Vec::<String>::new());
     assert_eq!(reads(&again), None);
     assert!(again.advice("d").unwrap().is_none());
-    // What was decided is not remembered either: all of it begins anew, and works.
+    // What was decided is not remembered either: all of it starts again, and works.
     again.evaluate_advice("d", Value::Object(Object::new())).unwrap();
     wait_until_idle(&again);
     assert_eq!(again.profiles("d").unwrap().len(), 1);

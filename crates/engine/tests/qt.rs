@@ -20,7 +20,7 @@ use support::fixture::{Fixture, request};
 
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
-/// How the engine is asked.
+/// How a query is run.
 #[derive(Clone, Copy, Debug)]
 struct QueryRun {
     on_disk: bool,

@@ -2,7 +2,7 @@
 //! partition and by partition key, in memory and on disk, the rows are those of a second interpreter that knows nothing
 //! but the items.
 //!
-//! `QUIRE_RANDOM_QUERIES` says how many (a few thousand unless told), `QUIRE_RANDOM_SEED` where to start. A failure
+//! `QUIRE_RANDOM_QUERIES` says how many (a few thousand by default), `QUIRE_RANDOM_SEED` where to start. A failure
 //! prints the seed of its round, which alone repeats it.
 
 mod support;
@@ -26,7 +26,7 @@ const QUERIES_DEFAULT: u64 = 4_000;
 const SEED_DEFAULT: u64 = 20_261_115;
 /// 2026-01-31T10:00:00Z
 const NOW_TICKS: i64 = 17_698_536_000_000_000;
-/// So many are told before the run ends.
+/// So many are printed before the run ends.
 const DIFFERENCES_MAX: usize = 10;
 const QUERIES_PER_ROUND: u64 = 60;
 

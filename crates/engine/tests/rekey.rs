@@ -238,7 +238,7 @@ fn an_untouched_expansion_is_undone_to_what_was() {
 /// What one writer was answered: its items by id; nothing is written by two.
 type ExpectedItems = BTreeMap<String, String>;
 
-/// Writes, moves and deletes until it is told to stop. A write that was refused for the container was replaced is sent again.
+/// Writes, moves and deletes until it is stopped. A write that was refused for the container was replaced is sent again.
 fn run_writer(engine: &Engine, writer: usize, seed: u64, stop: &AtomicBool) -> ExpectedItems {
     let (mut random, mut answered) = (Random(seed), ExpectedItems::new());
     let mut round = 0;

@@ -1,4 +1,4 @@
-//! Results that are held between pages: a query that was computed once is not run again, and nobody can tell but by what it
+//! Results that are held between pages: a query that was computed once is not run again, which shows only in what it
 //! cost. Random tests print their seed.
 
 mod support;

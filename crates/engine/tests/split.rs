@@ -1,4 +1,4 @@
-//! Splits: what is read, counted, told and written is the same before and after, and nothing in between is lost.
+//! Splits: reads, counts, change feeds and writes are the same before and after, and nothing in between is lost.
 
 mod support;
 
@@ -187,7 +187,7 @@ fn an_empty_partition_is_halved() {
     }
 }
 
-/// The feed of each child is what the parent's was, as far as it is the child's, and no change is told twice.
+/// The feed of each child is what the parent's was, as far as it is the child's, and no change is returned twice.
 #[test]
 fn feeds_go_on() {
     for kind in KINDS {

@@ -64,7 +64,7 @@ fn filled(seed: u64, partitions: u32, ttl: Option<i64>) -> Fixture {
     fixture
 }
 
-/// Whether an index can tell the rows of each.
+/// Whether an index alone gives the rows of each.
 const QUERIES: &[(&str, bool)] = &[
     ("SELECT TOP 5 VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'red')", true),
     ("SELECT TOP 5 * FROM c ORDER BY RANK FullTextScore(c.text, 'run', 'boat', 'red')", true),
@@ -243,7 +243,7 @@ fn what_has_no_term_is_not_read() {
         200,
         1_200,
     );
-    // A common word is told by its rows: the items that are not among the first are not read.
+    // A common word is scored by its index rows: the items that are not among the first are not read.
     check(
         "SELECT TOP 10 VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'meadow', 'zebra')",
         10,

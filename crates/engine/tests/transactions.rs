@@ -400,7 +400,7 @@ fn concurrent_transfers_keep_the_sum() {
         if is_calm {
             assert_eq!(orders, transfers.load(Ordering::Relaxed));
         } else {
-            // One that nobody could tell the outcome of may have happened.
+            // One whose outcome is unknown may be committed.
             assert!(orders >= transfers.load(Ordering::Relaxed));
         }
         bench.assert_sound();

@@ -67,7 +67,7 @@ fn any_vector(random: &mut Random) -> String {
         4 => format!(r#""v":[1e200,{},1e-200,1]"#, random.below(3)),
         5 => r#""v":"none""#.to_owned(),
         6 => format!(r#""v":{:?}"#, vector(random, 4)),
-        // Nearer to one another than 32 bits can tell.
+        // Nearer to one another than 32 bits can represent.
         7 => format!(r#""v":[0.5,0.25,0.1,{:?}]"#, 0.3 + random.below(4) as f64 * 1e-12),
         _ => format!(r#""v":[{},{},{},1]"#, random.below(3), random.below(3), random.below(2)),
     }

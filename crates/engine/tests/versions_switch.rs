@@ -59,7 +59,7 @@ fn is_thread(name: &str) -> bool {
     std::thread::current().name() == Some(name)
 }
 
-/// Runs in a thread with a name that hooks can tell.
+/// Runs in a thread whose name hooks check.
 fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     name: &str,

@@ -34,7 +34,7 @@ fn prefix(container: &quire_engine::Container) -> [u8; 4] {
     }
 }
 
-/// Breaks scans of one container's items by the worker with this name, for as long as it is told to.
+/// Breaks scans of one container's items by the worker with this name, while it is switched on.
 fn break_scans(
     calls: &support::hooked_storage::Calls,
     container: [u8; 4],

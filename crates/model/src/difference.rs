@@ -12,7 +12,7 @@ use crate::{Integrity, Pointer};
 pub struct Difference {
     pub added: Vec<String>,
     pub removed: Vec<String>,
-    /// Built anew.
+    /// Rebuilt.
     pub rebuilt: Vec<String>,
     /// `onWrite`, `integrity` or `onDelete`: in force at once.
     pub changed: Vec<String>,
@@ -42,7 +42,7 @@ impl Difference {
         Difference::rebuilding(old, new, |_| false)
     }
 
-    /// The same, where some declarations are built anew, with what is made of them, although they are the same.
+    /// The same, where some declarations are rebuilt, with what is made of them, although they are the same.
     pub fn rebuilding(old: &Model, new: &Model, is_built_anew: impl Fn(&str) -> bool) -> Difference {
         let mut difference = Difference {
             settings_changed: (old.on_write, old.fan_out_max, old.if_match)
@@ -99,7 +99,7 @@ struct DeclarationParts<'m> {
     at_once: ImmediateSettings,
 }
 
-/// Links come first, so that what is made of one is looked at behind it.
+/// Links come first, so that what is made of one is examined behind it.
 fn declarations(model: &Model) -> Vec<DeclarationParts<'_>> {
     let at_once = |own: Option<OnWrite>| (Some(own.unwrap_or(model.on_write)), Integrity::Weak, None);
     let links = model.links.iter().map(|link| DeclarationParts {

@@ -1,4 +1,4 @@
-//! Scripts that try to leave something for the next one, which may belong to somebody else, and scripts that work only if it is
+//! Scripts that try to leave something for the next one, which may belong to another client, and scripts that work only if it is
 //! left alone. Every case runs with the same runtimes, one script after the other.
 
 mod support;
@@ -148,7 +148,7 @@ fn next_of_engine(numbers: &[f64]) -> Option<f64> {
     Some(shown(numbers.iter().fold(first, |at, _| next(at))))
 }
 
-/// Who has seen the random numbers of one run must not know those of the next, which may belong to somebody else.
+/// Who has seen the random numbers of one run must not know those of the next, which may belong to another client.
 #[test]
 fn random_numbers_of_two_runs_are_unrelated() {
     let scripts = Scripts::new(Limits::default());

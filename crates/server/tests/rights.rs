@@ -442,7 +442,7 @@ impl World {
         }
     }
 
-    /// The marks are looked at first: one that is gone has a job that ends after it.
+    /// The marks are examined first: one that is gone has a job that ends after it.
     fn has_jobs(&self) -> bool {
         let metrics = self.server.call("GET", "/_quire/metrics", &[], "").text();
         let waiting = metrics.lines().find(|line| line.starts_with("quire_partition_key_deletes_waiting "));

@@ -8,7 +8,7 @@
 //! format         8 bytes "quire-db", u32 version, u32 CRC-32 of the 12 bytes before (little-endian)
 //! acknowledged   the last acknowledged commit, see `acknowledged`
 //! store/         fjall: journals (*.jnl) and tables
-//! temp/          temporary files of queries, which have no names: empty to whoever looks
+//! temp/          temporary files of queries, which have no names: the folder looks empty
 //! journal-cut-*  bytes cut from the end of a damaged journal; kept when commits are missing
 //! ```
 //!

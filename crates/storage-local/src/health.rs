@@ -40,7 +40,7 @@ const RESTART_WAIT: Duration = Duration::from_millis(500);
 const USER_WAIT_MAX: Duration = Duration::from_secs(10);
 const USER_WAIT_STEP: Duration = Duration::from_millis(5);
 
-/// The store as its users find it.
+/// Whether the store is open.
 pub(crate) enum StoreState {
     OpenStore(Arc<OpenStore>),
     /// Being reopened.
@@ -351,7 +351,7 @@ impl DiskSpace {
     }
 
     fn measure(&self) -> bool {
-        // If the free space is unknown, the write will tell.
+        // If the free space is unknown, the write decides.
         rustix::fs::statvfs(&self.path).map_or(true, |disk| {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             let all = disk.f_blocks.saturating_mul(disk.f_frsize);

@@ -40,7 +40,7 @@ pub fn run_and_kill(command: &mut Command, kill: Kill) -> Result<Vec<String>> {
     child.wait().context("waiting for the child")?;
     let mut rest = String::new();
     reader.read_to_string(&mut rest).context("reading the child's output")?;
-    // A last line without its end was being said when the child died.
+    // A last line without its end was being printed when the child was killed.
     let complete = rest.rfind('\n').map_or("", |end| &rest[..end]);
     lines.extend(complete.lines().map(str::to_owned));
     Ok(lines)

@@ -2,10 +2,10 @@
 //!
 //! Writers own their partition keys, so each knows exactly what is there: a request that a kill left without an answer is
 //! settled by reading. Followers read the change feed of every partition key range, the latest versions and all
-//! versions, through splits and restarts. [`check`] compares what they were told with what was written; its checks are pure,
+//! versions, through splits and restarts. [`check`] compares what they have read with what was written; its checks are pure,
 //! and their tests feed them each fault they name. [`run`] drives it.
 
-pub mod check; // what the feeds must have told
+pub mod check; // what the feeds must have returned
 mod client; // requests that outlive the server
 pub mod declared; // a model beside what other runs do
 mod faults; // kills, failed syncs, lost answers

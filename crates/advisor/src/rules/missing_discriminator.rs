@@ -1,4 +1,4 @@
-//! Items of several kinds share a container, and nothing tells them apart.
+//! Items of several kinds share a container, and no property distinguishes them.
 
 use quire_value::Value;
 

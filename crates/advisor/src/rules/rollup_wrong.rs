@@ -11,7 +11,7 @@ use crate::finding::Candidate;
 const UNEQUAL_MIN: f64 = 0.001;
 const CASES_MIN: u64 = 5;
 
-/// The finding is about the targets: references of all containers are looked at.
+/// The finding is about the targets: references of all containers are examined.
 pub fn evaluate(case: &Case<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
     for referrer in &case.database.containers {

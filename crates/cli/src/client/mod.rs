@@ -239,7 +239,7 @@ where
     let spoken = hyper::client::conn::http1::handshake(stream).await;
     let (sender, connection) =
         spoken.map_err(|source| ConnectionError::NotHttp { endpoint: endpoint.url(), source })?;
-    // Ends with the sender; what goes wrong on it is told by the request that was waiting.
+    // Ends with the sender; the request that was waiting reports its error.
     tokio::spawn(connection);
     Ok(sender)
 }

@@ -44,7 +44,7 @@ pub fn ensure(folder: &Path, requested: &[String], now_ms: i64) -> Result<Certif
     Ok(Certificate { tls, files: Some(TlsFiles { certificates: files.certificate, key: files.key }) })
 }
 
-/// One that is forgotten with the process.
+/// One that is kept in memory only.
 pub fn in_memory(requested: &[String], now_ms: i64) -> Result<Certificate> {
     let names = all_names(&host_name(), requested);
     let signed = Authority::generate(now_ms)?.sign(&names, now_ms)?;

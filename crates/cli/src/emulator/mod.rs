@@ -61,7 +61,7 @@ fn as_host(name: &str) -> String {
 }
 
 /// The certificate of this server, made when there is none that can be used. Where nothing is kept and there is no place
-/// for it, it is forgotten like everything else.
+/// for it, it is kept in memory only, like everything else.
 pub fn certificate(emulator: &Emulator, data_location: &DataLocation, now_ms: i64) -> Result<Certificate> {
     let names = &emulator.names;
     match (data_location, certificate::shared_folder()) {

@@ -22,7 +22,7 @@ const CACHE_BYTES: usize = 32 << 20;
 const ANY_DEPTH: Limits = Limits { depth_max: Limits::DEPTH_CEILING };
 const CONTINUATION: &str = "x-ms-continuation";
 
-/// What is asked, page after page.
+/// What is queried, page after page.
 pub struct QueryTarget {
     pub database: String,
     pub container: String,

@@ -1,4 +1,4 @@
-//! Ending work that nobody waits for.
+//! Ending work that no request waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ impl Cancel {
     /// Between two questions.
     pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
-    /// Also asks, on the thread that works and now and then, whether nobody waits any more.
+    /// Also asks, on the thread that works and now and then, whether the client has gone.
     pub fn asking(is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
         Cancel::asking_every(Cancel::ASK_INTERVAL, is_gone)
     }

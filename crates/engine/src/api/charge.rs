@@ -37,7 +37,7 @@ pub(crate) const SCRIPT: f64 = 1.0;
 /// What a page followed along links.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FollowCost {
-    /// Blocks of items whose links were looked at together.
+    /// Blocks of items whose links were examined together.
     pub blocks: u64,
     /// What was looked up, and the items that were there.
     pub keys: u64,

@@ -119,7 +119,7 @@ pub enum EngineError {
     /// the client merges partitions, by this plan
     #[error("the query needs a plan")]
     PlanNeeded(Box<PlannedQuery>),
-    /// nobody waits for the answer any more
+    /// no client waits for the answer any more
     #[error("the request was cancelled")]
     Cancelled,
     /// a procedure, trigger or user-defined function failed, and everything it did is undone
@@ -156,7 +156,7 @@ pub enum EngineError {
     Storage(#[from] StorageError),
     #[error("corrupt data: {what}")]
     Corrupt { what: String },
-    /// a write whose outcome the storage could not tell, or one that waits behind such a write: 503, retry
+    /// a write whose outcome the storage could not report, or one that waits behind such a write: 503, retry
     #[error("the outcome of a write is not known yet")]
     Unresolved,
     #[error("the store has format {found}, this version reads up to {supported}")]
@@ -216,7 +216,7 @@ impl EngineError {
     }
 }
 
-/// A query that nobody waits for is cancelled, wherever it notices.
+/// A query that no request waits for is cancelled, wherever it notices.
 impl From<SqlError> for EngineError {
     fn from(error: SqlError) -> EngineError {
         match error {

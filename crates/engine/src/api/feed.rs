@@ -7,7 +7,7 @@ use super::PageRequest;
 pub enum FeedStart {
     Beginning,
     Now,
-    /// Behind what an earlier answer told: its [`Changes::etag`].
+    /// After the changes of an earlier answer: its [`Changes::etag`].
     After(String),
 }
 
@@ -25,7 +25,7 @@ pub enum FeedMode {
 
 pub struct ChangesRequest {
     pub mode: FeedMode,
-    /// Scope, size, session; its continuation is not looked at.
+    /// Scope, size, session; its continuation is not examined.
     pub page: PageRequest,
     pub start: FeedStart,
     /// Only changes of this second or later.
@@ -41,6 +41,6 @@ pub struct Changes {
     pub count: usize,
     /// The position behind this page, with quotes.
     pub etag: String,
-    /// There is more to tell right now.
+    /// There are more changes right now.
     pub more: bool,
 }

@@ -75,7 +75,7 @@ pub struct WriteItem {
     pub post_trigger: Option<String>,
     /// Headers of the request that triggers may read.
     pub trigger_headers: Vec<(String, String)>,
-    /// Of triggers: a write alone is done by the time that anybody could ask.
+    /// Of triggers: a single write is done before a client could cancel it.
     pub cancel: Cancel,
 }
 

@@ -23,7 +23,7 @@ pub enum Crossing {
     /// Run whole, whatever it needs.
     #[default]
     Whole,
-    /// Run when its rows can be told one after the other; what must be merged is the client's to merge, by a plan.
+    /// Run when its rows can be sent one after the other; rows that must be merged are merged by the client, by a plan.
     Streamed,
     /// Refused, unless its filter leaves one partition key.
     Refused,
@@ -53,7 +53,7 @@ pub struct PageRequest {
     pub index_metrics: bool,
     /// Rows are items and get what follows from them as a last member.
     pub follow: Option<FollowRequest>,
-    /// False: whoever asks may not read other containers.
+    /// False: the client may not read other containers.
     pub may_follow: bool,
     /// Comes before the rows in [`Page::rows`]: how the text begins that the caller makes of a page. So that need not be copied.
     pub head: Bytes,

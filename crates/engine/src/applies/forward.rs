@@ -44,7 +44,7 @@ impl ApplyRun<'_> {
         Ok(ApplyProgress::Next(ApplyState { added, ..state.at(stage) }))
     }
 
-    /// Nobody else has changed the model since it was read, or it is planned anew.
+    /// Nobody else has changed the model since it was read, or it is planned again.
     pub(super) fn declare(&self, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let (model, etag) = self.model()?;
         if state.added.are_in(&model) {
@@ -65,7 +65,7 @@ impl ApplyRun<'_> {
         }
     }
 
-    /// What somebody else took out of the model meanwhile is not waited for.
+    /// Declarations that another client has removed from the model meanwhile are not waited for.
     pub(super) fn build(&self, order: &ApplyOrder, state: ApplyState) -> Result<ApplyProgress, EngineError> {
         let model = self.applies.catalog.database_model(self.database.number);
         let own = state
@@ -97,7 +97,7 @@ impl ApplyRun<'_> {
     ) -> Result<ApplyProgress, EngineError> {
         let all = self.applies.refactorings.list(self.database.number)?;
         let body = refactoring_body(order, &state);
-        // Of a job that begins anew, such as in a restored database.
+        // Of a job that starts again, such as in a restored database.
         let own = all.iter().find(|own| own.state.is_open() && own.body == body).map(Refactoring::id);
         let known = all.iter().map(|own| own.number).max().unwrap_or(0);
         let stage = if own.is_some() { ApplyStage::Refactoring } else { ApplyStage::Refactor };

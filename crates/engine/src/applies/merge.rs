@@ -16,7 +16,7 @@ pub(crate) fn merged(base: &Value, wanted: &Value, current: &Value) -> Value {
                 last.map(|last| kept.remove(last));
             };
             without(base, wanted).iter().for_each(&mut is_left_out);
-            // What somebody else has added meanwhile is not added twice.
+            // What another client has added meanwhile is not added twice.
             let added = without(&without(wanted, base), &without(current, base));
             Value::Array(kept.iter().cloned().chain(added).collect())
         }

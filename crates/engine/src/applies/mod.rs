@@ -188,7 +188,7 @@ fn is_forward(stage: ApplyStage) -> bool {
     )
 }
 
-/// It would be refused each time. All else passes, or nobody knows whether it was done.
+/// It would be refused each time. All else passes, or it is unknown whether it was done.
 fn is_refusal(error: &EngineError) -> bool {
     use EngineError::*;
     !matches!(

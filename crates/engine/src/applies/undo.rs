@@ -48,7 +48,7 @@ impl ApplyRun<'_> {
         };
         match done {
             Ok(()) => Ok(ApplyProgress::Next(state.at(ApplyStage::UndoRefactoring))),
-            // It has just changed: looked at again.
+            // It has just changed: checked again.
             Err(EngineError::PreconditionFailed) => Ok(ApplyProgress::Next(state)),
             Err(error) => Err(error),
         }
@@ -149,7 +149,7 @@ impl ApplyRun<'_> {
         let results = self.write(container, operations)?;
         for (own, result) in restored.into_iter().zip(results) {
             match result {
-                // It is looked at again.
+                // It is checked again.
                 Err(EngineError::PreconditionFailed) => continue,
                 Err(EngineError::ItemNotFound { .. }) => {}
                 Err(error) => {

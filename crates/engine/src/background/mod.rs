@@ -1,4 +1,4 @@
-//! Work that nobody waits for, each kind on a thread of its own ([`Worker`]).
+//! Work that no request waits for, each kind on a thread of its own ([`Worker`]).
 
 pub(crate) mod applies; // findings that are applied
 mod builds; // making what declarations of models maintain

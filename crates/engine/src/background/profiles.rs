@@ -1,8 +1,8 @@
 //! Jobs of kind `profile` and `advice`: profile the containers of a database, and evaluate the rules over the profile.
 //!
 //! Where the last profile can be brought up to date from what was touched since, that is done; otherwise, and when a job says how
-//! many items to scan, it is built anew. Both read one snapshot, which they keep between their steps. After a restart, or when a job
-//! was paused, it begins anew with another one; what it shows of its progress does not fall.
+//! many items to scan, it is rebuilt. Both read one snapshot, which they keep between their steps. After a restart, or when a job
+//! was paused, it starts again with another one; what it shows of its progress does not fall.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -176,7 +176,7 @@ impl Refresh {
 }
 
 impl ProfileContext {
-    /// `None` where all is built anew.
+    /// `None` where all is rebuilt.
     fn follow(&self) -> Result<Option<ProfileFollow>, EngineError> {
         let retained = self.profiles.take_retained(self.database.number);
         let is_usual = self.order.profile.scan_max.is_none();

@@ -119,7 +119,7 @@ impl JobKind for DryRunJobs {
         DRY_RUN
     }
 
-    /// It begins anew after a restart.
+    /// It starts again after a restart.
     fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let shared = self.shared.upgrade().ok_or_else(closed)?;
         let catalog = self.catalog.upgrade().ok_or_else(closed)?;
@@ -173,7 +173,7 @@ impl RefactoringFollower {
 
 impl WorkerTask for RefactoringFollower {
     const NAME: &'static str = "refactorings";
-    /// When journals of applies were looked at, by the engine's clock.
+    /// When journals of applies were examined, by the engine's clock.
     type Memory = Option<i64>;
 
     /// One that fails waits by itself.
@@ -209,7 +209,7 @@ impl RefactoringFollower {
             false => self.refactorings.follow(database, number),
         };
         match followed {
-            // It is looked at again where it is by then.
+            // It is checked again where it is by then.
             Err(
                 EngineError::PartitionMoved | EngineError::ResourceNotFound { .. } | EngineError::Contended,
             ) => Ok((true, false)),

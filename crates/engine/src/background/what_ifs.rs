@@ -1,6 +1,6 @@
 //! Jobs of kind `what-if`: see `what_if`.
 //!
-//! What a run has is in memory and in its scratch databases. After a restart it begins anew, by removing those that are there.
+//! What a run has is in memory and in its scratch databases. After a restart it starts again, by removing those that are there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -1,7 +1,7 @@
 //! A worker: a thread of background work that continues after errors and panics.
 //!
 //! Work is done in rounds. A round that fails or panics is counted, logged and done again after a wait that doubles up to
-//! [`BACK_OFF_MAX`]; what the work remembers in memory is made anew after a panic. A round divides its work into parts, such
+//! [`BACK_OFF_MAX`]; what the work remembers in memory is made again after a panic. A round divides its work into parts, such
 //! as containers ([`WorkerRound::part`]): a part that fails waits by itself and the others go on.
 //!
 //! Invariants:

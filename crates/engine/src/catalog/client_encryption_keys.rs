@@ -44,7 +44,7 @@ impl Catalog {
         Ok(self.owner_database(database)?.keys.iter().cloned().collect())
     }
 
-    /// The data key wrapped anew: everything but the name may change.
+    /// The data key wrapped again: everything but the name may change.
     pub fn replace_client_encryption_key(
         &self,
         database: &str,

@@ -232,7 +232,7 @@ impl Catalog {
             #[cfg(feature = "schedules")]
             Ok(_) if is_put_back(Race::SplitParentNotMoved) => {}
             Ok(_) => held.set_moved(),
-            // It happens, or has happened: whoever meets the parent waits for it.
+            // It happens, or has happened: requests that meet the parent wait for it.
             Err(EngineError::Unresolved) => {
                 held.set_moved();
                 return Err(EngineError::Unresolved);
@@ -260,7 +260,7 @@ impl Catalog {
         ResourceRow::decode(&key, &value, rid)
     }
 
-    /// All items have their rows of the current epoch: the older ones are forgotten. False when the container is gone
+    /// All items have their rows of the current epoch: the older ones are removed. False when the container was deleted
     /// or its policy has changed once more.
     pub(crate) fn finish_indexes(&self, container: &Container, epoch: u8) -> Result<bool, EngineError> {
         let mut change = self.change()?;
@@ -432,7 +432,7 @@ pub(crate) fn settle_versions(shared: &Shared, container: &Container) -> Result<
     if unsettled(shared, container)?.is_empty() {
         return Ok(());
     }
-    // One at a time: a beginning that was told of does not move.
+    // One at a time: a beginning that was published does not change.
     let settled = container.partitions.unless_retired(|| {
         let unsettled = unsettled(shared, container)?;
         unsettled.into_iter().try_for_each(|(partition, key)| settle_versions_of(shared, partition, &key))

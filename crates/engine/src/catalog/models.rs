@@ -295,7 +295,7 @@ impl Catalog {
 }
 
 impl CatalogChange<'_> {
-    /// The model of a database in which another container has got a name: what has to do with it is built anew.
+    /// The model of a database in which another container has got a name: what has to do with it is rebuilt.
     pub(super) fn exchange_model(
         &mut self,
         database: &DatabaseEntry,
@@ -434,7 +434,7 @@ fn as_database(database: &DatabaseEntry) -> Database<'_> {
     Database::new(&database.resource.id, definitions)
 }
 
-/// Containers of declarations that come, go or are built anew.
+/// Containers of declarations that come, go or are rebuilt.
 fn touched(old: Option<&DatabaseModel>, new: &Model, difference: &Difference) -> BTreeSet<String> {
     let names: Vec<&String> =
         difference.added.iter().chain(&difference.removed).chain(&difference.rebuilt).collect();
@@ -498,7 +498,7 @@ fn reclaim(old: &DatabaseModel, difference: &Difference) -> Vec<DropJob> {
     jobs
 }
 
-/// Whether a link or a window of a model has to do with a container; what is made of a link is built anew with it.
+/// Whether a link or a window of a model has to do with a container; what is made of a link is rebuilt with it.
 fn touches(model: &DatabaseModel, declaration: &str, container: &str) -> bool {
     let links = model.rules.links.iter().map(|own| &own.link);
     let links = links.filter(|link| link.from.container == container || link.to.container == container);

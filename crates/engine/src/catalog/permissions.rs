@@ -10,7 +10,7 @@ use super::state::{CatalogState, DatabaseEntry, UserEntry};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_user};
 use crate::api::{Precondition, Resource};
 
-/// The last byte's high nibble tells kinds of rids apart and stays clear.
+/// The last byte's high nibble distinguishes kinds of rids and stays clear.
 const PERMISSION_NUMBER_MAX: u64 = (1 << 60) - 1;
 const MODES: [&str; 3] = ["Read", "All", "None"];
 const REQUIRED: [&str; 3] = ["id", "permissionMode", "resource"];

@@ -12,7 +12,7 @@ use crate::store::keys;
 pub(crate) struct RoutedKey<'a> {
     pub key: PartitionKey,
     pub epk: EffectivePartitionKey,
-    /// Where the effective key does not tell the key from others.
+    /// Where other keys have the same effective key.
     identity: Option<EffectivePartitionKey>,
     pub partition: &'a Partition,
 }

@@ -1,6 +1,6 @@
 //! Scripts: stored procedures, triggers and user-defined functions of a container.
 //!
-//! Their text is kept as it was sent and not looked at before it runs. A container's scripts are not in the catalog's
+//! Their text is kept as it was sent and not examined before it runs. A container's scripts are not in the catalog's
 //! [`CatalogState`](super::state::CatalogState) but beside its partitions, which every definition of the container shares: whoever
 //! holds a container, however long, finds the newest. Invariant: they change only when a change of the catalog is
 //! published, so what a change sees is what the last one left.

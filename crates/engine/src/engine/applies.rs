@@ -141,7 +141,7 @@ impl Engine {
         self.check_journal(database, body, planned.names)
     }
 
-    /// What items have that would be changed is at most 1 GB. It is looked at closely only where there is more at all.
+    /// What items have that would be changed is at most 1 GB. It is examined closely only where there is more at all.
     fn check_journal(&self, database: &str, body: Value, names: Vec<String>) -> Result<(), EngineError> {
         let (owner, _) = self.database_owner(database)?;
         let subject = subject(&self.catalog, owner.number, Some(&body))?;

@@ -50,7 +50,7 @@ impl Engine {
         self.splits.work().cannot_split(container, partition.parse().ok()?)
     }
 
-    /// A partition with more bytes of items than this is split by itself; 50 GB unless told.
+    /// A partition with more bytes of items than this is split by itself; 50 GB by default.
     pub fn split_partitions_above(&self, bytes: u64) {
         self.splits.work().set_partition_bytes_max(bytes);
     }
@@ -65,7 +65,7 @@ impl Engine {
         self.views.rebuild(container)
     }
 
-    /// A view that is more writes than this behind its source is filled again; 5 million unless told.
+    /// A view that is more writes than this behind its source is filled again; 5 million by default.
     pub fn rebuild_views_behind(&self, writes: u64) {
         self.views.set_lag_max(writes);
     }

@@ -200,7 +200,7 @@ impl Engine {
     }
 }
 
-/// Whether a job has looked at all of a database's model.
+/// Whether a job has examined all of a database's model.
 fn is_of(job: &JobStatus, database: &JobOwner) -> bool {
     let is_other = job.about.get("declared").is_some() || job.about.get("dryRun").is_some();
     job.database.as_deref() == Some(&database.name)

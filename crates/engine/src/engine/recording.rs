@@ -19,7 +19,7 @@ impl Engine {
         self.shared.recorder.switch(is_on);
     }
 
-    /// Runs a call of the engine on this thread, and tells what it did.
+    /// Runs a call of the engine on this thread, and returns what it did.
     pub fn observe<T>(&self, call: impl FnOnce() -> T) -> (T, ObservedRequest) {
         self.shared.recorder.observe(call)
     }

@@ -134,7 +134,7 @@ impl FeedPosition {
         text.split(',').map(part).collect::<Option<_>>().map(FeedPosition::ByPartition)
     }
 
-    /// A position behind the end is the end: what is written from now on is told. A partition that was split has no end of
+    /// A position after the end is the end: later writes are returned. A partition that was split has no end of
     /// its own: its children go on.
     fn within(&self, partition: &Partition) -> Result<u64, EngineError> {
         let after_lsn = self.of(&partition.layout).ok_or(EngineError::BadContinuation)?;

@@ -7,7 +7,7 @@ use crate::items::body::SelfLinks;
 use crate::store::item_row::ItemRow;
 use crate::store::version_row::{VersionKind, VersionRow};
 
-/// As the change feed tells it. Of the versions before, as the service does, only those that clients deleted; all of
+/// As the change feed returns it. Of the versions before, as the service does, only those that clients deleted; all of
 /// them on request.
 pub(super) fn write_version(
     version: &VersionRow<'_>,

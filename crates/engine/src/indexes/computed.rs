@@ -31,7 +31,7 @@ impl SystemProperties for NoSystemProperties {
 }
 
 impl ComputedProperty {
-    /// The computed properties whose values can be told from what is stored.
+    /// The computed properties whose values can be computed from stored items.
     pub fn all(definition: &ContainerDefinition) -> Vec<ComputedProperty> {
         let computed = definition.computed_properties.iter();
         computed.filter_map(|(name, text)| ComputedProperty::new(name, text, definition)).collect()

@@ -41,7 +41,7 @@ struct ScoredRows {
     words: IndexId,
 }
 
-/// The parts of a full-text index that scores can be told from.
+/// The parts of a full-text index that scores are computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScoringIndex {
     pub language: Language,
@@ -82,7 +82,7 @@ impl FullTextIndexer {
         })
     }
 
-    /// `None`: it does not tell scores.
+    /// `None`: it has no scores.
     pub fn scoring(&self) -> Option<ScoringIndex> {
         let scored = self.scored.as_ref()?;
         Some(ScoringIndex {

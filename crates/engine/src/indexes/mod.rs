@@ -1,12 +1,12 @@
 //! Indexes: the rows that find items by their values.
 //!
 //! Every write's commit contains the difference between the index rows of the old and the new version of its item,
-//! so an index never lies. A row is a candidate: whoever finds an item by it looks at the item.
+//! so an index is never stale. A row is a candidate: a reader that finds an item by it checks the item.
 //!
 //! **Epochs.** A container's policy may change while it is written to. Every stored item says under which policy its
 //! rows were made: its epoch, 0 (no rows at all, as before there were indexes) to 15. Writers write the newest one and
 //! take away what the item's own epoch put there; a job brings the other items up to date; when none is left the old
-//! policy is forgotten. An index can be used when **all** policies that items may still have contain it.
+//! policy is removed. An index can be used when **all** policies that items may still have contain it.
 //!
 //! Invariants, checked by `verify` and by property tests: the index rows of a container are those that its items have
 //! under the policies of their epochs, and none besides; the counts of a partition are the numbers of those rows.
@@ -254,7 +254,7 @@ impl Indexes {
         self.older.iter().all(|(_, set)| set.full_text(path) == Some(found)).then_some(found)
     }
 
-    /// The same, of one that tells scores.
+    /// The same, of an index that has scores.
     pub fn scoring_index(&self, path: &Path) -> Option<ScoringIndex> {
         let found = self.current.scoring(path)?;
         self.older.iter().all(|(_, set)| set.scoring(path) == Some(found)).then_some(found)

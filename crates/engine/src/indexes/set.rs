@@ -191,7 +191,7 @@ impl IndexSet {
         Some((found.name.id, found.language))
     }
 
-    /// The same, of one that tells scores.
+    /// The same, of an index that has scores.
     pub fn scoring(&self, path: &Path) -> Option<ScoringIndex> {
         self.indexed.as_ref()?.full_text.iter().find(|full_text| full_text.path == *path)?.scoring()
     }

@@ -36,7 +36,7 @@ impl FindingKind {
 pub(crate) struct Finding {
     /// Paths; items for `blocked` and `window`.
     pub count: u64,
-    /// The same that the sweep, a build or a fan-out is about to put right; not in `count`.
+    /// The same that the sweep, a build or a fan-out is about to correct; not in `count`.
     pub pending: u64,
     pub examples: Vec<Value>,
 }

@@ -19,7 +19,7 @@ use crate::store::{for_each_row, keys, scan};
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
-/// Item rows that are looked at together, at least.
+/// Item rows that are examined together, at least.
 const PAGE_ROWS_MIN: usize = 100;
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -68,7 +68,7 @@ fn mark(shared: &Shared, logical_partition: &LogicalPartition<'_>) -> Result<(),
     })
 }
 
-/// A partition key whose items are gone up to an LSN, for whoever removes them.
+/// A partition key whose items are deleted up to an LSN, for the job that removes them.
 pub(crate) struct DeletedKey<'a> {
     logical_partition: LogicalPartition<'a>,
     lsn: u64,
@@ -77,7 +77,7 @@ pub(crate) struct DeletedKey<'a> {
 /// Items of a deleted key.
 pub(crate) struct DeletedKeyItems {
     pub rids: Vec<u64>,
-    /// Where to go on; `None` when all items were looked at.
+    /// Where to go on; `None` when all items were examined.
     pub next_rid: Option<u64>,
     pub unreadable: Vec<(u64, EngineError)>,
 }

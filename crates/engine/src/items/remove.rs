@@ -83,7 +83,7 @@ fn lock<'a>(
     Ok(targets)
 }
 
-/// `None` when somebody holds the item.
+/// `None` when the item is locked.
 fn target<'a>(
     shared: &'a Shared,
     container: &'a Container,

@@ -51,7 +51,7 @@ impl Container {
         Ok(VisibilityPoint { seconds: shared.now_seconds(), deleted })
     }
 
-    /// Whether nobody sees an item any more, wherever its rows still are.
+    /// Whether an item is invisible, wherever its rows still are.
     pub(crate) fn is_invisible(&self, row: &ItemRow<'_>, visibility_point: &VisibilityPoint) -> bool {
         self.is_past(row.ttl, row.written(), visibility_point.seconds)
             || (!visibility_point.deleted.is_empty()

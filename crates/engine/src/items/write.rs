@@ -2,7 +2,7 @@
 //!
 //! Order of checks: the body, the partition key, the size; then under the locks existence, precondition, unique keys.
 //! Of a replace or patch that is refused for its body, existence comes first. The body of a patch is made under the
-//! locks, after the precondition. `If-None-Match` has no meaning on other writes and is not looked at.
+//! locks, after the precondition. `If-None-Match` has no meaning on other writes and is not examined.
 //!
 //! A replace whose body has another id renames the item: it keeps its child id, and the two id rows change with it.
 
@@ -92,7 +92,7 @@ pub(crate) struct ExistingItems {
     /// What is stored under its id, and whether clients see it.
     pub there: Option<StoredRow>,
     pub is_live: bool,
-    /// Of a replace that gives the item another id: what nobody sees any more under that one.
+    /// Of a replace that gives the item another id: what is invisible under that one.
     pub taken: Option<StoredRow>,
 }
 
@@ -415,7 +415,7 @@ impl<'a> WriteRequest<'a> {
         Ok(ExistingItems { there, is_live, taken })
     }
 
-    /// Items that nobody sees any more and that hold a unique tuple of the new version.
+    /// Items that are invisible and that hold a unique tuple of the new version.
     pub fn invisible_conflicts(
         &self,
         snapshot: &dyn Snapshot,

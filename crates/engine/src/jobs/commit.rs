@@ -52,7 +52,7 @@ impl JobNumbers {
 }
 
 impl Jobs {
-    /// A commit by itself. When nobody knows whether it happened, the rows are read again before the next job runs.
+    /// A commit by itself. When it is unknown whether it happened, the rows are read again before the next job runs.
     pub(super) fn commit(&self, ops: Vec<Op>) -> Result<(), EngineError> {
         let committed = self.sequence.commit(&*self.storage, ops);
         if matches!(committed, Err(EngineError::Unresolved)) {

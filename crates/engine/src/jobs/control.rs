@@ -26,7 +26,7 @@ impl JobControl {
 }
 
 impl Jobs {
-    /// Durable when it returns. A job that is running goes on until its commit is done. The job that is to be looked at then.
+    /// Durable when it returns. A job that is running goes on until its commit is done. The job that is to be examined then.
     pub fn control(&self, id: JobId, control: JobControl) -> Result<JobId, EngineError> {
         self.refresh()?;
         let status = self.status(id)?.ok_or_else(|| not_found(&id.to_string()))?;

@@ -5,7 +5,7 @@
 //! What a job does is its [`JobKind`]; [`Jobs`] knows all jobs; `background::jobs` runs them.
 //!
 //! Invariants:
-//! 1. a job that anyone was told of is there after a restart, finished or not;
+//! 1. a job that a client has seen is there after a restart, finished or not;
 //! 2. progress is shown when it is durable, so it never falls;
 //! 3. at most one thread runs a job, and none runs one that is paused, blocked or finished;
 //! 4. pausing and cancelling take effect between two commits of the job.

@@ -147,13 +147,13 @@ impl Jobs {
         self.reload()
     }
 
-    /// From now on jobs of these kinds are run; `wake` tells whoever runs them that there is something to do.
+    /// From now on jobs of these kinds are run; `wake` wakes the threads that run them.
     pub fn serve(&self, kinds: Vec<Arc<dyn JobKind>>, wake: impl Fn() + Send + Sync + 'static) {
         let served = self.kinds.set(JobKinds { kinds, wake: Box::new(wake) });
         assert!(served.is_ok(), "jobs are served once");
     }
 
-    /// A new job, to be put into a commit; [`Jobs::add`] follows when that is durable, [`Jobs::doubt`] when nobody knows.
+    /// A new job, to be put into a commit; [`Jobs::add`] follows when that is durable, [`Jobs::doubt`] when the outcome is unknown.
     pub fn prepare(&self, new: NewJob) -> Result<PreparedJob, EngineError> {
         let id = self.numbers.next(&*self.storage, &self.sequence)?;
         Ok(PreparedJob { id, body: Arc::new(new.body(self.clock.now_ms())) })
@@ -296,7 +296,7 @@ impl Jobs {
             entry.is_due(now) && self.kind(&entry.body.kind).is_some() && is_ready(id)
         });
         let claimed = id.and_then(|id| registry.claimed(self, id, now));
-        // Of the moment at which the jobs were looked at: one that became due since then would be waited for by nobody.
+        // Of the moment at which the jobs were examined: one that became due since then would be waited for by nobody.
         let claimed = claimed.ok_or_else(|| NoJobDue { next: registry.next_time(now) })?;
         drop(registry);
         self.slices.fetch_add(1, Ordering::Relaxed);

@@ -108,7 +108,7 @@ pub(crate) fn unfinished_job(key: &[u8], value: &[u8]) -> Result<Option<(JobId, 
     }
 }
 
-/// Whether the row of a job is in a restored store. How far it was is not: a job begins anew there, for what it had made
+/// Whether the row of a job is in a restored store. How far it was is not: a job starts again there, for what it had made
 /// besides items is not in a backup.
 pub(crate) fn restored_row(key: &[u8], value: &[u8]) -> Result<bool, EngineError> {
     let (kind, _) = keys::job_of_key(key).ok_or_else(|| corrupt("key of a job"))?;

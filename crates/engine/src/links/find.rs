@@ -136,7 +136,7 @@ pub(crate) enum ScannedKey {
     /// With the bytes of its JSON.
     Found(usize),
     Missing,
-    /// There are more items than were looked at.
+    /// There are more items than were examined.
     Unknown,
 }
 

@@ -17,7 +17,7 @@ const REFERRERS_COUNTED_MAX: usize = 1_001;
 /// Items beside those that clients write, and their JSON, of one commit.
 pub(super) const ITEMS_MAX: usize = 10_000;
 pub(super) const BYTES_MAX: usize = 16 << 20;
-/// Items that are looked at for a key that is not indexed yet. Where there are more, the write is to be sent again.
+/// Items that are examined for a key that is not indexed yet. Where there are more, the write is to be sent again.
 const SCANNED_MAX: usize = if cfg!(test) { 20 } else { 10_000 };
 
 impl Unit<'_> {

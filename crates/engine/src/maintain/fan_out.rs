@@ -3,7 +3,7 @@
 //! There is one job for a link and a target. It walks the index of the link and writes into every referrer what the target says
 //! then; of a target that is gone it does what `onDelete` says. A row by the target says that the job is pending:
 //! it comes with the commit of the target's write and goes with the last commit of the job. A further change of the target
-//! raises `rounds` in its own commit: whoever ends a walk that began with fewer rounds begins another one.
+//! raises `rounds` in its own commit: a walk that began with fewer rounds is followed by another one.
 //!
 //! Both are read and written under the target's lock: exclusively by writes of the target, shared by the job.
 

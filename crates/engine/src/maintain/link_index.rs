@@ -1,6 +1,6 @@
 //! Rows of links' indexes for items that are there already: what a build does that counts nothing else.
 //!
-//! No units are made. An item is looked at once, before anything is locked: which locks it needs, and which rows it has. Under the
+//! No units are made. An item is examined once, before anything is locked: which locks it needs, and which rows it has. Under the
 //! locks that is used as it is, if the stored item is still the same byte for byte.
 //!
 //! Targets are not locked. Rows of a link's index follow from the referrer alone, and before the link is active nothing is done
@@ -163,7 +163,7 @@ impl<'a> LinkIndexing<'a> {
         Ok(ScannedItem { rid, bytes, partition, locks: (logical_partition, item), order, references })
     }
 
-    /// The items as they are stored now. Those that are as they were are not looked at again.
+    /// The items as they are stored now. Those that are as they were are not examined again.
     fn rescan_changed(
         &self,
         items: Vec<ScannedItem<'a>>,

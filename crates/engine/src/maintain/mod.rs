@@ -5,11 +5,11 @@
 //! Then come the differences that its referrers make to totals and mirrors (`contributions`), the owned values of all its items
 //! (`owned_values`), what can refuse it (`check`), and the rows of one commit (`rows`).
 //!
-//! Targets that the unit does not write itself get their totals and new versions from whoever leads the next commit of the
+//! Targets that the unit does not write itself get their totals and new versions from the leader of the next commit of the
 //! database (`targets`): one version for all writes of that commit.
 //!
 //! Locks (`locks`): every item of the unit exclusively, every target of their references shared, as one set. What has to be locked
-//! is known when the unit is expanded; if that is more than is held, everything is let go and taken anew.
+//! is known when the unit is expanded; if that is more than is held, everything is let go and taken again.
 //!
 //! Invariants: all consequences of a write are in its commit, or in it is the row of the job that makes them; totals of a target
 //! change only under its lock, exclusively by a unit or shared through the leader; a declaration that is being built counts
@@ -26,9 +26,9 @@ pub(crate) mod link_index; // rows of links' indexes for items that are there
 mod locks; // what a unit has to hold
 mod model_snapshot; // the containers, write rules and rows that a unit is made of
 mod owned_values; // owned values of the items of a unit
-mod page_writes; // pages that somebody else than their window changes
+mod page_writes; // pages that are changed by others than their window
 mod pages; // pages of windows
-pub(crate) mod remove; // items that nobody sees any more
+pub(crate) mod remove; // items that are invisible
 mod rows; // from a unit to the rows of its commit
 mod slot; // one item of a unit
 mod targets; // targets that several writes of a commit change

@@ -93,7 +93,7 @@ impl Unit<'_> {
         let Some(model) = self.base.sites[self.slots[at].site].model() else { return Ok(owned) };
         let declarations = &self.base.model.declarations;
         let mut add = |slot: &Slot<'_>, state: &DeclarationState, mut values: Vec<OwnedValue>| {
-            // Before it is active nobody is refused, and maintenance never is.
+            // Before it is active no write is refused, and maintenance never is.
             if !state.is_active() || !slot.is_client {
                 values.iter_mut().for_each(|value| value.on_write = OnWrite::Correct);
             }
@@ -119,7 +119,7 @@ impl Unit<'_> {
             }
             match self.mirror_value(at, *mirror) {
                 Ok(value) => add(&self.slots[at], state, vec![value]),
-                // A build that is about to fail refuses nobody: the path stays as it is.
+                // A build that is about to fail refuses no write: the path stays as it is.
                 Err(EngineError::RefusedByModel(_))
                     if !state.is_active() && self.had_too_many_values(at, *mirror)? => {}
                 Err(error) => return Err(error),

@@ -1,4 +1,4 @@
-//! Pages that somebody else than their window changes: clients may change elements and take them away, pages expire, jobs find
+//! Pages that are changed by others than their window: clients may change elements and take them away, pages expire, jobs find
 //! pages without an item. The item of such a page is part of the unit: it says how many elements there are.
 
 use quire_model::window::StoredPages;
@@ -83,7 +83,7 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Elements may change or go; what nobody sees any more may go.
+    /// Elements may change or go; what is invisible may go.
     fn check_client_page(
         &mut self,
         at: usize,

@@ -44,7 +44,7 @@ pub(super) struct PageSet {
 pub(super) struct PageSlots {
     /// By number: who has the page when the unit is done, or had it.
     current: BTreeMap<u32, usize>,
-    /// All of them, also what was there before and nobody saw any more.
+    /// All of them, also what was there before and was invisible.
     all: BTreeSet<usize>,
 }
 
@@ -375,7 +375,7 @@ impl<'a> Unit<'a> {
         self.windows.pages.contains_key(&set.prefix)
     }
 
-    /// Elements in all pages that the unit leaves, and in those that nobody sees until the sweep removes them.
+    /// Elements in all pages that the unit leaves, and in those that are invisible until the sweep removes them.
     pub(super) fn count_elements(&self, set: &PageSet) -> Result<i64, EngineError> {
         let slots = self.windows.pages.get(&set.prefix);
         let own = slots.into_iter().flat_map(|slots| &slots.all);

@@ -1,4 +1,4 @@
-//! Removing items of modelled containers that nobody sees any more, with everything that follows from it.
+//! Removing invisible items of modelled containers, with everything that follows from it.
 
 use quire_model::ItemError;
 
@@ -19,7 +19,7 @@ const ITEMS_AT_ONCE: usize = 64;
 /// Pages of one item, where there are too many.
 const PAGES_AT_ONCE: usize = 500;
 
-/// What became of some items together.
+/// The outcome of the removal of some items.
 enum RemoveOutcome {
     Done(usize),
     /// Somebody holds one of them, or what depends on them.
@@ -134,7 +134,7 @@ fn commit(
     }
 }
 
-/// Those of the items that are still there and that nobody sees.
+/// Those of the items that are still there and invisible.
 fn expanded<'a>(base: &'a ModelSnapshot<'a>, rids: &[u64]) -> Result<Unit<'a>, EngineError> {
     let fan_out_max = base.model.model().fan_out_max as usize;
     let mut unit = Unit::new(base, fan_out_max);
@@ -155,7 +155,7 @@ fn expanded<'a>(base: &'a ModelSnapshot<'a>, rids: &[u64]) -> Result<Unit<'a>, E
     Ok(unit)
 }
 
-/// Some pages of an item that nobody sees and that has too many to go with it.
+/// Some pages of an invisible item that has too many to be removed with it.
 fn first_pages<'a>(base: &'a ModelSnapshot<'a>, rids: &[u64]) -> Result<Unit<'a>, EngineError> {
     let mut unit = Unit::new(base, base.model.model().fan_out_max as usize);
     let site = &base.sites[0];

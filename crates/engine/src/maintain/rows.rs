@@ -379,7 +379,7 @@ impl Unit<'_> {
         self.provider(target.link, target.hash).is_some() || self.holder(target.link, target.hash).is_some()
     }
 
-    /// What is left to whoever leads the commit.
+    /// What is left to the leader of the commit.
     fn differences(&self) -> Result<Option<TargetDifferences>, EngineError> {
         let others = self.contributions.targets.iter().filter(|target| !self.is_locked_by_unit(target));
         let mut differences: Option<TargetDifferences> = None;
@@ -429,7 +429,7 @@ fn write_job_rows(shared: &Shared, jobs: Vec<PreparedJob>) -> Vec<PreparedJob> {
     if !shared.injected_bug.is(crate::runtime::injected_bug::InjectedBug::JobRowInSecondCommit) {
         return jobs;
     }
-    // Where that fails, nobody is told.
+    // An error of it is ignored.
     jobs.into_iter().for_each(|job| drop(shared.jobs.create_prepared(job)));
     Vec::new()
 }

@@ -166,7 +166,7 @@ impl<'a> Slot<'a> {
         self.is_changed && (self.before.is_some() || self.after.is_some())
     }
 
-    /// Another item may have taken the key of one that nobody sees any more.
+    /// Another item may have taken the key of an invisible one.
     fn remove_lost_keys(&mut self, base: &ModelSnapshot<'_>) -> Result<(), EngineError> {
         let Some(before) = &self.before else { return Ok(()) };
         if before.is_live {

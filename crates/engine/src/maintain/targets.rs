@@ -1,4 +1,4 @@
-//! Targets that several writes of a commit change: whoever leads the commit gives each one new version.
+//! Targets that several writes of a commit change: the leader of the commit gives each one new version.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -307,7 +307,7 @@ impl<'a> Builder<'a> {
                 Some(value) => owned.push(value),
                 // Nobody is refused for what was too long before.
                 None if only_removes(difference, *number) => {}
-                // A build that is about to fail refuses nobody. But what it has found to fit may not grow behind it.
+                // A build that is about to fail refuses no write. But what it has found to fit may not grow behind it.
                 None if !declarations.mirrors[*number].state.is_active()
                     && mirror_value(self.model, snapshot, *number, hash, None)?.is_none() => {}
                 None => return Ok(Err(self.mirror_overflow(*number, own, found, container)?)),

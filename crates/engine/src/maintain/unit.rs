@@ -51,11 +51,11 @@ pub(crate) struct Unit<'a> {
     /// Targets that were looked up, as far as they are not large.
     found: RefCell<FoundTargets<'a>>,
     found_bytes: Cell<usize>,
-    /// Of items that no client asked for: whose owned values were put right, and by which declaration.
+    /// Of items that no client asked for: whose owned values were corrected, and by which declaration.
     pub(super) corrected: Vec<(usize, String)>,
     /// `_ts` that was shown before the commit, by container and partition.
     pub requested_ts: Vec<((u32, u32), i64)>,
-    /// The item of a client that was looked at last: whose refusal a refusal is.
+    /// The item of a client that was examined last: whose refusal a refusal is.
     refused_slot: Cell<Option<usize>>,
     /// Request units for what it read and wrote beside its own items.
     pub(super) charge: f64,

@@ -50,7 +50,7 @@ pub(crate) enum VisitWork<'a> {
     Count { job: JobId },
     /// Owned paths get their values.
     Write,
-    /// The same, and what is kept right already is looked at as if it were not.
+    /// The same, and what is kept right already is examined as if it were not.
     Repair,
     /// What follows for referrers of a target that has changed or is gone.
     FanOut { link: u32, target: &'a TargetKey },
@@ -60,7 +60,7 @@ pub(crate) enum VisitWork<'a> {
     Convert { refactoring: u32 },
 }
 
-/// What became of the items.
+/// The outcome of a visit.
 pub(crate) enum VisitOutcome {
     /// The commit is durable, unless there was nothing to write: then `also` is not written either.
     Done { is_committed: bool, figures: VisitFigures },
@@ -129,7 +129,7 @@ fn attempt(
     locks: &LockSet,
 ) -> Result<Attempt, EngineError> {
     let mut unit = Unit::new(base, base.model.model().fan_out_max as usize);
-    // Without locks it is only found out which are needed.
+    // The first attempt has no locks and only finds which are needed.
     let is_first = locks.is_empty() && !order.rows.is_empty();
     let rows = if is_first {
         order.rows.iter().cloned().map(Some).collect()
@@ -235,7 +235,7 @@ fn add_slots<'a>(
     for (rid, bytes) in order.rids.iter().zip(rows) {
         let Some(bytes) = bytes else { continue };
         let is_live = !site.container.is_invisible(&ItemRow::parse(&bytes)?, &site.visibility_point);
-        // What nobody sees counts until the sweep removes it; its values do not matter any more.
+        // What is invisible counts until the sweep removes it; its values do not matter any more.
         if is_live || matches!(order.work, VisitWork::Count { .. }) {
             let at = unit.add_stored(0, *rid, bytes, is_live)?;
             gone.extend((!is_live).then_some(at));

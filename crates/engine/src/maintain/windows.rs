@@ -29,7 +29,7 @@ pub(super) struct Windows<'a> {
     /// Done already, by slot.
     passes: HashSet<(usize, WindowPass)>,
     pub client_pages: Vec<ClientPage>,
-    /// Items whose windows are made anew, as their pages have changed before they were built.
+    /// Items whose windows are made again, as their pages have changed before they were built.
     pub parents: HashSet<usize>,
     /// Items that must not come or go meanwhile.
     pub watched: Vec<(LogicalPartition<'a>, Vec<u8>)>,
@@ -41,7 +41,7 @@ pub(super) struct Windows<'a> {
 /// A step of expanding the windows of an item; each is done once for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WindowPass {
-    /// It is a page that somebody changes.
+    /// It is a page that is changed.
     ClientPage,
     /// It is gone, and its pages with it.
     Gone,
@@ -49,7 +49,7 @@ pub(super) enum WindowPass {
     Written,
 }
 
-/// Whether what is stored is looked at as a whole, too.
+/// Whether what is stored is examined as a whole, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rebuild {
     #[default]
@@ -138,7 +138,7 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    /// Takes away some pages of an item that is not part of the unit, and that nobody sees.
+    /// Removes some pages of an invisible item that is not part of the unit.
     pub(super) fn remove_first_pages(
         &mut self,
         logical_partition: LogicalPartition<'a>,
@@ -396,7 +396,7 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// The same window, which refuses nobody.
+/// The same window, which refuses no write.
 fn without_refusals(rules: &WindowRules) -> WindowRules {
     WindowRules { on_write: OnWrite::Correct, ..rules.clone() }
 }

@@ -79,7 +79,7 @@ pub(crate) fn run_request(
 ) -> Result<(ItemWritten, f64), EngineError> {
     let mut own_locks = LockSet::default();
     request.add_locks(shared, &mut own_locks);
-    // Contended are those of referrers, which are known when the write was looked at once.
+    // Contended are those of referrers, which are known when the write was examined once.
     let (mut locks, mut contended, mut has_grown) = (own_locks.clone(), 0, false);
     for attempt in attempts(TRIES, AT_ONCE) {
         let Some(model) = container.partitions.model() else {
@@ -270,7 +270,7 @@ impl Attempt<'_> {
         Ok(own)
     }
 
-    /// Removes an item that nobody sees any more.
+    /// Removes an invisible item.
     fn remove_invisible(
         &self,
         unit: &mut Unit<'_>,

@@ -229,7 +229,7 @@ impl ConversionRule {
         }
     }
 
-    /// The link whose targets are looked at.
+    /// The link whose targets are examined.
     pub fn link(&self) -> Option<&str> {
         match self {
             ConversionRule::Extract(rule) => Some(&rule.link),

@@ -39,7 +39,7 @@ pub(crate) struct Declarations {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Declaration {
     pub name: String,
-    /// Names its rows. New whenever it is built anew, and never given out twice.
+    /// Names its rows. New whenever it is rebuilt, and never given out twice.
     pub number: u32,
     pub state: DeclarationState,
 }
@@ -51,7 +51,7 @@ pub(crate) enum DeclarationState {
         phase: BuildPhase,
     },
     Active,
-    /// It maintains nothing until it is built anew.
+    /// It maintains nothing until it is rebuilt.
     Failed {
         error: String,
         /// Items that show it.

@@ -62,7 +62,7 @@ impl ChildIds {
         retry_until_accepted(&self.shared.statistics, || self.try_reserve()?.ok_or(WriteRefused::Stale))
     }
 
-    /// `None` when it did not happen, or nobody knows: another block is as good.
+    /// `None` when it did not happen, or the outcome is unknown: another block is as good.
     fn try_reserve(&self) -> Result<Option<std::ops::Range<u64>>, EngineError> {
         let (storage, key) = (&self.shared.storage, keys::rid_counter(self.container));
         let partition = keys::rid_sequence(self.container);

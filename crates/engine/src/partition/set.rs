@@ -290,7 +290,7 @@ impl PartitionSet {
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
-    /// `ResourceNotFound`. Call it before the commit that drops the container. Fails where nobody can tell how a commit ended:
+    /// `ResourceNotFound`. Call it before the commit that drops the container. Fails where it is unknown how a commit ended:
     /// then the container is to be revived.
     pub fn retire(&self) -> Result<(), EngineError> {
         self.shared_state.retired.store(true, Ordering::Release);

@@ -1,6 +1,6 @@
 //! Refreshes a profile: reads only the items that writers touched since it was built.
 //!
-//! A profile of which a tenth of the items has changed, or whose containers are others now, is built anew. What a change took away
+//! A profile of which a tenth of the items has changed, or whose containers are others now, is rebuilt. What a change took away
 //! stays in the sketches until then, and the profile says how many changes there were since which moment. Items and bytes are
 //! counted exactly, and referrers that changed or whose targets did are compared as they are.
 
@@ -43,7 +43,7 @@ struct TouchedItem {
 }
 
 impl ProfileFollow {
-    /// `None` where the profile is to be built anew.
+    /// `None` where the profile is to be rebuilt.
     pub fn start(
         shared: &Arc<Shared>,
         database: &str,

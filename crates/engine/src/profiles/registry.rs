@@ -55,7 +55,7 @@ impl Profiles {
         is_same.then_some(built)
     }
 
-    /// The scans of the last build. Until they are stored again, all other jobs build anew.
+    /// The scans of the last build. Until they are stored again, all other jobs rebuild.
     pub fn take_retained(&self, database: u32) -> Option<RetainedScans> {
         self.retained.lock().remove(&database)
     }

@@ -13,7 +13,7 @@ use crate::runtime::touched::TouchedLog;
 use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, Counts};
 
-/// Of one database. What holds more is built anew every time.
+/// Of one database. What holds more is rebuilt every time.
 pub(crate) const HELD_MAX: usize = 32 << 20;
 /// Of all databases.
 pub(super) const HELD_TOTAL_MAX: usize = 64 << 20;

@@ -18,7 +18,7 @@ const IDLE_MS: u128 = 60_000;
 /// A record in memory.
 pub(super) struct CachedRecord {
     pub record: Arc<Mutex<DatabaseRecord>>,
-    /// When somebody last asked for it.
+    /// When it was last used.
     pub used: Instant,
 }
 
@@ -87,7 +87,7 @@ mod tests {
             assert_eq!(recorder.databases.lock().len(), ACTIVE_MAX);
         }
         (0..count).for_each(|database| assert_eq!(reads(&recorder, &storage, database), 2, "{database}"));
-        // One that somebody has stays.
+        // One that is in use stays.
         let held = recorder.current(&storage, 7).expect("a record");
         recorder.databases.lock().values_mut().for_each(|own| own.used = Instant::now());
         if let Some(own) = recorder.databases.lock().get_mut(&7) {

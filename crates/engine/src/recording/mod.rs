@@ -44,7 +44,7 @@ const WAITING_MAX: usize = 8_192;
 const WAITING_BYTES_MAX: usize = 2 << 20;
 /// Records a second above which actions are sampled.
 const RATE_MAX: f64 = 5_000.0;
-/// Of the record of one database; the oldest beyond it is forgotten.
+/// Of the record of one database; beyond it the oldest is removed.
 const STORED_BYTES_MAX: usize = 16 << 20;
 /// Executions of queries whose next page is known.
 const PAGES_MAX: usize = 4_096;
@@ -350,7 +350,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes what has changed. `exists`: a database that is gone is forgotten. One that cannot be stored holds up no other one.
+    /// Writes what has changed. `exists`: the record of a deleted database is removed. One that cannot be stored does not block others.
     pub fn store(&self, storage: &dyn Storage, exists: &dyn Fn(u32) -> bool) -> Result<(), EngineError> {
         let mut result = self.drain(storage);
         self.databases.lock().retain(|database, _| exists(*database));

@@ -11,7 +11,7 @@ use quire_value::murmur;
 use super::RecordedContainer;
 
 const SHARDS: usize = 16;
-/// Texts that a shard knows; beyond it all are forgotten.
+/// Texts that a shard caches; beyond it all are removed.
 const KNOWN_MAX: usize = 512;
 /// Shapes that wait to be taken in.
 const NEW_MAX: usize = 1_000;

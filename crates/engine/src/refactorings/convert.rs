@@ -57,7 +57,7 @@ pub(crate) enum UndoOutcome {
 enum RenameOutcome {
     Nothing,
     Changed(PathChangeKind),
-    /// Both names are there, and nobody knows which value counts.
+    /// Both names are there, and it is unknown which value counts.
     Differs,
 }
 
@@ -341,7 +341,7 @@ mod tests {
             .map(|own| (own.at[0], own.to_json().get("moved").expect("a value").to_json()))
             .collect();
         assert_eq!(places, [(0, "1".to_owned()), (2, "2".to_owned()), (1, "3".to_owned())]);
-        // What is gone is forgotten.
+        // The journal entry of a removed element is removed.
         let third = convert(&rule, json(r#"{"l":[{"a":9}]}"#));
         assert_eq!(merged(&rule, &found, &third.changes, &third.item), third.changes);
     }

@@ -439,7 +439,7 @@ impl Refactorings {
         Ok(JobProgress::Blocked { error, result })
     }
 
-    /// A client has resumed the job: it begins anew with what the state was.
+    /// A client has resumed the job: it starts again with what the state was.
     fn unblock(&self, own: &mut Refactoring, wanted: u8) -> Result<(), EngineError> {
         own.state = RefactoringState::numbered(wanted).unwrap_or(RefactoringState::Expanding);
         own.position = None;
@@ -496,7 +496,7 @@ impl Refactorings {
             }
             return Ok((false, false));
         };
-        // It was withdrawn, and nobody was told of it: a model was put meanwhile.
+        // It was withdrawn before the answer: a model was put meanwhile.
         if own.state == RefactoringState::Expanding
             && own.plan.is_none()
             && own.jobs.is_empty()

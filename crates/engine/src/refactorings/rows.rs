@@ -342,7 +342,7 @@ fn commit_group(shared: &Shared, container: &Container, ops: Vec<Op>) -> Result<
         Err(error @ (CommitError::TooLarge { .. } | CommitError::Malformed { .. })) => {
             Err(corrupt(format!("a commit of a journal was refused: {error}")))
         }
-        // Not done, or nobody knows: the same rows are written again.
+        // Not done, or the outcome is unknown: the same rows are written again.
         Err(
             CommitError::Busy
             | CommitError::Unknown { .. }

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-/// A rule that the engine breaks.
+/// A bug that a test switches on, to see that the storm finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InjectedBug {
     /// A write does not lock the targets of its references.

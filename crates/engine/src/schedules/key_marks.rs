@@ -1,4 +1,4 @@
-//! Deleted partition keys: what is gone stays gone, whoever removes the rows meanwhile, and a page never shows an item from before the
+//! Deleted partition keys: what is deleted stays deleted, whichever thread removes the rows meanwhile, and a page never shows an item from before the
 //! delete beside one from after it.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct KeyMarks {
     world: World,
     catalog: Arc<Catalog>,
     container: Arc<Container>,
-    /// Somebody was told, or saw, that the old item is gone.
+    /// A client was answered, or has read, that the old item is deleted.
     gone: AtomicBool,
 }
 

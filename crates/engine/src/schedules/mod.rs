@@ -33,7 +33,7 @@ pub use crate::sync::races::Race;
 
 /// Of a thread: parsing and writing an item needs more than the explorer gives.
 const STACK_BYTES: usize = 1 << 20;
-/// No program takes as many: whoever does runs in a circle.
+/// No program takes as many: one that does is in an endless loop.
 const STEPS_MAX: usize = 200_000;
 /// Schedules of one kind before the next kind has its turn.
 const BLOCK: u64 = 200;

@@ -1,4 +1,4 @@
-//! What the model of `maintained` must have made of authors and books, counted anew from the stored items.
+//! What the model of `maintained` must have made of authors and books, recounted from the stored items.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl Library {
         }
     }
 
-    /// Those that do not expire: what nobody sees any more is not written any more.
+    /// Those that do not expire: what is invisible is not written any more.
     fn lasting_books(&self) -> impl Iterator<Item = &Value> {
         self.books.values().filter(|book| book.get("ttl").is_none())
     }

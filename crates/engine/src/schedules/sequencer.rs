@@ -146,7 +146,7 @@ impl Bench {
         self.attempts.lock().expect("no thread panicked")[rid as usize - 1] = outcome;
     }
 
-    /// Adds 1 to the counter, once unless nobody can tell.
+    /// Adds 1 to the counter, once unless the outcome is unknown.
     fn increment(&self) {
         let Ok(_held) = self.world.shared.locks.take(&self.lock(LockMode::Exclusive)) else { return };
         for _ in 0..TRIES {

@@ -69,7 +69,7 @@ impl Splits {
     }
 
     fn write(&self, at: usize, number: u64) {
-        // Of another size every time: counts of bytes tell versions apart.
+        // Of another size every time: byte counts distinguish versions.
         let padding = "-".repeat(number as usize);
         let body =
             format!("{{\"id\":\"x\",\"pk\":\"{}\",\"n\":{number},\"padding\":\"{padding}\"}}", KEYS[at]);

@@ -34,7 +34,7 @@ pub(super) struct World {
     pub shared: Arc<Shared>,
 }
 
-/// Jumps at every look, as far as its steps say.
+/// Jumps at every reading, as far as its steps say.
 struct JumpingClock {
     now_ms: AtomicI64,
     steps: Range<i64>,

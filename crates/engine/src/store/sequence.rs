@@ -26,7 +26,7 @@ impl Sequence {
         Sequence { id, state: Mutex::default() }
     }
 
-    /// Durable when it returns `Ok`; `Unresolved` when nobody knows. Behind an earlier commit of an unknown outcome it is
+    /// Durable when it returns `Ok`; `Unresolved` when the outcome is unknown. Behind an earlier commit of an unknown outcome it is
     /// refused: nobody has to find out about a commit that was not sent.
     pub fn commit(&self, storage: &dyn Storage, ops: Vec<Op>) -> Result<(), EngineError> {
         self.commit_while(storage, &|| true, ops).map(drop)

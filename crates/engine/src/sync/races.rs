@@ -7,9 +7,9 @@ use std::cell::Cell;
 /// What the production code did wrong once, or would if one of its rules were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Race {
-    /// A leader tells readers of an LSN before the commit is durable.
+    /// A leader publishes an LSN before the commit is durable.
     PublishBeforeSync,
-    /// Whoever comes while somebody leads the partition leads, too.
+    /// A writer that arrives while the partition has a leader becomes a second leader.
     TwoLeaders,
     /// A leader ends without handing on to those that wait.
     LostHandover,

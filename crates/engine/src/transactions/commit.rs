@@ -36,7 +36,7 @@ pub(crate) enum CommitFailure {
     Locks(LockSet),
     /// The model refuses it, because of the item with this child id where that is known.
     Refused { error: EngineError, rid: Option<u64> },
-    /// Nothing happened, except where the error says that nobody knows.
+    /// Nothing happened, except where the error says that the outcome is unknown.
     Failed(EngineError),
 }
 

@@ -24,7 +24,7 @@ use crate::store::item_row::Stamp;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
-/// Locks are taken anew this often: every time what follows from the writes has grown.
+/// Locks are taken again this often: every time what follows from the writes has grown.
 const TRIES: u32 = 8;
 
 /// What a transaction has written in one logical partition.

@@ -112,7 +112,7 @@ pub(crate) struct Transaction<'a> {
     cancel: Cancel,
 }
 
-/// What keeps others from writing what a transaction has read.
+/// What prevents other writers from changing what a transaction has read.
 enum ReadProtection<'a> {
     /// Nothing: the commit finds out.
     Nothing,

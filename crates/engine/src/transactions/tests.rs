@@ -65,7 +65,7 @@ impl Fixture {
             query_temp: None,
         };
         let engine = Engine::open(faults.clone(), options).unwrap();
-        engine.pause_sweep(true); // the store is looked at while nobody writes to it
+        engine.pause_sweep(true); // the store is examined while nobody writes to it
         (faults, engine)
     }
 

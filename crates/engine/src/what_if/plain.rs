@@ -128,7 +128,7 @@ fn borrowed(
     })
 }
 
-/// A copy of an item under a new id. Unique values are made anew, too.
+/// A copy of an item under a new id. Unique values are made again, too.
 fn create(
     context: &ReplayContext<'_>,
     side: Side,

@@ -257,7 +257,7 @@ impl Sample {
         self.chosen.len()
     }
 
-    /// Some of the chosen items as clients wrote them, of one container: its name, and how many were looked at.
+    /// Some of the chosen items as clients wrote them, of one container: its name, and how many were examined.
     pub fn bodies(&self, from: usize, count_max: usize) -> Result<(String, Vec<Bytes>, usize), EngineError> {
         let Some((first, _)) = self.chosen.get(from) else { return Ok((String::new(), Vec::new(), 0)) };
         let some = self.chosen[from..].iter().take(count_max).take_while(|(place, _)| place == first);

@@ -71,13 +71,13 @@ fn scripts_and_permissions_move_with_the_container() {
     assert_eq!(link_of("by-rid"), format!("dbs/{database_rid}/colls/{}", after.resource.rid));
     // The values of its key are those of another property.
     assert_eq!(link_of("by-key"), "dbs/d/colls/c~old/docs/i1");
-    // Whoever still has the old container is told so, and partitions of it are unknown.
+    // Requests with the old container get an error that says so, and partitions of it are unknown.
     let stale = write(&engine, &before, WriteKind::Upsert, None, &item(1, 3));
     assert!(matches!(stale, Err(EngineError::ContainerReplaced)), "{stale:?}");
     let ids =
         |container: &Container| container.partitions().into_iter().map(|own| own.id).collect::<Vec<_>>();
     assert!(ids(&after).iter().all(|id| !ids(&before).contains(id)));
-    // A position of the old feed names nothing behind it: everything is told once more.
+    // A position of the old feed is not a position of the new one: all changes are returned again.
     let page = PageRequest { item_count_max: Some(-1), ..PageRequest::default() };
     let start = FeedStart::After("\"20\"".to_owned());
     let request =

@@ -1,4 +1,4 @@
-//! A storage that loses answers and dies when it is told to.
+//! A storage that loses answers and panics as a test says.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,11 +13,11 @@ use quire_storage::{Commit, CommitError, Committed, Storage, StorageError, Token
 pub const PASS: u64 = 0;
 pub const LOSE_ANSWER: u64 = 1;
 pub const LOSE_COMMIT: u64 = 2;
-/// Happens when somebody asks how it ended.
+/// Is committed when its outcome is asked for.
 pub const LATE: u64 = 3;
 pub const PANIC: u64 = 4;
 
-/// Loses answers, and while it is dark does not say what became of a token.
+/// Loses answers, and does not resolve tokens while `dark` is set.
 pub struct FaultyStorage {
     inner: MemoryStorage,
     pub fault: AtomicU64,

@@ -3,7 +3,7 @@
 #![allow(dead_code, unused_imports, reason = "every test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-pub mod faulty_storage; // a storage that loses answers when it is told to
+pub mod faulty_storage; // a storage that loses answers as a test says
 pub mod fixture; // an engine in memory with one container
 pub mod hooked_storage; // a storage that shows every call to the test
 

@@ -207,7 +207,7 @@ pub struct Window {
     pub container: String,
     pub path: Pointer,
     pub keep: u32,
-    /// In the element; without it elements are told apart by their value.
+    /// In the element; without it elements are distinguished by their value.
     pub key: Option<Pointer>,
     /// In the element; without it the order is that of arrival.
     pub by: Option<Pointer>,

@@ -20,7 +20,7 @@ pub(crate) struct Draft {
     pub broken: BTreeSet<String>,
 }
 
-/// Members of the body in the order in which they are written, and in which errors about them are told. Every object of a
+/// Members of the body in the order in which they are written, and in which errors about them are reported. Every object of a
 /// model has some of these.
 pub(crate) const MEMBERS: &[&str] = &[
     "version",

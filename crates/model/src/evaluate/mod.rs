@@ -88,7 +88,7 @@ struct OwnedPattern {
     beside: Option<usize>,
 }
 
-/// A model that does not fit its database: it is not the one that was checked.
+/// A model that does not match its database: it is not the one that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the declaration '{declaration}' does not fit the database")]
 pub struct ModelMismatch {

@@ -166,7 +166,7 @@ impl ModelRules {
     }
 }
 
-/// Removes what is at a path, and the objects around it that have nothing else: nobody can tell whether they were made for it.
+/// Removes what is at a path, and the objects around it that have nothing else: it is unknown whether they were made for it.
 fn remove(item: &mut Value, path: &Pointer, positions: &[usize]) {
     let mut place = path.clone();
     while let Some(Segment::Name(name)) = place.0.pop() {

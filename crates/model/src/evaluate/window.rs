@@ -256,7 +256,7 @@ impl WindowRules {
                 given.iter().map(|element| self.identity(element)),
                 before.iter().map(|element| self.identity(element)),
             ),
-            // Without a key a changed element cannot be told from another one.
+            // Without a key a changed element cannot be distinguished from another one.
             None => given.len() <= before.len(),
         };
         if !rest_is_same || !keeps_order {
@@ -436,7 +436,7 @@ impl WindowRules {
         self.window.key.as_ref()?.find(element, &[])
     }
 
-    /// An element without its key is told by its value.
+    /// An element without its key is recognised by its value.
     fn identity<'e>(&self, element: &'e Value) -> Identity<'e> {
         self.key(element).map_or(Identity::Value(element), Identity::Key)
     }

@@ -55,7 +55,7 @@ impl<'a> Database<'a> {
     }
 }
 
-/// Errors that are told; a small body can have a hundred thousand.
+/// Errors that are reported; a small body can have a hundred thousand.
 const ERRORS_MAX: usize = 1_000;
 
 impl Model {

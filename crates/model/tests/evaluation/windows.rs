@@ -189,7 +189,7 @@ fn what_is_in_the_two_newest_pages_is_not_new() {
         "27 28 29 | 0: 0 1 2 3 4 5 6 7 8 9 | 1: 10 11 12 13 14 15 16 17 18 19 | 2: 20 21 22 23 24 25 26 = 30"
     );
     assert_eq!(*post.pages.read.borrow(), [2, 1]);
-    // Older pages are not looked at.
+    // Older pages are not examined.
     post.send(&["27", "28", "29", "5"]);
     assert_eq!(
         post.shown(),

@@ -192,7 +192,7 @@ fn limits() {
         &model(&format!(r#""links":[{}],"rollups":[{}]"#, links(100), rollups(101))),
         &["TooMany : Declarations: at most 200."],
     );
-    // What is wrong with each of very many declarations is not told.
+    // Errors of each of very many declarations are not reported.
     let wrong = vec!["{}"; 60_000].join(",");
     check(
         &model(&format!(r#""links":[{wrong}]"#)),

@@ -38,7 +38,7 @@ pub struct ContainerProfile {
     pub types: Vec<TypeProfile>,
     /// Groups of items with similar names of properties, largest first.
     pub clusters: Vec<ShapeCluster>,
-    /// A scalar tells those groups apart, whatever the number of items with each of its values.
+    /// A scalar distinguishes those groups, whatever the number of items with each of its values.
     pub separated: bool,
     pub partition_key: KeyProfile,
     pub repetition: Vec<Repetition>,

@@ -1,6 +1,6 @@
 //! What came out when referrers were compared with their targets.
 //!
-//! Targets are divided by their hash; [`ReferrerComparison`] is of one such part and is made anew when one of its targets or their referrers
+//! Targets are divided by their hash; [`ReferrerComparison`] is of one such part and is made again when one of its targets or their referrers
 //! has changed. What only grows is in [`TargetMeasures`], once for a reference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

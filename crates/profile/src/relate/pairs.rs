@@ -412,7 +412,7 @@ impl Referrers {
         }
     }
 
-    /// Not all of them are told apart where there are many.
+    /// Where there are many, not all of them are distinguished.
     fn may_have(&self, touched: &HashSet<u64>) -> bool {
         let is_cut = self.items > self.numbers.len() as u64;
         is_cut || self.numbers.iter().any(|number| touched.contains(number))
@@ -420,7 +420,7 @@ impl Referrers {
 }
 
 fn part_of(hash: u64) -> usize {
-    // The smallest hashes are those of the sampled targets: their low bits tell them apart.
+    // The smallest hashes are those of the sampled targets: their low bits distinguish them.
     (hash % PARTS as u64) as usize
 }
 

@@ -211,7 +211,7 @@ impl PathStats {
         self.kinds.named().iter().filter(|(name, count)| *name != "null" && *count > 0).count()
     }
 
-    /// A sibling's value tells the kind in 99 of 100 cases.
+    /// A sibling's value decides the kind in 99 of 100 cases.
     pub fn decided_by_sibling(&self) -> bool {
         const DECIDED_MIN: f64 = 0.99;
         self.siblings.values().flatten().any(|values| {

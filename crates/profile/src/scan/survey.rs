@@ -1,4 +1,4 @@
-//! Which shapes items have, and which property tells them apart.
+//! Which shapes items have, and which property distinguishes them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,7 +8,7 @@ use crate::profile::{Discriminator, ShapeCluster};
 
 /// Different sets of names that are kept; items with further ones belong to no shape.
 const SIGNATURES_MAX: usize = 1_000;
-/// Top-level names that are looked at as discriminators.
+/// Top-level names that are examined as discriminators.
 const NAMES_MAX: usize = 200;
 /// Bytes of a discriminator's value.
 const VALUE_BYTES_MAX: usize = 100;
@@ -157,12 +157,12 @@ impl Survey {
         groups
     }
 
-    /// The scalar that tells the shapes apart, if there is one.
+    /// The scalar that distinguishes the shapes, if there is one.
     pub fn discriminator(&self) -> Option<Discriminator> {
         self.separators().into_iter().find(|found| self.has_enough_of_each(found))
     }
 
-    /// Scalars that tell the shapes apart, the purest first.
+    /// Scalars that distinguish the shapes, the purest first.
     pub fn separators(&self) -> Vec<Discriminator> {
         let groups = self.groups();
         if groups.leaders.len() < 2 {

@@ -12,7 +12,7 @@ use super::survey::is_system;
 use super::times::TimeScan;
 
 const EXAMPLES: usize = 3;
-/// Deeper values are measured, not told apart.
+/// Deeper values are measured, not distinguished.
 const DEPTH_MAX: usize = 32;
 const ROOT: u32 = 0;
 

@@ -1,6 +1,6 @@
 //! A uniform sample of the different values: those with the smallest hashes.
 //!
-//! It is a theta sketch that has the values, too: two of them tell how much two sets overlap, and its values can be looked
+//! It is a theta sketch that has the values, too: two of them show how much two sets overlap, and its values can be looked
 //! up for real.
 
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl<V: Clone> DistinctSample<V> {
         self.cut |= other.cut;
     }
 
-    /// Of the values of `self` that `other` can tell about: how many, and how many it has.
+    /// Of the values of `self` that `other` covers: how many, and how many it has.
     pub fn overlap<W: Clone>(&self, other: &DistinctSample<W>) -> (usize, usize) {
         let known = self.smallest.range(..=other.threshold()).map(|(hash, _)| *hash);
         known.fold((0, 0), |(known, both), hash| (known + 1, both + usize::from(other.contains(hash))))

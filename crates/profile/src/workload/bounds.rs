@@ -1,10 +1,10 @@
-//! What is forgotten for lack of room: the oldest first.
+//! What is evicted when the record is full: the oldest first.
 
 use super::Workload;
 use super::encode::Encode;
 
 impl Workload {
-    /// Its byte form, after the oldest that does not fit is forgotten.
+    /// Its byte form, after the oldest that does not fit is evicted.
     pub fn to_bytes_within(&mut self, bytes_max: usize) -> Vec<u8> {
         loop {
             let bytes = self.to_bytes();

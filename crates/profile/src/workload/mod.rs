@@ -7,7 +7,7 @@
 //! [`Workload::to_bytes_within`] is given for all of it.
 
 mod actions; // requests that belong together
-mod bounds; // what is forgotten for lack of room
+mod bounds; // what is evicted when the record is full
 mod change_sets; // which paths change together
 mod encode; // the byte form
 mod growth; // lengths of arrays over versions
@@ -84,7 +84,7 @@ impl Workload {
         Workload::default()
     }
 
-    /// A shape that records will name. Beyond the limit it is forgotten, and its queries count as operations only.
+    /// A shape that records will name. Beyond the limit it is dropped, and its queries count as operations only.
     pub fn add_shape(&mut self, container: &str, shape: &QueryShape) {
         if self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&shape.id) {
             self.shapes.entry(shape.id).or_insert_with(|| (container.to_owned(), shape.clone()));
@@ -127,7 +127,7 @@ impl Workload {
         self.to_ms = now_ms;
     }
 
-    /// The container that records of this name are of. What was recorded of another one of that name is forgotten.
+    /// The container that records of this name are of. What was recorded of another one of that name is removed.
     pub fn set_container(&mut self, name: &str, number: u32) {
         let known = self.numbers.get(name).copied();
         if known.is_some_and(|known| known != number) {
@@ -225,7 +225,7 @@ impl Workload {
         }
     }
 
-    /// Of one container that is made anew: what was recorded before does not count any more.
+    /// Of one container that is made again: what was recorded before does not count any more.
     pub fn remove_recorded(&mut self, container: &str) {
         self.hours.values_mut().for_each(|hours| drop(hours.remove(container)));
         self.growth.remove(container);

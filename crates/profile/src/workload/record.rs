@@ -25,7 +25,7 @@ pub struct Record {
     pub micros: u64,
     /// The item's internal number.
     pub item: Option<u64>,
-    /// Keyed hash of its id: tells that an item was made again under another key.
+    /// Keyed hash of its id: shows that an item was created again under another key.
     pub id: Option<u64>,
     /// Keyed hash.
     pub partition_key: Option<u64>,

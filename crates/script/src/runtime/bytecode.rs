@@ -115,7 +115,7 @@ unsafe fn checked<'js>(ctx: &Ctx<'js>, value: qjs::JSValue) -> rquickjs::Result<
     }
 }
 
-/// The prototypes of all classes of the engine in a context: for a test that none is forgotten.
+/// The prototypes of all classes of the engine in a context: for a test that none is missing.
 #[cfg(test)]
 pub(crate) fn class_prototypes<'js>(ctx: &Ctx<'js>) -> Vec<Value<'js>> {
     let raw = ctx.as_raw().as_ptr();

@@ -245,7 +245,7 @@ impl Sandbox {
         Ok(RunRealm::Own(self.realm(&compiled.needs)?))
     }
 
-    /// After a run that reached no limit. A job that is left would run in the context after it was looked at.
+    /// After a run that reached no limit. A job that is left would run in the context after it was examined.
     pub(crate) fn give_back_realm(&self, realm: RunRealm, compiled: &Compiled) {
         let RunRealm::Shared(shared) = realm else { return };
         if self.runtime.is_job_pending() {

@@ -3,7 +3,7 @@
 //! After that it may read and write open descriptors, use memory, read the time and random bytes, and exit. All other
 //! system calls are refused, and calls that only an attacker would make (a socket, a process, a program, the memory
 //! of another process) end it. Kernels without Landlock, and machines without system-call filters, use the remaining
-//! measures: the server is told and logs it.
+//! measures: the worker reports it and the server logs it.
 
 use std::io;
 

@@ -105,7 +105,7 @@ pub(crate) struct Worker {
     output: BufReader<ChildStdout>,
     known: HashSet<String>,
     runs: u32,
-    /// It was told to exit.
+    /// It was asked to exit.
     is_ended: bool,
     /// Its confinement, which it reports once when it is ready.
     confinement: Option<Confinement>,

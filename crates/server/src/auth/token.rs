@@ -174,7 +174,7 @@ enum RelativeScope {
     Feed(&'static str),
     /// By its name, in either form.
     Script(&'static str, String),
-    /// In a path of rids it is a rid. The two are never the same item here: nothing but a read can tell.
+    /// In a path of rids it is a rid. The two are never the same item here: only a read can decide it.
     Item {
         id: String,
         is_rid: bool,

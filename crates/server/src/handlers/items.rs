@@ -177,7 +177,7 @@ pub(crate) async fn delete_all(call: &Call<'_>, database: &str, container: &str)
 }
 
 /// The id behind a rid, when the path is made of rids: `_self` links are. Names and rids are not mixed, so the
-/// segment of the database tells which they are.
+/// segment of the database shows which they are.
 async fn id_by_rid(
     call: &Call<'_>,
     container: &Arc<Container>,

@@ -125,7 +125,7 @@ impl ConnectionState {
     pub fn is_closed_by_client(&self) -> bool {
         let Some(stream) = self.stream.get() else { return false };
         let Some(stream) = stream.upgrade() else { return true };
-        // Bytes are being read or written right now: the next call will tell.
+        // Bytes are being read or written right now: the next call will show.
         let Some(mut stream) = stream.try_lock() else { return false };
         stream.socket().is_closed_by_client()
     }

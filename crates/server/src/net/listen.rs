@@ -168,7 +168,7 @@ struct Open {
     _open: mpsc::Sender<Infallible>,
 }
 
-/// A connection on its way to a thread. The connection is dropped first.
+/// A connection that is handed over to a thread. The connection is dropped first.
 struct ThreadHandover<S: Service> {
     connection: Connection<S>,
     open: Open,

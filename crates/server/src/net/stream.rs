@@ -21,7 +21,7 @@ const LINGER_BYTES_MAX: usize = 64 << 20;
 
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The first byte tells TLS from plain HTTP. `None` when the client closed the connection or sent nothing.
+/// The first byte distinguishes TLS from plain HTTP. `None` when the client closed the connection or sent nothing.
 pub(crate) async fn accept_tls(
     stream: TcpStream,
     tls: Option<&tokio_rustls::TlsAcceptor>,

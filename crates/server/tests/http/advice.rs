@@ -117,7 +117,7 @@ fn advice_finds_what_is_wrong_and_remembers_what_was_decided() {
     assert_eq!((&again["revision"], &again["findings"][0]["state"]), (&json!(2), &json!("dismissed")));
     let opened = body(&client.must(200, "POST", &format!("{ADVICE}/{id}/reopen"), &[], ""));
     assert_eq!((&opened["state"], &opened["reason"]), (&json!("open"), &Value::Null));
-    // What is put right is found no more.
+    // What is corrected is found no more.
     for n in 0..5 {
         create(&client, "customers", &format!("gone-{n}"), &json!({"id": format!("gone-{n}"), "name": "n"}));
     }
@@ -202,7 +202,7 @@ fn declarations_of_a_finding_are_added_to_the_model_as_it_is() {
     // What applies it is not part of what is shown.
     let members: Vec<&String> = finding["apply"].as_object().expect("an object").keys().collect();
     assert_eq!(members, ["kind", "request", "steps"]);
-    // Meanwhile somebody takes the name for a link of their own.
+    // Meanwhile another client declares a link of that name.
     let own = json!({"name": "orders-customer", "from": {"container": "orders", "path": "/sellerId"}, "to": {"container": "customers"}});
     client.must(201, "PUT", "/_quire/dbs/d/model", &[], &json!({"version": 1, "links": [own]}).to_string());
     client.must(200, "GET", "/_quire/dbs/d/model", &[], "");

@@ -501,7 +501,7 @@ fn ids_with_a_raw_question_mark() {
     }
 }
 
-/// What `If-None-Match` means on a write is unverified, so it is not looked at.
+/// What `If-None-Match` means on a write is unverified, so it is not examined.
 #[test]
 fn writes_do_not_look_at_if_none_match() {
     let client = with_items();

@@ -109,7 +109,7 @@ fn rows_with_what_follows() {
     }
 }
 
-/// What clients that merge partitions are told has the call as it was written.
+/// Plans for clients that merge partitions have the call as it was written.
 #[test]
 fn plans_carry_the_functions_along() {
     let client = client(5);

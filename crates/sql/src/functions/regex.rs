@@ -267,7 +267,7 @@ impl<'w> MeteredSearch<'w> {
                 StateKind::Nothing => {}
                 // The automaton reports a match one byte late.
                 StateKind::Match if input.get_earliest() => {
-                    // An empty match inside of a character does not count, and the walk does not tell what follows.
+                    // An empty match inside of a character does not count, and the search does not show what follows.
                     let is_whole = is_boundary(input.haystack(), at);
                     return Some(if is_whole {
                         SearchResult::Found(Some(at))

@@ -1,8 +1,8 @@
 //! A recorder of file writes and syncs, and what a power cut would have left.
 //!
 //! The child runs under `strace`, which sees every call without a seam in the code under test. [`record`] turns the
-//! trace into [`Event`]s on files below one folder. [`Recording::cut_at`] replays them up to a point: what a sync
-//! covered is there; of the rest, [`Rest`] says what survived. A file's bytes and its name are separate things, as
+//! trace into [`FileEvent`]s on files below one folder. [`FileRecording::cut_at`] replays them up to a point: what a sync
+//! covered is there; of the rest, [`UnsyncedChanges`] says what survived. A file's bytes and its name are separate things, as
 //! on a real file system: a name lives once its folder is synced, bytes once their file is.
 //!
 //! A call that changes files and is not understood here is an error, never skipped.

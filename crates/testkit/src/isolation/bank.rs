@@ -1,4 +1,4 @@
-//! Money moves between the accounts of one logical partition; whoever adds it up finds the same sum, at any moment.
+//! Money moves between the accounts of one logical partition; every read of all accounts finds the same sum, at any time.
 
 /// What one look at all accounts of a bank found.
 #[derive(Clone, Debug)]

@@ -201,7 +201,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A transaction whose outcome the answer tells; `seen` turns a good answer into its operations.
+    /// A transaction whose outcome is in the answer; `seen` turns a successful answer into its operations.
     pub fn transaction(
         &mut self,
         how: &'static str,

@@ -49,7 +49,7 @@ fn group(round: u32, number: u32) -> String {
     }
 }
 
-/// Before anybody writes.
+/// Before the first write.
 pub fn open_groups(round: u32, port: u16) -> Result<()> {
     for number in 0..GROUPS {
         let id = group(round, number);

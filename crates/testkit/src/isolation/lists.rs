@@ -78,7 +78,7 @@ pub fn check(history: &History) -> CheckReport {
 struct HistoryCheck<'a> {
     history: &'a History,
     appended: HashMap<Value, AppendedValue>,
-    /// Whether a transaction took place, as far as anybody can know.
+    /// Whether a transaction was committed, as far as that can be known.
     counts: Vec<bool>,
     checked: CheckReport,
 }

@@ -70,7 +70,7 @@ pub struct IsolationFigures {
     pub statuses: BTreeMap<(&'static str, u16), u64>,
     pub cut: u64,
     pub unexpected: Vec<String>,
-    /// What is not as the model says, and how many owned places were looked at.
+    /// What is not as the model says, and how many owned places were examined.
     pub drift: Vec<String>,
     pub places: usize,
 }

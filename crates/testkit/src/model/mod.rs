@@ -1,4 +1,4 @@
-//! What a model must have made of the items of a database, recomputed from scratch: to judge by it whoever maintains it.
+//! What a model must have made of the items of a database, recomputed from scratch: the expected values for tests of the engine.
 //!
 //! It shares nothing with `quire-model` or the engine but the parser of expressions: the model is read as plain JSON, every
 //! reference is found by looking through all items, values are made by the second interpreter. Slow, short, and only for

@@ -49,7 +49,7 @@ impl ExpectedEvents {
         }
     }
 
-    /// As the log of all versions has to tell it.
+    /// As the log of all versions has to have it.
     fn as_changes(&self) -> Vec<ChangeTokens> {
         let mut there = None;
         let tell = |event: &ItemEvent| match *event {
@@ -89,7 +89,7 @@ impl FeedPosition {
     }
 }
 
-/// The log of all versions tells every event of every item once, in order, with the version before.
+/// The log of all versions has every event of every item once, in order, with the version before.
 pub fn all_versions(changes: &[FeedChange], expected: &BTreeMap<String, ExpectedEvents>) -> Vec<String> {
     let mut by_item: BTreeMap<&str, Vec<ChangeTokens>> = BTreeMap::new();
     for change in changes {
@@ -118,7 +118,7 @@ pub fn all_versions(changes: &[FeedChange], expected: &BTreeMap<String, Expected
     problems
 }
 
-/// The feed of latest versions skips versions, but tells none twice, none in the wrong order, and the last one always.
+/// The feed of latest versions skips versions, but has none twice, none in the wrong order, and the last one always.
 pub fn latest(changes: &[FeedChange], expected: &BTreeMap<String, ExpectedEvents>) -> Vec<String> {
     let mut by_item: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut problems = Vec::new();

@@ -51,7 +51,7 @@ impl DeclaredModel {
         Ok(())
     }
 
-    /// What is not as the model says when nothing is under way, and how many owned places were looked at.
+    /// What is not as the model says when nothing is under way, and how many owned places were examined.
     pub fn problems(&self, port: u16) -> Result<(Vec<String>, usize)> {
         let shared = StormState::at(port);
         let mut client = Client::new(&shared);

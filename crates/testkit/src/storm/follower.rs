@@ -14,7 +14,7 @@ pub enum FeedMode {
     AllVersions,
 }
 
-/// How well a follower does its work.
+/// Whether a follower works correctly, or loses changes so that a test sees the loss detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FollowerBehaviour {
     Correct,
@@ -22,7 +22,7 @@ pub enum FollowerBehaviour {
     LosesChanges,
 }
 
-/// A careless follower errs once in so many pages.
+/// A follower that loses changes loses some once in so many pages.
 const PAGES_PER_ERROR: u32 = 8;
 
 #[derive(Clone)]

@@ -396,7 +396,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Everything that is known, looked at once more.
+    /// Reads all items that the writer knows once more, and compares them.
     pub fn check_all(&mut self) {
         for key in 0..KEYS {
             let key = format!("w{}-k{key}", self.number);

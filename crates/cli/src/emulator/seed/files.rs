@@ -52,7 +52,7 @@ fn without_item_files(files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
 struct Contents {
     path: PathBuf,
     is_seed: bool,
-    /// Those that it names and that are there; `None` when it cannot be told.
+    /// Those that it names and that are there; `None` when that is unknown.
     item_files: Option<Vec<PathBuf>>,
 }
 

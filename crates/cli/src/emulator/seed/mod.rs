@@ -106,7 +106,7 @@ struct SeedCounts {
     items: usize,
 }
 
-/// `mark` is a file with the digests of the seeds that the store has had; without one every start begins anew.
+/// `mark` is a file with the digests of the seeds that the store has had; without one every start loads them again.
 pub fn load(seed: &Path, mark: Option<&Path>, engine: &Engine) -> Result<()> {
     let mut reader = Reader { digest: Digest::new(&SHA256) };
     let databases = reader.read(seed)?;
@@ -352,7 +352,7 @@ fn load_container(
     Ok(())
 }
 
-/// Each writer takes the next item; the first of the file that failed is told.
+/// Each writer takes the next item; of the items that failed, the first one of the file is reported.
 fn load_items(engine: &Engine, container: &Arc<Container>, items: &[(Place, Bytes)]) -> Result<usize> {
     let (next, failed_at) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
     let write_some = || -> (usize, Option<(usize, anyhow::Error)>) {

@@ -116,7 +116,7 @@ impl JobKind for Builds {
         Ok(rate.after(&shared, step))
     }
 
-    /// What is not built is not going to be: the next put builds it anew.
+    /// What is not built is not going to be: the next put rebuilds it.
     fn cancel(&self, claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         let Some(catalog) = self.catalog.upgrade() else { return Ok(()) };
         let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);

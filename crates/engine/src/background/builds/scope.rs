@@ -27,7 +27,7 @@ pub(super) fn containers_to_count(model: &DatabaseModel, own: &[String]) -> BTre
     numbers(model, names)
 }
 
-/// Whose items are written: those that own paths. Referrers are looked at to count what dangles, pages to find those without
+/// Whose items are written: those that own paths. Referrers are examined to count what dangles, pages to find those without
 /// an item.
 pub(in crate::background) fn containers_to_write(model: &DatabaseModel, own: &[String]) -> BTreeSet<u32> {
     let rules = &model.rules;

@@ -93,7 +93,7 @@ fn a_fill_ends_when_the_engine_is_closed_and_starts_again() {
     drop(engine);
     assert!(looks.load(Ordering::SeqCst) <= LOOKS_MAX, "the fill was not cancelled");
 
-    // The next engine makes it anew, from nothing.
+    // The next engine makes it again, from nothing.
     let engine = open(&memory);
     let filled = Arc::downgrade(&engine);
     engine.set_demo_fill(Arc::new(move |database, _| {

@@ -75,7 +75,7 @@ pub(crate) trait FollowerKind: Send + Sync + 'static {
     const WORKER: &'static str;
     /// Of the jobs that fill.
     const FILL: &'static str;
-    /// Whether there are such jobs: otherwise somebody else fills, by [`Followers::step`].
+    /// Whether there are such jobs: otherwise another job fills it, by [`Followers::step`].
     const HAS_FILL_JOBS: bool = true;
 
     fn followers(&self, state: &CatalogState) -> Vec<FollowerEntry>;

@@ -58,7 +58,7 @@ pub(crate) struct FollowerState {
     pub phase: FollowerPhase,
     /// Filling goes on at this item of the source.
     pub next_rid: u64,
-    /// Items of the source that the filling has looked at.
+    /// Items of the source that the filling has examined.
     pub filled: u64,
     pub positions: Vec<SourcePosition>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct FollowerProgress {
     pub state: Mutex<FollowerState>,
     /// The row as it was last seen.
     pub row: Mutex<Option<Vec<u8>>>,
-    /// Held by whoever takes a step: one at a time.
+    /// Held during a step: one step at a time.
     pub step_lock: Mutex<()>,
     /// It was said that the follower is far behind.
     pub is_warned: AtomicBool,

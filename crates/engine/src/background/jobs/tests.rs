@@ -334,7 +334,7 @@ fn owners_take_turns() {
     assert_eq!(jobs.claim(|id| id == one).ok().map(|claimed| claimed.claim.id), Some(one));
 }
 
-/// A job whose rest ends while somebody looks at the others is waited for.
+/// A job whose wait ends during a search for another job is run.
 #[test]
 fn a_wait_that_ends_during_a_search_for_jobs_is_not_lost() {
     const REST: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG, LOOKUPS};
 use crate::store::scan;
 
-/// Items with one claim that are looked at: more than change in one commit.
+/// Items with one claim that are examined: more than change in one commit.
 const MEMBERS_MAX: usize = 256;
 
 /// An item of the source, or a copy of it.

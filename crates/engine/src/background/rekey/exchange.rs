@@ -69,7 +69,7 @@ impl Rekeys {
             self.restore_skipped(own, current, target)?;
         }
         let exchanged = self.exchange_held(own, current, target);
-        // Where nobody knows, it is done, or will be before anything else of the catalog.
+        // Where the outcome is unknown, it is done, or will be before anything else of the catalog.
         hold.stays = matches!(exchanged, Ok(()) | Err(EngineError::Unresolved));
         exchanged.map(|()| true)
     }

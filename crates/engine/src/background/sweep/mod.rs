@@ -2,7 +2,7 @@
 //! versions beyond their retention. Items of deleted partition keys have jobs of their own (`background::key_deletes`).
 //!
 //! A round gives every container that has something to remove one bounded turn, so none waits for another. How far a
-//! container was looked through is kept in memory ([`SweptContainer`]): a row is looked at once, and what was removed is not passed
+//! container was looked through is kept in memory ([`SweptContainer`]): a row is examined once, and what was removed is not passed
 //! again. When the next item expires is kept too, and writers say when theirs do ([`SweepDue`](crate::partition::sweep_due::SweepDue)): a round of a container
 //! with nothing due reads no storage. Rests between turns are shorter the longer items have waited, so the sweep keeps up
 //! with the writers and is hardly noticed when it has.

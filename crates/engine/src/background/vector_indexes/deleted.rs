@@ -17,7 +17,7 @@ const DELETED_PART: u64 = 8;
 /// Entries that one slice checks.
 const SWEEP_ITEMS: usize = 8192;
 
-/// An index with so many leaves and fewer items in each, on average, is made anew.
+/// An index with so many leaves and fewer items in each, on average, is made again.
 const SPARSE_LEAVES: u64 = 64;
 
 const SPARSE_ITEMS: u64 = 6;

@@ -42,7 +42,7 @@ pub(crate) enum IndexFollowStep {
     Done(usize),
     /// The index has everything.
     Idle,
-    /// It is to be made anew.
+    /// It is to be made again.
     Sparse,
 }
 

@@ -253,7 +253,7 @@ impl VectorIndexes {
     }
 }
 
-/// Something was deleted, divided or changed meanwhile, or the index was changed by another thread: it is looked at again.
+/// Something was deleted, divided or changed meanwhile, or the index was changed by another thread: it is checked again.
 fn is_transient(error: &EngineError, container: &Container) -> bool {
     match error {
         EngineError::ResourceNotFound { .. }

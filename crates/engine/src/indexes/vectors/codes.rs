@@ -7,7 +7,7 @@
 use multiversion::multiversion;
 use quire_resource::DistanceFunction;
 
-/// Beyond these the margins would not hold: the numbers of a row cannot tell the products.
+/// Beyond these the error bounds would not hold: products computed from quantized vectors would be too inexact.
 const NUMBER_MAX: f64 = 1e15;
 const NORM_MIN: f64 = 1e-15;
 const CODE_MAX: f64 = 127.0;
@@ -157,7 +157,7 @@ impl QueryVector {
     }
 }
 
-/// The loop is what a compiler makes the most of; which instructions there are is found out when it runs.
+/// The loop is what a compiler makes the most of; which instructions the processor has is checked at run time.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512vnni", "x86_64+avx2+fma", "aarch64+neon"))]
 fn products_of(codes: &[u8], target: &[i16], products: &mut Vec<i32>) {
     for codes in codes.chunks_exact(target.len().max(1)) {

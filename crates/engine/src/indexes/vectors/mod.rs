@@ -36,7 +36,7 @@ pub(crate) use self::state::{
 pub(crate) const APPROXIMATE_MIN: u64 = 1000;
 const LIST_SIZE: usize = 100;
 
-/// Items that are not in the tree: they have a distance that codes cannot tell, or none.
+/// Items that are not in the tree: their vectors cannot be quantized, or they have none.
 pub(crate) const UNINDEXED_UNUSABLE: u8 = 1;
 pub(crate) const UNINDEXED_NO_VECTOR: u8 = 2;
 

@@ -31,7 +31,7 @@ const IN_VAIN_MIN: usize = 8;
 const LEAVES_TOGETHER: usize = 8;
 /// Inner nodes that are looked into on every level.
 const NODES_MAX: usize = 64;
-/// Items without a vector that are looked at where they come first.
+/// Items without a vector that are examined where they come first.
 const UNINDEXED_MAX: usize = 1000;
 /// Rows and bytes that the storage shows at a time.
 const ROWS_MAX: usize = 4096;

@@ -8,7 +8,7 @@ use crate::api::EngineError;
 
 /// Makes a query of the condition, which brings FROM and WHERE.
 const SELECT: &str = "SELECT VALUE 1 ";
-/// What a query is told that calls a function which the container does not have.
+/// The error of a query that calls a function which the container does not have.
 const UNKNOWN_USER_FUNCTION: &str = "SC2006";
 
 /// Whether the item satisfies the condition; what is undefined does not.

@@ -14,7 +14,7 @@ const NO_ITEM: &str = "the part cannot be an item";
 const NOT_FOUND: &str = "the reference would not find the item of the part";
 const DIFFERS: &str = "the part differs from the item that is there";
 
-/// Why a part stays where it is.
+/// Why a part is not moved.
 type UnconvertedReason = Option<&'static str>;
 
 impl Unit<'_> {

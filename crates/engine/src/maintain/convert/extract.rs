@@ -24,7 +24,7 @@ const TARGET_GONE: &str = "the item of the reference is gone";
 const TOO_MANY: &str = "it has more parts than an item may have references";
 const CHANGED_SINCE: &str = "it was changed since";
 
-/// One item whose parts are looked at.
+/// One item whose parts are extracted.
 struct ExtractContext<'u, 'a, 'c> {
     unit: &'u mut Unit<'a>,
     at: usize,

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! 1. what a conversion changes in several items, and what the journal says of it, is one commit;
-//! 2. converting an item that has the form of the stage changes nothing, so whoever visits may come again;
+//! 2. converting an item that has the form of the stage changes nothing, so a visit can be repeated;
 //! 3. a client's value is never dropped: it stays, it is in the other form, or the write is refused, unless `oldWriters` or
 //!    `onConflict` says which value counts.
 
@@ -30,7 +30,7 @@ use crate::items::logical_partition::LogicalPartition;
 use crate::model::{Conversion, ConversionRule};
 use crate::store::{journal, keys};
 
-/// What a unit knows of conversions.
+/// The conversions of a unit, and what became of them.
 #[derive(Default)]
 pub(super) struct UnitConversions {
     /// The refactoring whose job visits the first slots, and how many of them.
@@ -55,7 +55,7 @@ enum JournalChange {
     Deleted,
 }
 
-/// A place that a visit leaves as it is.
+/// A path that a visit leaves unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnconvertedPath {
     pub container: u32,

@@ -1,4 +1,4 @@
-//! Commits of which nobody can say how they ended: a write that depends on one waits until that is known.
+//! Commits of unknown outcome: a write that depends on one waits until that is known.
 
 use super::faulty_storage::{FaultyStorage, LATE, LOSE_ANSWER, LOSE_COMMIT};
 use super::*;

@@ -1,4 +1,4 @@
-//! Keys by which links find items, where they are being indexed or nobody sees their items any more.
+//! Keys by which links find items, where they are being indexed or their items are invisible.
 
 use super::*;
 use crate::jobs::JobId;

@@ -5,7 +5,7 @@ mod doubt; // commits of unknown outcome
 #[path = "../../../tests/support/faulty_storage.rs"]
 mod faulty_storage;
 mod hot; // many writers of one target
-mod link_keys; // keys that are being indexed, or of items that nobody sees
+mod link_keys; // keys that are being indexed, or of items that are invisible
 mod older; // a store from before there were models
 mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds

@@ -195,7 +195,7 @@ fn a_transaction_shows_what_each_operation_left() {
     bench.check("written twice");
 }
 
-/// Until nothing is left that nobody sees.
+/// Until no invisible item is left.
 pub fn wait_until(mut done: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !done() {

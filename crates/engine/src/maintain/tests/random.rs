@@ -303,7 +303,7 @@ fn on_a_faulty_storage() {
     assert!(failed > 0, "no write met a fault");
 }
 
-/// False: nobody can say what became of it.
+/// False: its outcome is unknown.
 fn write_or_fail(bench: &Bench, random: &mut Random) -> bool {
     let container = *random.pick(&["a", "a", "b", "b", "c"]);
     let mut body = random_item(random, container);

@@ -343,7 +343,7 @@ fn mirrors_do_not_grow_behind_a_build() {
     bench.create("authors", r#"{"id":"fits"}"#).unwrap();
     bench.set_states(&building(BuildPhase::Values));
     let mirror = |id: &str| bench.get("authors", id).unwrap().get("m").map(Value::to_json);
-    // Too many before: the build is about to fail, and nobody is refused.
+    // Too many before: the build is about to fail, and no write is refused.
     bench.upsert("authors", r#"{"id":"full","x":1}"#).unwrap();
     book("b3", "full").unwrap();
     assert_eq!(mirror("full"), None);

@@ -122,7 +122,7 @@ fn a_link_is_indexed_by_what_items_are() {
     bench.verify("indexed beside writers");
 }
 
-/// Two items have one key from before the link: whoever is written meanwhile, the build finds the second one.
+/// Two items have one key from before the link: whichever is written meanwhile, the build finds the second one.
 #[test]
 fn a_key_of_two_items_is_found_beside_writers() {
     const KEYED: &str = r#"{"version":1,"links":[{"name":"s","from":{"container":"books","path":"/cites"},

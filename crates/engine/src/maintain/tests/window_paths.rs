@@ -117,7 +117,7 @@ fn pages_of_what_expires_or_is_deleted_by_key_go_with_it() {
     bench.clock.advance(11);
     wait_until(|| bench.shown("p") == "none | ");
     bench.check("swept");
-    // Written again before the sweep, it begins anew.
+    // Written again before the sweep, it starts again.
     bench.create("posts", &expiring(0..30)).unwrap();
     bench.engine.pause_sweep(true);
     bench.clock.advance(11);
@@ -265,7 +265,7 @@ fn an_item_with_very_many_pages_is_not_deleted_at_once_but_expires() {
     bench.verify("swept");
 }
 
-/// Some add elements to an item, others take them out of its pages: whoever changes a page holds its item.
+/// Some add elements to an item, others remove them from its pages: a write of a page locks its item.
 #[test]
 fn an_item_and_its_pages_are_changed_at_once() {
     let storage = Slow { inner: MemoryStorage::new(), commits: AtomicU64::new(0) };

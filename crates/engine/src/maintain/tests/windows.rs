@@ -361,7 +361,7 @@ fn versions_of_pages_say_who_made_them() {
     assert_eq!(found, [r#""create" ["w"]"#, r#""replace" ["w"]"#, r#""replace" "#, r#""delete" "#]);
 }
 
-/// Until it is active, an item shows a client's array or the right one, and nobody is refused.
+/// Until it is active, an item shows a client's array or the right one, and no write is refused.
 #[test]
 fn windows_while_they_are_built() {
     use crate::jobs::JobId;

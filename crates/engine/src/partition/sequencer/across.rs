@@ -67,7 +67,7 @@ pub(crate) struct CommitQueue(Mutex<CommitQueueState>);
 struct CommitQueueState {
     queue: VecDeque<Arc<AtomicTicket>>,
     leading: bool,
-    /// The partitions of the last commit, where nobody knows how it ended.
+    /// The partitions of the last commit, where it is unknown how it ended.
     in_doubt: Option<Arc<Vec<Arc<Sequencer>>>>,
 }
 

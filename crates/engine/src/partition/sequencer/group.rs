@@ -93,7 +93,7 @@ impl Sequencer {
         prepared.generation != self.generation()
     }
 
-    /// The container is closed for whoever made it.
+    /// The container is closed for its writer.
     pub(super) fn is_closed_for(&self, prepared: &PreparedWrite) -> bool {
         let is_open = prepared.is_index_maintenance || prepared.fills_closed;
         !is_open && self.access.state() == AccessState::Closed
@@ -232,7 +232,7 @@ impl<'a> CommitGroup<'a> {
 }
 
 impl Drop for CommitGroup<'_> {
-    /// Only a panic leaves tickets unanswered, or marks: then nobody knows what became of the commit.
+    /// Only a panic leaves tickets unanswered, or marks: then the outcome of the commit is unknown.
     fn drop(&mut self) {
         if !self.tickets.is_empty() || self.marked {
             self.sequencer.discard_committed();

@@ -235,13 +235,13 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Whether a commit is under way, or nobody knows how the last one ended.
+    /// Whether a commit is under way, or it is unknown how the last one ended.
     pub fn is_committing(&self) -> bool {
         let state = self.state.lock();
         state.leading || state.unresolved.is_some()
     }
 
-    /// Refuses all later writes; returns when none is under way, and none can still happen. Fails where nobody can tell how the
+    /// Refuses all later writes; returns when none is under way, and none can still happen. Fails where it is unknown how the
     /// last commit ended.
     pub fn retire(&self) -> Result<(), EngineError> {
         let mut state = self.state.lock();

@@ -13,7 +13,7 @@ use crate::api::EngineError;
 use crate::items::body::{SelfLinks, StampedItem};
 use crate::store::item_row::{ItemRow, Stamp};
 
-/// The JSON of larger items is written anew for every row: their copies would take more memory than time.
+/// The JSON of larger items is written again for every row: their copies would take more memory than time.
 const KEPT_JSON_BYTES_MAX: u32 = 16 << 10;
 /// The JSON of the system properties is about this long.
 const SYSTEM_BYTES: usize = 256;

@@ -136,7 +136,7 @@ impl<'a> CacheReader<'a> {
         }
     }
 
-    /// `None`: it cannot be said here. `Some(None)`: nobody sees it.
+    /// `None`: it cannot be said here. `Some(None)`: it is invisible.
     fn item(
         &mut self,
         container: &Container,

@@ -21,7 +21,7 @@ struct ExpectedLinkContainer {
     deleted: Arc<DeletedKeys>,
 }
 
-/// All containers of a model. To be made **before** the snapshot: see [`Container::moment_in`].
+/// All containers of a model. To be made **before** the snapshot: see [`Container::visibility_point_in`].
 pub(crate) struct ExpectedLinkContainers(HashMap<String, ExpectedLinkContainer>);
 
 /// A container that links name, in a snapshot.

@@ -25,9 +25,9 @@ use crate::runtime::Shared;
 
 /// Of one item, by REFERRERS.
 const REFERRERS_MAX: usize = 1_000;
-/// What was read is forgotten before a block when it has come to this.
+/// The cache of lookups is cleared before a block when it is larger than this.
 const KEPT_BYTES_MAX: usize = 8 << 20;
-/// Rounds in which the items of a block are looked at: what one leads to may be followed on.
+/// Rounds in which the items of a block are examined: what one leads to may be followed on.
 const ROUNDS_MAX: usize = 16;
 
 /// The links of a container, as one page of a query follows them.
@@ -172,7 +172,7 @@ impl<'a> PageLinks<'a> {
         self.reader.get().ok_or(EngineError::Overloaded)
     }
 
-    /// The error of a query, told by the link that caused it.
+    /// The error of a query, with the name of the link that caused it.
     pub fn explain(&self, error: EngineError) -> EngineError {
         match error {
             EngineError::Sql(SqlError::FollowFailed { .. }) => self.failure.take().unwrap_or(error),

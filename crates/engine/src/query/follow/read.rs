@@ -65,7 +65,7 @@ pub(crate) struct LinkReader {
 }
 
 impl Name<'_> {
-    /// The child id that the item had when somebody followed to it before.
+    /// The child id that the item had when it was last followed.
     fn guess(&self, shared: &Shared) -> Option<u64> {
         self.logical_partition.as_ref()?;
         shared.item_ids.get(&self.key)

@@ -18,7 +18,7 @@ pub(crate) struct Claim {
     pub kind: ClaimKind,
 }
 
-/// Where the rows are of whoever has it.
+/// Where the rows of its owner are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimKind {
     /// The key of the id row.

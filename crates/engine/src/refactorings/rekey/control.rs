@@ -1,4 +1,4 @@
-//! Starting and undoing, and the rows of a refactoring for whoever drives it.
+//! Starting and undoing, and the rows of a refactoring for the job and the worker that run it.
 
 use quire_storage::{KeyRange, Op, Scan};
 use quire_value::Value;

@@ -1,7 +1,7 @@
 //! What another partition key would do: how many keys there would be and how large the largest, which items could not be
 //! there, and some items before and after.
 //!
-//! What is counted is divided by its hash into parts of about a million items, and each part is looked at in a walk of its own:
+//! What is counted is divided by its hash into parts of about a million items, and each part is examined in a walk of its own:
 //! memory is bounded whatever the container holds.
 
 use std::collections::HashMap;

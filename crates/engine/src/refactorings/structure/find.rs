@@ -19,7 +19,7 @@ pub(crate) struct ItemFinder<'a> {
     pub container: &'a Container,
 }
 
-/// What the `*` of a link's path stand for, a text that tells targets apart, and the target.
+/// What the `*` of a link's path stand for, a text that distinguishes targets, and the target.
 pub(crate) type FoundReference = (Vec<usize>, String, Option<Value>);
 
 impl ItemFinder<'_> {
@@ -64,7 +64,7 @@ impl ItemFinder<'_> {
         Ok(found)
     }
 
-    /// What refers to an item by a link, with a text that tells them apart.
+    /// What refers to an item by a link, with a text that distinguishes them.
     pub fn referrers(&self, link: &str, item: &Value) -> Result<Vec<(String, Value)>, EngineError> {
         let Some((model, number)) = self.link(link) else { return Ok(Vec::new()) };
         let rules: &LinkRules = &model.rules.links[number];

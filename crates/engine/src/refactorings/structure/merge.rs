@@ -24,7 +24,7 @@ use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
 
 const THERE: &str = "the path is there already";
-/// Join items that are looked at to find the ends.
+/// Join items that are examined to find the ends.
 const SAMPLE: usize = 200;
 const PAGE: usize = 500;
 

@@ -62,7 +62,7 @@ pub(crate) struct Decisions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// All items of a container are looked at, and nothing is written.
+    /// All items of a container are examined, and nothing is written.
     Survey(usize),
     /// It stops where something is undecided.
     Decide,

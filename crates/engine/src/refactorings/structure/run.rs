@@ -68,7 +68,7 @@ impl StructureRun<'_, '_> {
         let phases = self.structure.phases(self.own.state, plan);
         let Some(phase) = phases.get(plan.phase).copied() else { return Ok(StructureProgress::Ended) };
         let done = match self.run(phase) {
-            // What it needs of the model or the containers is not there: somebody has to see to it.
+            // What it needs of the model or the containers is missing: a client has to restore it.
             Err(error) if is_permanent(&error) => PhaseProgress::Blocked(error.to_string()),
             done => done?,
         };
@@ -292,7 +292,7 @@ impl StructureRun<'_, '_> {
                 self.own.position = rids.last().map(|rid| (rid + 1).to_string());
                 rows::put(self.shared, self.catalog, self.own).map(|()| true)
             }
-            // It is looked at again.
+            // It is checked again.
             _ => Err(EngineError::Contended),
         }
     }

@@ -99,7 +99,7 @@ fn run<'a>(
     Err(EngineError::Overloaded)
 }
 
-/// The locks of everything that the operations touch; `None` when that cannot be told. What is malformed locks
+/// The locks of everything that the operations touch; `None` when that is unknown. What is malformed locks
 /// nothing: it is going to be refused.
 fn named_locks(
     shared: &Shared,

@@ -190,7 +190,7 @@ fn all_items(client: &mut Client<'_>) -> Result<Items> {
 /// All jobs are done, what expires has expired, and is removed.
 fn wait_until_idle(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures) -> Result<Json> {
     let end = Instant::now() + plan.last_wait;
-    // Requests that nobody waits for may be under way.
+    // Requests of clients that have gone may be running.
     std::thread::sleep(Duration::from_millis(300));
     while all_items(client)?.iter().any(|(_, item)| item.get("ttl").is_some()) {
         ensure!(Instant::now() < end, "items with a time to live do not expire");

@@ -10,7 +10,7 @@ use crate::interpreter;
 use crate::model::ModelOracle;
 use crate::model::random::KEYS;
 
-/// Referrers of a link that are looked at.
+/// Referrers of a link that are examined.
 const REFERRERS_MAX: usize = 8;
 
 pub struct FollowedReads<'a, 'c> {

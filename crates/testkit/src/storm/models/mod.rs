@@ -68,7 +68,7 @@ pub struct ModelFigures {
     /// Of those, windows, and the pages that there were then.
     pub windows: usize,
     pub pages: usize,
-    /// References of enforced links that were looked at when a phase had ended.
+    /// References of enforced links that were examined when a phase had ended.
     pub enforced: usize,
     /// Items read across links that were compared with point reads.
     pub followed: usize,

@@ -238,7 +238,7 @@ impl<'a> Cycle<'a> {
         Ok(format!("{}; jobs {jobs}", body_of(&own)))
     }
 
-    /// Waits until the server can write. One whose sync failed is killed: until then nobody knows which of its last writes are
+    /// Waits until the server can write. One whose sync failed is killed: until then it is unknown which of its last writes are
     /// going to be there.
     fn until_ready(&mut self) -> Result<bool> {
         loop {

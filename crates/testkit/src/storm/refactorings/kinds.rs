@@ -11,7 +11,7 @@ use crate::Random;
 /// Things of a cycle: more than one commit of a refactoring visits.
 pub const THINGS: usize = 130;
 
-/// What the writer knows.
+/// The items as the writer has written them.
 #[derive(Clone, Debug, Default)]
 pub struct ExpectedItems {
     /// By thing; no value is written twice.

@@ -3,7 +3,7 @@
 //! what the writer knows, computed here for each form: nothing of it comes from the server's code.
 //!
 //! A cycle is a new database, its items, one refactoring, and a way through its states. A request without an answer is
-//! settled by reading: a server that is gone does nothing more, and one whose sync failed is replaced before anybody reads.
+//! settled by reading: a killed server does nothing more, and one whose sync failed is replaced before the read.
 //! A refactoring that does not come to a state while the server is killed again and again has to get there when the kills pause.
 
 mod cycle; // one database, one refactoring, and back

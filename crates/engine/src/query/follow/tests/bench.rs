@@ -36,7 +36,7 @@ impl ManualClock {
         self.now_ms.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
 
-    /// At the given look of this thread from now on.
+    /// At the given reading of the clock by this thread, counted from now on.
     pub fn advance_at_reading(&self, look: i64, seconds: i64) {
         self.then_seconds.store(seconds, Ordering::Relaxed);
         self.readings_left.store(look, Ordering::Relaxed);

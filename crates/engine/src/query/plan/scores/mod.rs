@@ -1,10 +1,10 @@
 //! Scores of texts from a full-text index: the statistics that ORDER BY RANK needs of all texts, the items with the
 //! best scores, and the counts that clients of several partitions request.
 //!
-//! The index tells how many texts have a term, how often it occurs in each and how long they are, as of the page's
+//! The index shows how many texts have a term, how often it occurs in each and how long they are, as of the page's
 //! snapshot. From that the items are chosen that can be among the rows of the page; the query is run over these, so
 //! scores, ranks and their order are always those of the items. Invariant: the rows of a page are the same, byte for
-//! byte, as if every item of the scope had been read. What cannot be told exactly is left to reading every item.
+//! byte, as if every item of the scope had been read. What the index cannot show exactly is computed by reading every item.
 //!
 //! Items that have expired and are not removed yet still have their rows: they are looked up by time and taken off. An
 //! item without any of the terms has a score of 0, and one without a text has none; they come last, in their own order.
