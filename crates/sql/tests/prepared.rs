@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use quire_sql::{Environment, Parameters, PreparedQuery, Query, Unprepared};
-use quire_testkit::random::{COMPUTED, PARAMETERS, Random};
+use quire_testkit::random::{COMPUTED, PARAMETERS, QueryGenerator};
 use quire_value::{Limits, Path, Value, text};
 
 const RANDOM_QUERIES: usize = 12_000;
@@ -225,7 +225,7 @@ fn others(value: &Value) -> Vec<Value> {
 
 #[test]
 fn random_queries_are_bound_as_they_are_compiled() {
-    let mut random = Random::new(RANDOM_SEED);
+    let mut random = QueryGenerator::new(RANDOM_SEED);
     let items: Vec<Value> = (0..40).map(|id| json(&random.item(id))).collect();
     let first: Vec<(String, Value)> =
         PARAMETERS.iter().map(|(name, value)| ((*name).to_owned(), json(value))).collect();

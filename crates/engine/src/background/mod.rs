@@ -11,7 +11,6 @@ pub(crate) mod follower; // what is made of the versions of a container
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
 mod jobs; // running jobs that clients watch
 mod key_deletes; // removing the items of deleted partition keys
-mod pace; // how fast a job writes
 pub(crate) mod profiles; // profiles of containers, advice
 mod recording; // taking in and storing what was recorded
 pub(crate) mod refactorings; // items in another form, later writes
@@ -23,6 +22,7 @@ pub(crate) mod vector_indexes; // building vector indexes, and what has changed 
 pub(crate) mod views; // containers maintained from others
 mod visits; // items that jobs visit, with their checkpoints
 mod what_ifs; // changes tried on copies
+mod work_rate; // how fast a job writes
 mod worker; // a thread that goes on after errors and panics
 
 pub(crate) use builds::Builds;

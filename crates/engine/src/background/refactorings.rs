@@ -9,8 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quire_value::{Limits, Object, Value, text};
 
-use super::pace::Pace;
 use super::rekey::Rekeys;
+use super::work_rate::WorkRate;
 use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
 use crate::api::{EngineError, corrupt};
 use crate::applies::remove_old_journals;
@@ -66,20 +66,20 @@ impl JobKind for RefactoringJobs {
         }
         let shared = refactorings.shared();
         let item_count = refactorings.item_count(claim);
-        let pace = Pace::begin(shared, refactorings.partition_count(claim));
+        let rate = WorkRate::begin(shared, refactorings.partition_count(claim));
         let items_max = match self.others_write.load(Ordering::Relaxed) {
             true => STEP_ITEMS_BESIDE_WRITERS,
             false => STEP_ITEMS,
         };
         let step = refactorings.step(claim, items_max);
-        self.others_write.store(pace.others_write(shared), Ordering::Relaxed);
+        self.others_write.store(rate.others_write(shared), Ordering::Relaxed);
         match step {
             Ok(JobProgress::More(done)) => {
                 if done > claim.done() {
                     claim.commit(claim.advance(Vec::new(), done, None), Vec::new())?;
                 }
                 // What comes behind all items are later writes: it has to be faster than the writers that it follows.
-                Ok(if done < item_count { pace.after(shared, JobStep::More) } else { JobStep::More })
+                Ok(if done < item_count { rate.after(shared, JobStep::More) } else { JobStep::More })
             }
             Ok(JobProgress::Done(result)) => Ok(JobStep::Done(result)),
             Ok(JobProgress::Waiting) => Ok(JobStep::Rest(WAITING)),

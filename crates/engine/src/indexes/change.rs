@@ -160,7 +160,7 @@ impl RowSet {
 
     fn count(&mut self, size: usize) {
         match size.checked_sub(self.counted) {
-            Some(more) => self.is_stopped |= !WriteMeter::keep(more),
+            Some(more) => self.is_stopped |= !WriteMeter::retain_bytes(more),
             None => WriteMeter::release(self.counted - size),
         }
         self.counted = size;

@@ -71,7 +71,7 @@ impl ComputedProperty {
             });
             let value = rows.ok()?.first().map(Item::from_value)?;
             // Without memory for it the write is refused.
-            WriteMeter::keep(value.as_bytes().len()).then_some(value)
+            WriteMeter::retain_bytes(value.as_bytes().len()).then_some(value)
         };
         // The evaluator is made and dropped inside, and nothing else is changed by it.
         std::panic::catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_else(|_| {

@@ -82,7 +82,7 @@ impl Recorder {
             self.one_in.store(one_in as u32, Ordering::Relaxed);
             drained.at = Instant::now();
         }
-        let taken_in = self.take_in(storage, &mut waited, shapes);
+        let taken_in = self.add_records(storage, &mut waited, shapes);
         drained.reuse(waited.records);
         if taken_in.is_err() {
             // Those that were not taken in must come again.
@@ -91,7 +91,7 @@ impl Recorder {
         taken_in
     }
 
-    pub(super) fn take_in(
+    pub(super) fn add_records(
         &self,
         storage: &dyn Storage,
         waited: &mut RecordShard,
@@ -126,9 +126,9 @@ impl Recorder {
             let database = first.database;
             let mut first = Some(first);
             with(database, &mut |record| {
-                first.take().into_iter().for_each(|waiting| record.take_in(waiting.record));
+                first.take().into_iter().for_each(|waiting| record.add_records(waiting.record));
                 while let Some(next) = records.next_if(|next| next.database == database) {
-                    record.take_in(next.record);
+                    record.add_records(next.record);
                 }
             });
         }

@@ -20,13 +20,13 @@ pub(crate) struct LeaderQueue<W, O> {
 }
 
 struct Queue<W, O> {
-    waiting: VecDeque<Waiting<W, O>>,
+    waiting: VecDeque<QueuedCommit<W, O>>,
     has_leader: bool,
     closed: bool,
 }
 
 /// A work, and the writer that waits for its outcome.
-pub(crate) struct Waiting<W, O> {
+pub(crate) struct QueuedCommit<W, O> {
     pub(crate) work: W,
     pub(crate) writer: WaitingWriter<O>,
 }
@@ -102,7 +102,7 @@ impl<W, O> LeaderQueue<W, O> {
                 return Err(NotCommitted::Closed);
             }
             let writer = WaitingWriter(Arc::clone(&waiter));
-            queue.waiting.push_back(Waiting { work, writer });
+            queue.waiting.push_back(QueuedCommit { work, writer });
             let has_leader = std::mem::replace(&mut queue.has_leader, true);
             #[cfg(feature = "schedules")]
             let has_leader = has_leader && !is_put_back(Race::TwoLeaders);
@@ -117,7 +117,7 @@ impl<W, O> LeaderQueue<W, O> {
     }
 
     /// Takes works from the front of the queue while `joins` says so, which is also told how many there are behind it.
-    pub(crate) fn take_round(&self, mut joins: impl FnMut(&W, usize) -> bool) -> Vec<Waiting<W, O>> {
+    pub(crate) fn take_round(&self, mut joins: impl FnMut(&W, usize) -> bool) -> Vec<QueuedCommit<W, O>> {
         let mut queue = self.queue.lock();
         let mut round = Vec::new();
         while let Some(next) = queue.waiting.front() {

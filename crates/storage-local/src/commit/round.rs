@@ -5,7 +5,7 @@
 
 use quire_storage::{CommitError, StorageError};
 
-use crate::commit::leader::Waiting;
+use crate::commit::leader::QueuedCommit;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
@@ -29,7 +29,7 @@ type RoundOutcome<S> = Result<<S as RoundStore>::Answer, CommitError>;
 /// The batch of a round, and its answers.
 pub(crate) type PreparedRound<S> = (Option<<S as RoundStore>::Batch>, Vec<RoundOutcome<S>>);
 
-pub(crate) fn commit_round<S: RoundStore>(store: &S, round: Vec<Waiting<S::Work, RoundOutcome<S>>>) {
+pub(crate) fn commit_round<S: RoundStore>(store: &S, round: Vec<QueuedCommit<S::Work, RoundOutcome<S>>>) {
     if is_refused(store) {
         let refusal = || store.refusal().unwrap_or(StorageError::Poisoned { during: "commit" });
         return refuse_round(round, refusal);
@@ -68,7 +68,7 @@ fn write<S: RoundStore>(store: &S, mut batch: S::Batch) {
 }
 
 pub(crate) fn refuse_round<W, A>(
-    round: Vec<Waiting<W, Result<A, CommitError>>>,
+    round: Vec<QueuedCommit<W, Result<A, CommitError>>>,
     error: impl Fn() -> StorageError,
 ) {
     round.into_iter().for_each(|waiting| waiting.writer.answer(Err(error().into())));

@@ -26,7 +26,7 @@ use self::scope::{
     containers_to_count, containers_to_fill, containers_to_write, dependents, links_counted_at_once,
     own_names,
 };
-use super::rate::BuildRate;
+use super::work_rate::WorkRate;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::models::BUILD;
 use crate::catalog::{Catalog, Container};
@@ -111,7 +111,7 @@ impl JobKind for Builds {
             // Everything failed, or was replaced by another model.
             return Ok(if position.failed.is_empty() { JobStep::Cancelled } else { position.failure() });
         };
-        let rate = BuildRate::begin(&shared, groups_max(&catalog, &model));
+        let rate = WorkRate::begin(&shared, groups_max(&catalog, &model));
         let step = Build { shared: &shared, catalog: &catalog, database, model }.step(claim, position)?;
         Ok(rate.after(&shared, step))
     }

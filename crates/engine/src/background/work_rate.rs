@@ -10,7 +10,7 @@ const RESTS: u32 = 2;
 const REST_MAX: Duration = Duration::from_millis(500);
 
 /// One step of such a job.
-pub(super) struct Pace {
+pub(super) struct WorkRate {
     started: Instant,
     /// Groups that had been committed.
     groups: u64,
@@ -18,10 +18,10 @@ pub(super) struct Pace {
     own_groups_max: u64,
 }
 
-impl Pace {
+impl WorkRate {
     /// A step begins that commits so many groups itself, at most: one for every partition of a commit.
-    pub fn begin(shared: &Shared, own_groups_max: u64) -> Pace {
-        Pace { started: Instant::now(), groups: shared.statistics.committed_groups(), own_groups_max }
+    pub fn begin(shared: &Shared, own_groups_max: u64) -> WorkRate {
+        WorkRate { started: Instant::now(), groups: shared.statistics.committed_groups(), own_groups_max }
     }
 
     /// Others have written if more was committed than the step can have done by itself.
