@@ -31,6 +31,9 @@ impl Clock for Fixed {
     }
 }
 
+/// Makes the request of a number.
+type MeasuredCall = fn(&Engine, &Arc<Container>, u64);
+
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [operation, count] = words.as_slice() else {
@@ -40,17 +43,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (engine, container) = open()?;
     (0..ITEMS).for_each(|number| create(&engine, &container, number));
     (0..ITEMS).for_each(|number| read(&engine, &container, number));
-    let (run, named): (fn(&Engine, &Arc<Container>, u64), Operation) =
-        match operation.trim_end_matches(RECORDED) {
-            "point-read" => {
-                (|engine, container, number| read(engine, container, number % ITEMS), Operation::Read)
-            }
-            "equality" => (query, Operation::Query),
-            "create" => {
-                (|engine, container, number| create(engine, container, ITEMS + number), Operation::Create)
-            }
-            other => return Err(format!("there is no operation {other:?}").into()),
-        };
+    let (run, named): (MeasuredCall, Operation) = match operation.trim_end_matches(RECORDED) {
+        "point-read" => {
+            (|engine, container, number| read(engine, container, number % ITEMS), Operation::Read)
+        }
+        "equality" => (query, Operation::Query),
+        "create" => {
+            (|engine, container, number| create(engine, container, ITEMS + number), Operation::Create)
+        }
+        other => return Err(format!("there is no operation {other:?}").into()),
+    };
     if !operation.ends_with(RECORDED) {
         (0..count).for_each(|number| run(&engine, &container, number));
         return Ok(());

@@ -89,7 +89,7 @@ fn distance_of(a: &[f64], b: &[f64], distance: &str) -> f64 {
 }
 
 /// A container, and what is in it.
-struct Filled {
+struct FilledContainer {
     fixture: Fixture,
     memory: Arc<MemoryStorage>,
     vectors: Vec<Vec<f64>>,
@@ -99,12 +99,12 @@ struct Filled {
 }
 
 /// The answer of a query.
-struct Found {
+struct SearchResult {
     ids: Vec<usize>,
     plan: String,
 }
 
-impl Found {
+impl SearchResult {
     /// Leaves that were read, of all.
     fn leaves(&self) -> (u64, u64) {
         if self.plan.contains("exact") {
@@ -117,12 +117,12 @@ impl Found {
     }
 }
 
-impl Filled {
-    fn new(shape: Shape, distance: &'static str, items: usize) -> Filled {
+impl FilledContainer {
+    fn new(shape: Shape, distance: &'static str, items: usize) -> FilledContainer {
         let memory = Arc::new(MemoryStorage::new());
         let fixture = Fixture::on(memory.clone(), HASH, &policy(distance), 1);
         let (vectors, random) = (Vec::new(), Random(21));
-        let mut filled = Filled { fixture, memory, vectors, distance, random, shape };
+        let mut filled = FilledContainer { fixture, memory, vectors, distance, random, shape };
         for _ in 0..items {
             filled.vectors.push(shape.draw(&mut filled.random));
             filled.write(filled.vectors.len() - 1);
@@ -144,7 +144,7 @@ impl Filled {
         });
     }
 
-    fn query(&self, target: &[f64], rows: usize, options: &str) -> Found {
+    fn query(&self, target: &[f64], rows: usize, options: &str) -> SearchResult {
         let text = format!(
             "SELECT TOP {rows} VALUE c.id FROM c ORDER BY VectorDistance(c.v, {target:?}, false, {{{options}}})"
         );
@@ -152,7 +152,7 @@ impl Filled {
         let page = self.fixture.page(Some(&text), &request).expect("rows");
         let rows = json(std::str::from_utf8(&page.rows).expect("text"));
         let id = |row: &Value| row.as_str().and_then(|id| id.parse().ok()).expect("an id");
-        Found {
+        SearchResult {
             ids: rows.as_array().expect("an array").iter().map(id).collect(),
             plan: page.explain.expect("asked for"),
         }
@@ -194,7 +194,7 @@ fn most_of_the_nearest_are_found_in_a_part_of_the_index() {
         (Shape::Aside, "euclidean"),
     ];
     for (shape, distance) in cases {
-        let mut filled = Filled::new(shape, distance, 8000);
+        let mut filled = FilledContainer::new(shape, distance, 8000);
         let (recall, part) = filled.recall(40, 10, "");
         assert!(recall >= 0.95 && part <= 0.5, "{shape:?} {distance}: {recall:.3} of {part:.2}");
     }
@@ -203,14 +203,14 @@ fn most_of_the_nearest_are_found_in_a_part_of_the_index() {
 /// Nothing that is nearer comes from leaves further away: the search ends. Where something does, it goes on.
 #[test]
 fn a_search_ends_when_leaves_add_nothing() {
-    let (easy_recall, easy) = Filled::new(Shape::Narrow, "euclidean", 8000).recall(20, 10, "");
-    let (_, hard) = Filled::new(Shape::Uniform, "euclidean", 8000).recall(20, 10, "");
+    let (easy_recall, easy) = FilledContainer::new(Shape::Narrow, "euclidean", 8000).recall(20, 10, "");
+    let (_, hard) = FilledContainer::new(Shape::Uniform, "euclidean", 8000).recall(20, 10, "");
     assert!(easy_recall >= 0.97 && easy * 1.25 <= hard, "{easy_recall:.3}: {easy:.2} and {hard:.2}");
 }
 
 #[test]
 fn a_longer_search_list_reads_more_leaves() {
-    let mut filled = Filled::new(Shape::Uniform, "cosine", 8000);
+    let mut filled = FilledContainer::new(Shape::Uniform, "cosine", 8000);
     let start = filled.random.0;
     let mut recalls = Vec::new();
     for multiplier in [10, 30] {
@@ -225,7 +225,7 @@ fn a_longer_search_list_reads_more_leaves() {
 /// left take no place of others.
 #[test]
 fn changes_that_are_not_in_the_row_of_a_leaf_are_seen() {
-    let mut filled = Filled::new(Shape::Narrow, "cosine", 8000);
+    let mut filled = FilledContainer::new(Shape::Narrow, "cosine", 8000);
     let rows = change_rows(&*filled.memory);
     let target = filled.shape.draw(&mut filled.random);
     let before = filled.truth(&target, 60);
@@ -268,7 +268,7 @@ fn rows_of(storage: &dyn Storage, space: Space) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// The first format had a row for every change of a leaf.
 #[test]
 fn an_index_of_an_older_format_is_built_anew() {
-    let mut filled = Filled::new(Shape::Narrow, "cosine", 1500);
+    let mut filled = FilledContainer::new(Shape::Narrow, "cosine", 1500);
     filled.fixture.engine.close().expect("closed");
     let memory = filled.memory.reopen();
     let (key, mut value) =

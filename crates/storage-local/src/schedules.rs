@@ -40,22 +40,22 @@ const BLOCK: u64 = 200;
 const PRIORITY_CHANGES_MAX: u64 = 4;
 
 /// How far an exploration came.
-pub struct Explored {
+pub struct ExplorationResult {
     /// With the one that failed.
     pub schedules: u64,
     pub has_failed: bool,
 }
 
 /// Runs the program under so many schedules, or until it fails.
-pub fn explore(schedules: u64, seed: u64, race: Option<Race>) -> Explored {
-    let mut explored = Explored { schedules: 0, has_failed: false };
+pub fn explore(schedules: u64, seed: u64, race: Option<Race>) -> ExplorationResult {
+    let mut explored = ExplorationResult { schedules: 0, has_failed: false };
     while !explored.has_failed && explored.schedules < schedules {
         let count = BLOCK.min(schedules - explored.schedules);
         let seed = seed.wrapping_add(explored.schedules);
         // What failed leaves its threads unfinished, so it gets a thread of its own.
         let ended = std::thread::scope(|scope| scope.spawn(|| run_block(count, seed, race)).join());
         let (ran, is_sound) = ended.expect("a block catches what its threads do");
-        explored = Explored { schedules: explored.schedules + ran, has_failed: !is_sound };
+        explored = ExplorationResult { schedules: explored.schedules + ran, has_failed: !is_sound };
     }
     explored
 }

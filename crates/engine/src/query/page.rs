@@ -26,6 +26,9 @@ const ROW_BYTES_SMALL: usize = 8 << 10;
 /// Memory for the text of a page is reserved in blocks of this size.
 const TEXT_PIECE_BYTES: usize = 64 << 10;
 
+/// The text of a page, the bytes of its rows and their number, and its memory reservation.
+type FinishedRows = (Vec<u8>, (usize, usize), Option<Reservation>);
+
 /// Rows of a page as they are written.
 pub(crate) struct PageRows {
     text: Vec<u8>,
@@ -108,8 +111,7 @@ impl PageRows {
         self.failure.is_none()
     }
 
-    /// The text of the page, the bytes of its rows and their number, and its memory reservation.
-    fn finish(mut self) -> Result<(Vec<u8>, (usize, usize), Option<Reservation>), EngineError> {
+    fn finish(mut self) -> Result<FinishedRows, EngineError> {
         if let Some(failure) = self.failure {
             return Err(failure.into());
         }

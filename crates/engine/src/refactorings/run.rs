@@ -28,6 +28,9 @@ const UNCHANGED_PAGES: usize = 20;
 const NO_JOURNAL: &str = "what it has is too large for the journal";
 const CHANGED_SINCE: &str = "it was changed since";
 
+/// What the journal has of an item, with the key of its row if there is to be one.
+type JournalOfItem = (Option<Vec<u8>>, Vec<PathChange>);
+
 pub(super) struct RefactoringRun<'a, 'j> {
     pub shared: &'a Shared,
     pub catalog: &'a Catalog,
@@ -116,7 +119,7 @@ impl RefactoringRun<'_, '_> {
         &self,
         order: &RefactoringOrder,
         rids: impl Iterator<Item = u64>,
-    ) -> Result<Vec<(Option<Vec<u8>>, Vec<PathChange>)>, EngineError> {
+    ) -> Result<Vec<JournalOfItem>, EngineError> {
         if !order.has_journal {
             return Ok(rids.map(|_| (None, Vec::new())).collect());
         }

@@ -68,7 +68,7 @@ enum StepCommit<'a> {
     /// They have to be prepared again.
     Stale(Vec<PendingWrite<'a>>),
     /// An item that the storage does not take.
-    Refused(PendingWrite<'a>, EngineError),
+    Refused(Box<PendingWrite<'a>>, EngineError),
 }
 
 impl ReadyWrite<'_> {
@@ -245,7 +245,7 @@ impl<'a> RefactoringRun<'a, '_> {
             }
             Err(WriteRefused::Failed(error)) => match pending.pop() {
                 Some(own) if pending.is_empty() && !is_transient(&error) => {
-                    return Ok(StepCommit::Refused(own, error));
+                    return Ok(StepCommit::Refused(Box::new(own), error));
                 }
                 _ => return Err(error),
             },

@@ -198,7 +198,8 @@ impl ConditionGenerator {
     }
 
     fn pick<'p>(&mut self, from: &[&'p str]) -> &'p str {
-        *self.0.pick(from)
+        let chosen: &&str = self.0.pick(from);
+        chosen
     }
 
     fn constant(&mut self) -> String {

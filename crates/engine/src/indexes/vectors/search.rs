@@ -164,7 +164,7 @@ impl SearchReader<'_> {
         for height in (0..self.state.height).rev() {
             level.sort_unstable();
             let mut found = Vec::new();
-            self.visit_values(level.iter().map(|node| self.keys.node(*node)), &mut |value| {
+            self.visit_values(level.iter().map(|node| self.keys.node(*node)), |value| {
                 let value = value.ok_or_else(|| corrupt("a vector index without one of its nodes"))?;
                 self.measure(VectorBlockRef::parse(value, self.dimensions())?, &mut found)
             })?;
@@ -244,7 +244,7 @@ impl SearchReader<'_> {
         leaves.sort_unstable();
         let keys = leaves.iter().flat_map(|leaf| [self.keys.leaf_changes(*leaf), self.keys.leaf_row(*leaf)]);
         let (mut row, mut changed) = (LeafRow::Changes, Vec::new());
-        self.visit_values(keys, &mut |value| {
+        self.visit_values(keys, |value| {
             match row {
                 LeafRow::Changes => {
                     changed =
@@ -264,7 +264,7 @@ impl SearchReader<'_> {
     fn visit_values(
         &self,
         keys: impl Iterator<Item = Vec<u8>>,
-        visit: &mut dyn FnMut(Option<&[u8]>) -> Result<(), EngineError>,
+        mut visit: impl FnMut(Option<&[u8]>) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let keys: Vec<Vec<u8>> = keys.collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
