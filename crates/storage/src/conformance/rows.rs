@@ -76,7 +76,8 @@ pub(super) fn multi_get(fixture: &mut Fixture) {
 
 pub(super) fn visit_values(fixture: &mut Fixture) {
     fixture.write(vec![put(2, b"a", b"1"), put(2, b"b", b""), put(2, b"c", &[7; 50_000])]);
-    fixture.write(vec![put(2, b"d", b"4"), delete(2, b"d")]);
+    fixture.write(vec![put(2, b"d", b"4")]);
+    fixture.write(vec![delete(2, b"d")]);
     let snapshot = fixture.snapshot();
     fixture.write(vec![put(2, b"a", b"later"), put(2, b"x", b"later")]);
     let long = vec![7; fixture.storage.caps().key_bytes_max + 1];
