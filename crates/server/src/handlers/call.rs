@@ -110,15 +110,18 @@ impl<'a> Call<'a> {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
         self.free_permit();
-        if self.recorded.is_none() {
-            let (answer, permit) = self.state.pool.run(work, call).await?;
-            *self.permit.lock() = Some(permit);
-            return Ok(answer);
-        }
-        let engine = self.state.engine.clone();
-        let ((answer, observed), permit) = self.state.pool.run(work, move || engine.observe(call)).await?;
+        // One call for both cases: the future of a request has room for each that is waited for.
+        let engine = self.recorded.map(|_| self.state.engine.clone());
+        let call = move || match engine {
+            Some(engine) => {
+                let (answer, observed) = engine.observe(call);
+                (answer, Some(observed))
+            }
+            None => (call(), None),
+        };
+        let ((answer, observed), permit) = self.state.pool.run(work, call).await?;
         *self.permit.lock() = Some(permit);
-        *self.observed.lock() = Some(observed);
+        *self.observed.lock() = observed;
         Ok(answer)
     }
 
