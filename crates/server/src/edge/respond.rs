@@ -84,8 +84,7 @@ pub(crate) fn respond(
 mod tests {
     use super::*;
 
-    /// Every request's future is moved a few times before it runs. It was 19 KB when it held the bearer token's fetches, and is 8.2
-    /// KB since routes are borrowed from the path that it holds.
+    /// Every request's future is moved a few times before it runs. It was 19 KB when it held the bearer token's fetches.
     #[test]
     fn a_request_is_small() {
         fn size<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
