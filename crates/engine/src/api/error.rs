@@ -177,6 +177,19 @@ pub(crate) fn corrupt(what: impl Into<String>) -> EngineError {
 }
 
 impl EngineError {
+    /// What was to be changed has been changed by others meanwhile, or too many write it: nothing was done, and another
+    /// try will probably succeed.
+    pub(crate) fn is_conflict(&self) -> bool {
+        use EngineError::*;
+        matches!(self, PartitionMoved | TransactionConflict | Contended | Overloaded)
+    }
+
+    /// The request is not at fault: nothing was done, or nobody knows, and the same request may succeed later.
+    pub(crate) fn is_transient(&self) -> bool {
+        use EngineError::*;
+        self.is_conflict() || matches!(self, Cancelled | Unresolved | UnderModel | Storage(_))
+    }
+
     /// The error of a request that was not sent, because an earlier commit is in doubt: nothing of it can happen.
     pub(crate) fn not_sent(self) -> EngineError {
         match self {

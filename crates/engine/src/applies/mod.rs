@@ -191,17 +191,7 @@ fn is_forward(stage: ApplyStage) -> bool {
 /// It would be refused each time. All else passes, or it is unknown whether it was done.
 fn is_refusal(error: &EngineError) -> bool {
     use EngineError::*;
-    !matches!(
-        error,
-        PartitionMoved
-            | Overloaded
-            | Contended
-            | TransactionConflict
-            | Cancelled
-            | Unresolved
-            | PreconditionFailed
-            | Storage(_)
-            | Corrupt { .. }
-            | ResourceNotFound { kind: "database", .. }
-    )
+    let is_passing =
+        matches!(error, PreconditionFailed | Corrupt { .. } | ResourceNotFound { kind: "database", .. });
+    !is_passing && !error.is_transient()
 }

@@ -44,7 +44,7 @@ impl JobRunner {
         let until = Instant::now() + SLICE;
         let is_stopping = || round.check().is_err();
         round.part(claim.id.0, || match claim.run(&*kind, until, is_stopping) {
-            Err(error) if is_transient(&error) => {
+            Err(error) if error.is_conflict() => {
                 claim.rest(TRANSIENT_WAIT);
                 Ok(())
             }
@@ -70,11 +70,6 @@ impl WorkerTask for JobRunner {
         }
         Ok(NextRound::Now)
     }
-}
-
-/// Whether a retry will probably succeed: what the job works on was changed meanwhile.
-fn is_transient(error: &EngineError) -> bool {
-    matches!(error, EngineError::TransactionConflict | EngineError::PartitionMoved | EngineError::Contended)
 }
 
 #[cfg(test)]

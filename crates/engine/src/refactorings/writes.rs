@@ -244,7 +244,7 @@ impl<'a> RefactoringRun<'a, '_> {
                 return Err(self.container.not_found());
             }
             Err(WriteRefused::Failed(error)) => match pending.pop() {
-                Some(own) if pending.is_empty() && !is_transient(&error) => {
+                Some(own) if pending.is_empty() && !ends_step(&error) => {
                     return Ok(StepCommit::Refused(Box::new(own), error));
                 }
                 _ => return Err(error),
@@ -275,7 +275,7 @@ impl<'a> RefactoringRun<'a, '_> {
         outcome: &mut StepOutcome,
     ) -> Result<(), EngineError> {
         match error {
-            error if is_transient(&error) => return Err(error),
+            error if ends_step(&error) => return Err(error),
             EngineError::PreconditionFailed => outcome.changed_meanwhile += 1,
             // It is gone.
             EngineError::ItemNotFound { .. } => {}
@@ -302,19 +302,7 @@ fn split(waiting: Vec<PendingWrite<'_>>) -> (Vec<PendingWrite<'_>>, Vec<PendingW
     })
 }
 
-/// Nothing was done, and it may go well the next time; or nobody knows.
-fn is_transient(error: &EngineError) -> bool {
-    use EngineError::*;
-    matches!(
-        error,
-        PartitionMoved
-            | Overloaded
-            | Contended
-            | TransactionConflict
-            | Cancelled
-            | Unresolved
-            | Storage(_)
-            | UnderModel
-            | ResourceNotFound { .. }
-    )
+/// The item is not at fault: the step is made again, or ends with its container.
+fn ends_step(error: &EngineError) -> bool {
+    error.is_transient() || matches!(error, EngineError::ResourceNotFound { .. })
 }

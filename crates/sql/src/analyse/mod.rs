@@ -27,7 +27,7 @@ use crate::exec::{self, Execution};
 use crate::functions::{Aggregate, EvalContext, Externals, Volatility};
 use crate::query::Query;
 
-use self::item_path::{ItemPath, Levels};
+use self::item_path::ItemPath;
 use self::predicate::ConditionFinder;
 
 pub use self::condition::{
@@ -110,12 +110,7 @@ impl Query {
     pub(crate) fn analysis_and_constants(&self) -> (Analysis, usize) {
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder = ConditionFinder {
-            levels: Levels::default(),
-            computed: &self.compiled.computed,
-            computed_names: &self.compiled.computed_names,
-            constant: &constant,
-        };
+        let mut finder = ConditionFinder::new(self, &constant);
         let found = finder.rows(&self.compiled.bound);
         let order = self.order(&finder);
         let order_keys =
@@ -146,12 +141,7 @@ impl Query {
         let query = bound::Query { filter, ..self.compiled.bound.clone() };
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder = ConditionFinder {
-            levels: Levels::default(),
-            computed: &self.compiled.computed,
-            computed_names: &self.compiled.computed_names,
-            constant: &constant,
-        };
+        let mut finder = ConditionFinder::new(self, &constant);
         let found = finder.rows(&query);
         let path = |expr: &&Expr| finder.item_path(expr).map(|item_path| Path(item_path.segments));
         (found.condition, exprs.iter().map(path).collect())

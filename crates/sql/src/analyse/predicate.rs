@@ -104,6 +104,18 @@ pub(super) struct ConditionFinder<'q> {
     pub constant: &'q dyn Fn(&Expr) -> Option<Value>,
 }
 
+impl<'q> ConditionFinder<'q> {
+    pub fn new(query: &'q crate::Query, constant: &'q dyn Fn(&Expr) -> Option<Value>) -> ConditionFinder<'q> {
+        let compiled = &query.compiled;
+        ConditionFinder {
+            levels: Levels::default(),
+            computed: &compiled.computed,
+            computed_names: &compiled.computed_names,
+            constant,
+        }
+    }
+}
+
 impl ConditionFinder<'_> {
     /// The condition for a query in the current scope to have a row: from its sources, its filter and its projection.
     /// Its levels stay in scope, so that its row can be examined.

@@ -10,7 +10,6 @@ use crate::functions::{Aggregate, term_text};
 use crate::query::{Evaluator, Query};
 use crate::text::{self, Language};
 
-use super::item_path::Levels;
 use super::{ConditionFinder, Constants};
 
 /// A text of the item, and the terms that are searched in it.
@@ -202,12 +201,7 @@ impl Query {
     fn with_finder<T>(&self, use_finder: impl FnOnce(&ConditionFinder<'_>) -> Option<T>) -> Option<T> {
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder = ConditionFinder {
-            levels: Levels::default(),
-            computed: &self.compiled.computed,
-            computed_names: &self.compiled.computed_names,
-            constant: &constant,
-        };
+        let mut finder = ConditionFinder::new(self, &constant);
         finder.rows(&self.compiled.bound);
         use_finder(&finder)
     }

@@ -7,7 +7,6 @@ use crate::bind::bound::Expr;
 use crate::functions::Metric;
 use crate::query::Query;
 
-use super::item_path::Levels;
 use super::{ConditionFinder, Constants};
 
 /// The first rows by distance of a vector of the item to a given one. Items without a distance come last, but first
@@ -39,12 +38,7 @@ impl Query {
         }
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder = ConditionFinder {
-            levels: Levels::default(),
-            computed: &self.compiled.computed,
-            computed_names: &self.compiled.computed_names,
-            constant: &constant,
-        };
+        let mut finder = ConditionFinder::new(self, &constant);
         finder.rows(&self.compiled.bound);
         let (item_path, vector) = match (finder.item_path(left), finder.item_path(right)) {
             (Some(item_path), None) => (item_path, constant(right)?),

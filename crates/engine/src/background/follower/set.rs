@@ -210,7 +210,7 @@ impl<K: FollowerKind> Followers<K> {
         round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         match self.try_steps(number, following, round) {
-            Err(Interrupted::Failed(error)) if is_transient(&error) => Ok(false),
+            Err(Interrupted::Failed(error)) if is_passing(&error) => Ok(false),
             more => more,
         }
     }
@@ -302,12 +302,6 @@ impl<K: FollowerKind> WorkerTask for Followers<K> {
 }
 
 /// Whether another round will probably succeed: something was deleted or changed meanwhile, or there are many writers.
-pub(super) fn is_transient(error: &EngineError) -> bool {
-    matches!(
-        error,
-        EngineError::ResourceNotFound { .. }
-            | EngineError::Contended
-            | EngineError::Overloaded
-            | EngineError::PartitionMoved
-    )
+pub(super) fn is_passing(error: &EngineError) -> bool {
+    error.is_conflict() || matches!(error, EngineError::ResourceNotFound { .. })
 }

@@ -135,7 +135,7 @@ impl VectorIndexes {
         round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         match self.try_steps(container, memory, round) {
-            Err(Interrupted::Failed(error)) if is_transient(&error, container) => Ok(false),
+            Err(Interrupted::Failed(error)) if is_passing(&error, container) => Ok(false),
             more => more,
         }
     }
@@ -254,13 +254,11 @@ impl VectorIndexes {
 }
 
 /// Something was deleted, divided or changed meanwhile, or the index was changed by another thread: it is checked again.
-fn is_transient(error: &EngineError, container: &Container) -> bool {
+fn is_passing(error: &EngineError, container: &Container) -> bool {
     match error {
-        EngineError::ResourceNotFound { .. }
-        | EngineError::PartitionMoved
-        | EngineError::TransactionConflict => true,
+        EngineError::ResourceNotFound { .. } => true,
         EngineError::Corrupt { .. } => container.partitions.is_retired(),
-        _ => false,
+        error => error.is_conflict(),
     }
 }
 
