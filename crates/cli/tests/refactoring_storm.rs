@@ -2,7 +2,7 @@
 //! the server is killed; what is stored is compared with what the writer knows.
 //!
 //! `QUIRE_STORM_SECONDS` makes the run longer (`cargo xtask storm --refactorings --minutes 30`), `QUIRE_STORM_SEED` repeats one as far
-//! as threads can be repeated. The test command runs some seconds.
+//! as threads can be repeated, and `QUIRE_STORM_KIND=extract` runs one kind alone. The test command runs some seconds.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +23,7 @@ fn refactorings_lose_nothing() {
         time: Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(12)),
         between_kills: Duration::from_millis(1_200),
         last_wait: Duration::from_secs(120),
+        kind: std::env::var("QUIRE_STORM_KIND").ok(),
     };
     println!("storm of refactorings: seed {}", plan.seed);
     let figures = run(&plan).expect("the run goes through");
@@ -31,5 +32,5 @@ fn refactorings_lose_nothing() {
     assert!(figures.kills > 2 && figures.cut > 0, "hardly anything was killed");
     assert!(figures.failed_syncs > 0, "no sync has failed");
     assert!(figures.items > 1_000 && figures.writes > 100, "hardly anything was done");
-    assert_eq!(figures.kinds_not_run(), [""; 0]);
+    assert!(plan.kind.is_some() || figures.kinds_not_run().is_empty(), "{:?}", figures.kinds_not_run());
 }

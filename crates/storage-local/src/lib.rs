@@ -371,8 +371,8 @@ impl Storage for LocalStorage {
             ("opened_packed_rows", counters.opening.packed_rows),
             ("opened_unflushed_rows", counters.opening.unflushed_rows),
             ("opened_index_rows", counters.opening.index_rows),
-            ("cache_bytes", database.cache_size()),
-            ("cache_bytes_max", database.cache_capacity()),
+            ("storage_cache_bytes", database.cache_size()),
+            ("storage_cache_max_bytes", database.cache_capacity()),
         ]
     }
 

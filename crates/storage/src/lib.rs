@@ -240,7 +240,7 @@ pub enum CommitError {
     Busy,
     /// A bug of the caller, such as two ops for one key; nothing was written.
     #[error("malformed commit: {what}")]
-    Malformed { what: &'static str },
+    Malformed { what: String },
     #[error(transparent)]
     Storage(#[from] StorageError),
 }

@@ -32,14 +32,14 @@ pub fn check(commit: &Commit, caps: &Caps) -> Result<usize, CommitError> {
 
 fn check_guards(guards: &[Guard], caps: &Caps) -> Result<(), CommitError> {
     if guards.len() > 1 && !caps.commit_spans_partitions {
-        return Err(CommitError::Malformed { what: "a commit guards one partition here" });
+        return Err(CommitError::Malformed { what: "a commit guards one partition here".to_owned() });
     }
     for (index, guard) in guards.iter().enumerate() {
         if guards[..index].iter().any(|other| other.partition == guard.partition) {
-            return Err(CommitError::Malformed { what: "two guards for one partition" });
+            return Err(CommitError::Malformed { what: "two guards for one partition".to_owned() });
         }
         if guard.next_lsn < guard.previous_lsn {
-            return Err(CommitError::Malformed { what: "a guard that moves its partition back" });
+            return Err(CommitError::Malformed { what: "a guard that moves its partition back".to_owned() });
         }
     }
     Ok(())
@@ -85,15 +85,21 @@ fn rows_of_op(op: Op, rows: &mut Vec<Row>) {
     }
 }
 
+/// A commit that has two ops for one key.
+pub fn two_ops(space: Space, key: &[u8]) -> CommitError {
+    CommitError::Malformed { what: format!("two ops for the key {key:02x?} of {space:?}") }
+}
+
 fn check_rows(rows: &[Row], caps: &Caps) -> Result<(), CommitError> {
     if rows.last().is_some_and(|row| row.space.0 >= SPACE_COUNT) {
-        return Err(CommitError::Malformed { what: "an op for a key space that does not exist" });
+        return Err(CommitError::Malformed { what: "an op for a key space that does not exist".to_owned() });
     }
     if rows.iter().any(|row| row.key.is_empty()) {
-        return Err(CommitError::Malformed { what: "an op with an empty key" });
+        return Err(CommitError::Malformed { what: "an op with an empty key".to_owned() });
     }
-    if rows.windows(2).any(|pair| pair[0].space == pair[1].space && pair[0].key == pair[1].key) {
-        return Err(CommitError::Malformed { what: "two ops for one key" });
+    let is_twice = |pair: &&[Row]| pair[0].space == pair[1].space && pair[0].key == pair[1].key;
+    if let Some(pair) = rows.windows(2).find(is_twice) {
+        return Err(two_ops(pair[0].space, &pair[0].key));
     }
     if rows.iter().any(|row| row.key.len() > caps.key_bytes_max) {
         let bytes = rows.iter().map(|row| row.key.len() + row.value.as_ref().map_or(0, Vec::len)).sum();

@@ -191,7 +191,10 @@ fn is_forward(stage: ApplyStage) -> bool {
 /// It would be refused each time. All else passes, or it is unknown whether it was done.
 fn is_refusal(error: &EngineError) -> bool {
     use EngineError::*;
-    let is_passing =
-        matches!(error, PreconditionFailed | Corrupt { .. } | ResourceNotFound { kind: "database", .. });
-    !is_passing && !error.is_transient()
+    let is_retried = match error {
+        UnderModel => false,
+        PreconditionFailed | Corrupt { .. } | ResourceNotFound { kind: "database", .. } => true,
+        error => error.is_transient(),
+    };
+    !is_retried
 }

@@ -64,6 +64,8 @@ pub(crate) struct ExtractRule {
     pub on_conflict: Option<OnConflict>,
     /// Members of the part that stay as copies when it is finished.
     pub keep_fields: Vec<String>,
+    /// It is undone before all parts were removed: nothing has maintained those that are left.
+    pub has_leftovers: bool,
 }
 
 /// An array of ids becomes the id of its owner in each item that it names.
@@ -290,6 +292,7 @@ impl ExtractRule {
         let on_conflict = self.on_conflict.map(|own| name_of(&OnConflict::ALL, &own));
         json.set("onConflict", on_conflict.map_or(Value::Null, Value::from));
         json.set("keepFields", texts(&self.keep_fields));
+        json.set("hasLeftovers", self.has_leftovers);
         Value::Object(json)
     }
 
@@ -310,6 +313,7 @@ impl ExtractRule {
             old_writers: named(&OldWriters::ALL, json.get("oldWriters")?.as_str())?,
             on_conflict: named(&OnConflict::ALL, json.get("onConflict")?.as_str()),
             keep_fields: read_texts(json.get("keepFields")?)?,
+            has_leftovers: json.get("hasLeftovers").and_then(Value::as_bool).unwrap_or(false),
         })
     }
 }
@@ -493,6 +497,7 @@ mod tests {
             old_writers: OldWriters::Through,
             on_conflict: Some(OnConflict::Newest),
             keep_fields: vec!["name".to_owned()],
+            has_leftovers: true,
         };
         let own = Conversion {
             refactoring: 3,

@@ -105,7 +105,10 @@ pub(super) struct ConditionFinder<'q> {
 }
 
 impl<'q> ConditionFinder<'q> {
-    pub fn new(query: &'q crate::Query, constant: &'q dyn Fn(&Expr) -> Option<Value>) -> ConditionFinder<'q> {
+    pub fn new(
+        query: &'q crate::query::Query,
+        constant: &'q dyn Fn(&Expr) -> Option<Value>,
+    ) -> ConditionFinder<'q> {
         let compiled = &query.compiled;
         ConditionFinder {
             levels: Levels::default(),

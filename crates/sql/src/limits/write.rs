@@ -85,6 +85,11 @@ impl WriteMeter {
         WriteMeter::with(stopped).flatten().map_or(Ok(()), Err)
     }
 
+    /// Steps that the current write has spent.
+    pub fn spent_steps() -> u64 {
+        WriteMeter::with(|meter| meter.steps.get()).unwrap_or(0)
+    }
+
     /// A commit has ended: what is prepared next begins anew.
     pub fn restart() {
         WriteMeter::with(|meter| {

@@ -17,6 +17,7 @@
 //! are LEB128.
 
 use crate::index_rows::run::{Run, RunBuilder};
+use quire_storage::rows::two_ops;
 use quire_storage::{Caps, CommitError, Op, SPACE_COUNT, Space};
 
 const VERSION: u8 = 1;
@@ -80,14 +81,14 @@ impl Delta {
 
     /// Refuses an empty key, a key that is too long, and a key that occurs twice.
     pub(crate) fn check(&self, caps: &Caps) -> Result<(), CommitError> {
-        for run in &self.runs {
+        for (space, run) in self.runs.iter().enumerate() {
             let mut last: &[u8] = &[];
             for key in run.keys() {
                 if key.is_empty() {
-                    return Err(CommitError::Malformed { what: "an op with an empty key" });
+                    return Err(CommitError::Malformed { what: "an op with an empty key".to_owned() });
                 }
                 if key == last {
-                    return Err(CommitError::Malformed { what: "two ops for one key" });
+                    return Err(two_ops(Space(space as u8), key));
                 }
                 if key.len() > caps.key_bytes_max {
                     return Err(CommitError::TooLarge { bytes: run.size_bytes(), ops: run.len() });

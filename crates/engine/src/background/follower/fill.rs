@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use quire_value::Value;
 
 use super::progress::FollowerPhase;
-use super::set::{Followers, is_passing};
+use super::set::{Followers, may_succeed_later};
 use super::step::{FollowerStep, RunningFollower};
 use super::{FollowerKind, FollowerTarget};
 use crate::api::{EngineError, corrupt};
@@ -50,7 +50,7 @@ impl<K: FollowerKind> Fills<K> {
                 }
                 Ok(FollowerStep::Idle) => {}
                 Ok(FollowerStep::Busy) => return Ok(JobStep::Rest(WAIT)),
-                Err(error) if is_passing(&error) => return Ok(JobStep::Rest(WAIT)),
+                Err(error) if may_succeed_later(&error) => return Ok(JobStep::Rest(WAIT)),
                 Err(error) => return Err(error),
             }
         }

@@ -210,7 +210,7 @@ impl<K: FollowerKind> Followers<K> {
         round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         match self.try_steps(number, following, round) {
-            Err(Interrupted::Failed(error)) if is_passing(&error) => Ok(false),
+            Err(Interrupted::Failed(error)) if may_succeed_later(&error) => Ok(false),
             more => more,
         }
     }
@@ -302,6 +302,6 @@ impl<K: FollowerKind> WorkerTask for Followers<K> {
 }
 
 /// Whether another round will probably succeed: something was deleted or changed meanwhile, or there are many writers.
-pub(super) fn is_passing(error: &EngineError) -> bool {
+pub(super) fn may_succeed_later(error: &EngineError) -> bool {
     error.is_conflict() || matches!(error, EngineError::ResourceNotFound { .. })
 }

@@ -10,7 +10,9 @@
 //! only writes of the new epoch.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use quire_sql::WriteMeter;
 use quire_storage::{Op, Scan};
 
 use crate::api::{EngineError, corrupt};
@@ -29,6 +31,10 @@ const CHUNK_ITEMS: usize = 200;
 const CHUNK_BYTES: usize = 1 << 20;
 /// Index rows changed by one commit, unless one item alone has more.
 const CHUNK_ROWS: usize = 10_000;
+/// Steps of computed properties evaluated for one commit, unless one item alone takes more: some hundredths of a second.
+const CHUNK_EVALUATION_STEPS: u64 = 4_000_000;
+/// A step of a build ends after this time, so that a stop or a pause does not wait for all its items.
+const STEP_TIME: Duration = Duration::from_millis(50);
 
 /// Rebuilds the index rows of one container.
 pub(crate) struct IndexBuild<'a> {
@@ -110,13 +116,21 @@ impl<'a> IndexBuild<'a> {
 
     /// Visits some items.
     pub fn step(&mut self) -> Result<IndexBuildStep, EngineError> {
+        let visited_before = self.progress.visited;
         let (candidates, after) = self.read_candidates()?;
         let Some(after) = after else { return Ok(IndexBuildStep::Done) };
         let mut rest = candidates.as_slice();
+        let end = Instant::now() + STEP_TIME;
         while !rest.is_empty() {
             match self.visit(rest)? {
                 Some(visited) => rest = &rest[visited..],
                 None => return Ok(IndexBuildStep::Void),
+            }
+            if !rest.is_empty() && Instant::now() > end {
+                // Those behind them are read again.
+                self.progress.visited = visited_before + (candidates.len() - rest.len()) as u64;
+                self.show_progress();
+                return Ok(IndexBuildStep::More);
             }
         }
         self.progress.next_rid = after;
@@ -158,7 +172,8 @@ impl<'a> IndexBuild<'a> {
         let mut progress = self.progress;
         let committed = self.submit(partition, |indexes| {
             let mut row_changes = IndexRowChanges::default();
-            visited = row_changes.collect_changes(self.shared, self.container, indexes, candidates)?;
+            let collect = || row_changes.collect_changes(self.shared, self.container, indexes, candidates);
+            visited = WriteMeter::unlimited(&self.shared.query_memory, collect)?;
             progress = self.progress.after(&candidates[..visited]);
             let (key, value) = (keys::index_build(self.container.number), progress.encode(self.epoch));
             row_changes.ops.push(Op::Put { space: CATALOG, key, value });
@@ -235,11 +250,13 @@ impl IndexRowChanges {
         let values = shared.storage.snapshot()?.multi_get(ITEMS, &borrowed)?;
         let mut rows = 0;
         for (at, (key, value)) in keys.into_iter().zip(values).enumerate() {
-            if rows > CHUNK_ROWS {
+            if rows > CHUNK_ROWS || WriteMeter::spent_steps() > CHUNK_EVALUATION_STEPS {
                 return Ok(at);
             }
             if let Some(value) = value {
                 rows += self.rebuild_rows(container.number, indexes, key, value)?;
+                // A value that was not evaluated for lack of memory would be missing in the index for good.
+                WriteMeter::check().map_err(|_| EngineError::Overloaded)?;
             }
         }
         Ok(candidates.len())

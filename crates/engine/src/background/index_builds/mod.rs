@@ -72,9 +72,8 @@ impl IndexBuilds {
             false => self.build_missing(claim, container),
         };
         match slice {
-            Err(
-                EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved | EngineError::Contended,
-            ) => Ok(BuildSlice::Void),
+            Err(EngineError::ResourceNotFound { .. }) => Ok(BuildSlice::Void),
+            Err(error) if error.is_conflict() => Ok(BuildSlice::Void),
             Err(EngineError::Corrupt { .. }) if container.partitions.is_retired() => Ok(BuildSlice::Void),
             slice => slice,
         }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use quire_value::{Object, Value};
 
 use super::follow::{FollowedIndex, IndexFollowStep as Slice, IndexFollower};
-use super::{VectorIndexes, is_live, is_passing};
+use super::{VectorIndexes, is_live, may_succeed_later};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::indexes::vectors::{VectorIndexIdentity, VectorIndexPhase, VectorIndexState, indexes_in};
@@ -65,7 +65,7 @@ impl VectorBuilds {
         let mut following = self.running.lock().remove(&claim.id);
         let follower = IndexFollower { shared: &self.indexes.shared, container, number };
         match self.slices(claim, &follower, &mut following) {
-            Err(error) if is_passing(&error, container) => return Ok(JobStep::Rest(WAIT)),
+            Err(error) if may_succeed_later(&error, container) => return Ok(JobStep::Rest(WAIT)),
             done => done?,
         }
         self.indexes.show_progress(container)?;

@@ -135,7 +135,7 @@ impl VectorIndexes {
         round: &WorkerRound<'_>,
     ) -> Result<bool, Interrupted> {
         match self.try_steps(container, memory, round) {
-            Err(Interrupted::Failed(error)) if is_passing(&error, container) => Ok(false),
+            Err(Interrupted::Failed(error)) if may_succeed_later(&error, container) => Ok(false),
             more => more,
         }
     }
@@ -254,7 +254,7 @@ impl VectorIndexes {
 }
 
 /// Something was deleted, divided or changed meanwhile, or the index was changed by another thread: it is checked again.
-fn is_passing(error: &EngineError, container: &Container) -> bool {
+fn may_succeed_later(error: &EngineError, container: &Container) -> bool {
     match error {
         EngineError::ResourceNotFound { .. } => true,
         EngineError::Corrupt { .. } => container.partitions.is_retired(),

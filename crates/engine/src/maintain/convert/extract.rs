@@ -290,11 +290,16 @@ impl<'a> ExtractContext<'_, 'a, '_> {
         let Some((_, now)) = self.target(&reference)? else {
             return self.leave_unconverted(positions, TARGET_GONE, false);
         };
-        match self.member(positions, &self.rule.part) {
-            Some(part) if part != now && self.rule.keep_fields.is_empty() => {
-                return self.leave_unconverted(positions, CHANGED_SINCE, false);
-            }
-            _ => self.set_part(positions, Some(now)),
+        let part = self.member(positions, &self.rule.part);
+        let differs = part.as_ref().is_some_and(|part| *part != now) && self.rule.keep_fields.is_empty();
+        let is_of_client =
+            differs && !self.is_visited && self.stored(positions, &self.rule.part) != part.as_ref();
+        if differs && !is_of_client && !self.rule.has_leftovers {
+            return self.leave_unconverted(positions, CHANGED_SINCE, false);
+        }
+        // A part that a client writes now is the old form already.
+        if !is_of_client {
+            self.set_part(positions, Some(now));
         }
         self.set_member(positions, &self.rule.reference, None);
         Ok(())

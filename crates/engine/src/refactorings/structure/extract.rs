@@ -155,6 +155,7 @@ impl ExtractOrder {
             old_writers: self.decisions.old_writers,
             on_conflict: self.decisions.on_conflict,
             keep_fields: self.keep_fields.clone(),
+            has_leftovers: plan.was_finished && !plan.is_contracted,
         }
     }
 

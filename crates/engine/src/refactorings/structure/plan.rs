@@ -15,6 +15,8 @@ pub(crate) struct RefactoringPlan {
     /// Its declarations are in the model, or may be.
     pub is_declared: bool,
     pub was_finished: bool,
+    /// All items have lost the old form.
+    pub is_contracted: bool,
     /// Of `extract`: the items that it makes have the id and the key of their part's owner.
     pub of_owner: bool,
     /// Of `merge-join-items`: the containers of its ends. Of `embed`: the container that gets parts, and that of the parts.
@@ -38,6 +40,7 @@ impl RefactoringPlan {
         json.set("makes", texts(&self.makes));
         json.set("isDeclared", self.is_declared);
         json.set("wasFinished", self.was_finished);
+        json.set("isContracted", self.is_contracted);
         json.set("ofOwner", self.of_owner);
         json.set("ends", texts(&self.ends));
         if self.link != Value::default() {
@@ -53,12 +56,14 @@ impl RefactoringPlan {
         let texts = |name: &str| -> Option<Vec<String>> {
             json.get(name)?.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
         };
+        let was_finished = json.get("wasFinished")?.as_bool()?;
         Some(RefactoringPlan {
             phase: usize::try_from(json.get("phase")?.as_u64()?).ok()?,
             names: texts("names")?,
             makes: texts("makes")?,
             is_declared: json.get("isDeclared")?.as_bool()?,
-            was_finished: json.get("wasFinished")?.as_bool()?,
+            was_finished,
+            is_contracted: json.get("isContracted").and_then(Value::as_bool).unwrap_or(was_finished),
             of_owner: json.get("ofOwner")?.as_bool()?,
             ends: texts("ends").unwrap_or_default(),
             link: json.get("link").cloned().unwrap_or_default(),

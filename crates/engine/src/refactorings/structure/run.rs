@@ -186,6 +186,7 @@ impl StructureRun<'_, '_> {
         plan.is_kept |= name == FormName::BothMaintained;
         // From here on items may lack the old form: an undo makes it from the new one.
         plan.was_finished |= matches!(name, FormName::Removing | FormName::Removed);
+        plan.is_contracted |= name == FormName::Removed;
         if *plan != before {
             rows::put(self.shared, self.catalog, self.own)?;
         }

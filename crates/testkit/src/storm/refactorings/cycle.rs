@@ -337,7 +337,9 @@ impl<'a> Cycle<'a> {
             let problem = self.difference(form, &found, &expected);
             match problem {
                 None => return Ok(()),
-                Some(problem) if !self.kind.is_followed || Instant::now() > end => bail!("{what}: {problem}"),
+                Some(problem) if !self.kind.is_followed || Instant::now() > end => {
+                    bail!("{what}: {problem}; {}", self.jobs()?)
+                }
                 Some(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
@@ -346,11 +348,11 @@ impl<'a> Cycle<'a> {
     fn difference(&self, form: Form, found: &Items, expected: &Items) -> Option<String> {
         let normalized = |items: &Items| (self.kind.normalized)(items.clone(), form, &self.expected_items);
         let (found, expected) = (normalized(found), normalized(expected));
-        for (name, item) in &expected {
-            let own = found.get(name);
-            if own != Some(item) {
-                return Some(format!("{name:?} is {}, not {item}", own.unwrap_or(&Json::Null)));
-            }
+        let mut wrong = expected.iter().filter(|(name, item)| found.get(*name) != Some(*item));
+        if let Some((name, item)) = wrong.next() {
+            let own = found.get(name).unwrap_or(&Json::Null);
+            let others: Vec<&str> = wrong.map(|((_, id), _)| id.as_str()).collect();
+            return Some(format!("{name:?} is {own}, not {item}; wrong are also {others:?}"));
         }
         let more = found.keys().find(|name| !expected.contains_key(*name));
         more.map(|name| format!("{name:?} is there: {}", found[name]))

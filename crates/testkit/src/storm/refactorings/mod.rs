@@ -35,6 +35,8 @@ pub struct RefactoringStormPlan {
     pub between_kills: Duration,
     /// For a refactoring to come to a state with kills in between, and then without.
     pub last_wait: Duration,
+    /// The only kind that is run, by several clients; all of them, once each, if it is `None`.
+    pub kind: Option<String>,
 }
 
 /// What a run did, and what was wrong with it.
@@ -99,9 +101,10 @@ pub fn run(plan: &RefactoringStormPlan) -> Result<RefactoringFigures> {
     let mut server = FaultyServer::start(program, &data, plan.between_kills, (&shared, random.next_u64()))?;
     let seeds: Vec<u64> = KINDS.iter().map(|_| random.next_u64()).collect();
     let served = std::thread::scope(|scope| {
-        for (number, seed) in seeds.into_iter().enumerate() {
+        for (at, seed) in seeds.into_iter().enumerate() {
             let (shared, figures) = (&shared, &figures);
-            scope.spawn(move || run_cycles(plan, (number, seed), shared, figures));
+            let only = plan.kind.as_ref().and_then(|own| KINDS.iter().position(|kind| kind.name == own));
+            scope.spawn(move || run_cycles(plan, (only.unwrap_or(at), at, seed), shared, figures));
         }
         let served = server.serve(plan.time, |has_failed| killed(&figures, has_failed));
         shared.stop.store(true, Ordering::SeqCst);
@@ -122,15 +125,15 @@ pub fn run(plan: &RefactoringStormPlan) -> Result<RefactoringFigures> {
 /// One cycle after the other, of one kind.
 fn run_cycles(
     plan: &RefactoringStormPlan,
-    (number, seed): (usize, u64),
+    (number, client, seed): (usize, usize, u64),
     shared: &StormState,
     figures: &Mutex<RefactoringFigures>,
 ) {
     let mut random = Random(seed);
     for cycle in 0.. {
-        let client = Client::new(shared);
-        let database = format!("{}-{cycle}", KINDS[number].name);
-        let mut cycle = Cycle::new(client, &KINDS[number], database, random.next_u64(), plan.last_wait);
+        let database = format!("{}-{client}-{cycle}", KINDS[number].name);
+        let mut cycle =
+            Cycle::new(Client::new(shared), &KINDS[number], database, random.next_u64(), plan.last_wait);
         let done = cycle.run();
         let Ok(mut figures) = figures.lock() else { return };
         cycle.add_to(&mut figures);
