@@ -11,7 +11,7 @@ use quire_storage::{Commit, Op, Storage, Token};
 use quire_value::{Object, Value};
 
 use super::*;
-use crate::api::Clock;
+use crate::api::{Clock, corrupt};
 use crate::jobs::{JobClaim, JobControl, JobOwner, JobState, JobStatus, JobStep, NewJob};
 use crate::store::keys::{CATALOG, number, number_value};
 
@@ -38,6 +38,8 @@ struct CountingKind {
 enum ScriptedStep {
     Panic,
     Fail,
+    /// Others wrote the same meanwhile.
+    Conflict,
     Block,
     Rest(Duration),
 }
@@ -53,7 +55,8 @@ impl JobKind for CountingKind {
         drop(self.gate.lock());
         match self.scripted.lock().pop() {
             Some(ScriptedStep::Panic) => panic!("as the test asks"),
-            Some(ScriptedStep::Fail) => return Err(EngineError::Overloaded),
+            Some(ScriptedStep::Fail) => return Err(corrupt("as the test asks")),
+            Some(ScriptedStep::Conflict) => return Err(EngineError::Overloaded),
             Some(ScriptedStep::Block) => {
                 return Ok(JobStep::Blocked { error: "which one?".to_owned(), result: Value::from(2) });
             }
@@ -310,6 +313,17 @@ fn a_job_that_fails_or_panics_is_retried_and_blocks_no_other() {
     running.wait(other, |job| job.state == JobState::Done);
     let status = running.worker.status();
     assert_eq!((status.failures, status.panics, status.name), (2, 1, "jobs"));
+}
+
+#[test]
+fn a_conflict_is_no_failure() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    running.kind.scripted.lock().extend([ScriptedStep::Conflict, ScriptedStep::Conflict]);
+    let id = running.jobs.create(counting(1, 3)).unwrap();
+    running.wait(id, |job| job.state == JobState::Done);
+    assert!(running.kind.scripted.lock().is_empty());
+    let status = running.worker.status();
+    assert_eq!((status.failures, status.panics), (0, 0));
 }
 
 /// A container with many jobs has one turn of two.
