@@ -69,8 +69,10 @@ struct ContainerEntry<'a> {
 
 /// A text and where it comes from.
 struct Source {
-    path: PathBuf,
+    path: Arc<Path>,
     text: String,
+    /// The offset of each line: a seed asks for the line of every item.
+    line_starts: Vec<usize>,
 }
 
 /// Where something stands.
@@ -151,17 +153,18 @@ impl Source {
     fn open(path: &Path) -> Result<Source> {
         let text = read_within(path, SEED_BYTES_MAX)
             .with_context(|| format!("reading the seed {}", path.display()))?;
-        Ok(Source { path: path.to_owned(), text })
+        Ok(Source::new(path, text))
+    }
+
+    fn new(path: &Path, text: String) -> Source {
+        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Source { path: path.into(), text, line_starts }
     }
 
     /// Of a part of the text.
     fn place(&self, part: &str) -> Place {
         let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
-        let before = self.text.as_bytes().get(..offset).unwrap_or_default();
-        Place {
-            path: self.path.as_path().into(),
-            line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
-        }
+        Place { path: Arc::clone(&self.path), line: self.line_starts.partition_point(|start| *start <= offset) }
     }
 
     fn parse<'a, T: Deserialize<'a>>(&'a self, part: &'a str) -> Result<T> {
@@ -171,7 +174,7 @@ impl Source {
             // The library ends with a place of its own, counted from the part.
             let message = error.to_string();
             let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-            Place { path: self.path.as_path().into(), line }.error(message)
+            Place { path: Arc::clone(&self.path), line }.error(message)
         })
     }
 
@@ -415,6 +418,13 @@ fn count<T>(created: Result<T, EngineError>) -> Result<usize, EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_text_have_their_lines() {
+        let source = Source::new(Path::new("seed.json"), "[\n{},\r\n\n  {}]\n".to_owned());
+        let line_at = |offset: usize| source.place(&source.text[offset..]).line;
+        assert_eq!([0, 1, 2, 5, 6, 7, 9, 12, 13].map(line_at), [1, 1, 2, 2, 2, 3, 4, 4, 4]);
+    }
 
     #[test]
     fn a_file_without_end_is_refused() {
