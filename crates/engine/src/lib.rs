@@ -1,27 +1,23 @@
 //! The database itself: catalog, partitions, items, transactions, feed rows, charges.
 //!
 //! Synchronous. [`Engine::open`] takes any `Storage`; every method may block on it and may be called from any
-//! thread. Names, keys and rows of the storage are decided in `keys` and nowhere else.
+//! thread. Names, keys and rows of the storage are decided in `store::keys` and nowhere else.
 //! Not here: HTTP and its bodies (see `quire-server`), the choice of a storage (see `quire-cli`).
 
 mod api; // requests, answers, errors, charges
 mod applies; // findings that are applied
 mod background; // background work
 mod catalog; // databases, containers, scripts, users, permissions, keys, offers
-mod engine; // opening, closing, the control plane
+mod engine; // `Engine`: open, close, and one method per request
 mod feed; // the change feed
 mod indexes; // index rows
 mod integrity; // whether items are what a model says
 mod items; // one item: read, write, patch, delete
-#[allow(dead_code, unused_imports, reason = "kinds of jobs come with the write path of models")]
 mod jobs; // durable work that clients can watch
-#[allow(dead_code, unused_imports, reason = "the write path of models uses it")]
 mod links; // rows of declared links
-#[allow(dead_code, reason = "jobs of models use it")]
 mod maintain; // what a write changes beside its item, by the model of the database
 mod maintenance; // backup, restore, verify
 mod memory; // caches
-#[allow(dead_code, reason = "the write path of models uses it")]
 mod model; // the models of databases in memory
 mod partition; // partitions and their sequencers
 mod profiles; // what is stored in containers, and advice about it

@@ -91,7 +91,6 @@ impl LockSet {
     }
 
     /// The locks of this set that the other set does not have. `None`: the other set has one of them in a weaker mode.
-    #[allow(dead_code, reason = "transactions of modelled containers use it")]
     pub fn beyond(&self, held: &LockSet) -> Option<LockSet> {
         let is_more = |key: u64, mode: LockMode| held.mode_of(key).is_some_and(|own| own < mode);
         if self.iter().any(|(key, mode)| is_more(key, mode)) {

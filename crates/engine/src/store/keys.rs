@@ -56,7 +56,6 @@
 //! Invariants, each a property test: a logical partition's items are adjacent up to its 24-bit rid prefix; feed
 //! rows sort by LSN, then ordinal; expiry rows by time; no two (epk, id) pairs share an id row.
 
-#[allow(dead_code, reason = "the write path of models uses it")]
 mod declarations; // rows of the declarations of models
 mod observed; // profiles, advice, recorded requests, refactorings
 #[cfg(test)]
