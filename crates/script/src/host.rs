@@ -23,7 +23,7 @@ pub trait Host {
     }
 
     /// Answers the first operations that wait, at least one, and takes them out. An operation that is served before the
-    /// callbacks of those before it have run must not be able to tell: callbacks start operations behind it, and a run that
+    /// callbacks of those before it have run must have the same effect: callbacks start operations behind it, and a run that
     /// one of them fails is undone as a whole.
     fn call_next(&mut self, waiting: &mut VecDeque<Operation>) -> Vec<Answer> {
         waiting.pop_front().map(|operation| operation.call(self)).into_iter().collect()

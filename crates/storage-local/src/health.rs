@@ -285,7 +285,7 @@ impl DescriptorReserve {
             Ok(_) if self.0.is_empty() => self.fill(),
             Ok(_) => {}
             Err(error) if is_resource_missing(&error) && !self.0.is_empty() => {
-                tracing::warn!("no file descriptors are left; the store's reserve is given up");
+                tracing::warn!("no file descriptors are left; releasing the reserved descriptors");
                 self.release();
             }
             Err(_) => {}

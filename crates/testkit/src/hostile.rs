@@ -1,7 +1,7 @@
 //! Scripts that mean harm, and how each must end: with the service's error or an ordinary result, everything undone that
 //! should be, and nobody else the worse for it.
 
-/// The body of a stored procedure; see [`Hostile::procedure`].
+/// The body of a stored procedure; see [`HostileScript::procedure`].
 #[derive(Clone, Copy, Debug)]
 pub struct HostileScript {
     body: &'static str,
@@ -66,7 +66,7 @@ pub const UNHARMED: &str = r#"[1,1,1,"undefined","undefined"]"#;
 pub struct HostileFunction {
     pub body: &'static str,
     pub expected: ExpectedEnd,
-    /// See [`Hostile::needs_a_process`].
+    /// See [`HostileScript::needs_a_process`].
     pub needs_a_process: bool,
 }
 

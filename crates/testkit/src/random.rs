@@ -22,7 +22,7 @@ pub struct QueryGenerator(Random);
 pub struct RandomQuery {
     pub text: String,
     pub answer: ExpectedRows,
-    /// Without TOP or OFFSET LIMIT, for [`Expected::Part`].
+    /// Without TOP or OFFSET LIMIT, for [`ExpectedRows::Part`].
     pub whole: String,
 }
 

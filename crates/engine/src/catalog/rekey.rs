@@ -43,7 +43,7 @@ pub(crate) struct NameExchange<'a> {
     pub dropped: Option<u32>,
     /// Of the database from then on, where it has one.
     pub model: Option<&'a Value>,
-    /// What else is true from then on.
+    /// Further rows of the commit.
     pub rows: Vec<Op>,
 }
 

@@ -29,7 +29,7 @@ pub enum ApplyDryRun {
 }
 
 impl Engine {
-    /// Starts the job that applies a finding, which is accepted thereby. `None`: the finding is for people.
+    /// Starts the job that applies a finding, and marks the finding as accepted. `None`: the finding is for people.
     pub fn apply_finding(
         &self,
         database: &str,

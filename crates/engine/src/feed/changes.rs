@@ -89,7 +89,7 @@ pub(crate) fn read_changed_rows(
     Ok(ChangedRows { rows: page.stored.unwrap_or_default(), etag, more })
 }
 
-/// What has been told of each window.
+/// The LSN up to which each partition was returned.
 fn start_of(request: &ChangesRequest, windows: &[PartitionScope<'_>]) -> Result<Vec<u64>, EngineError> {
     match &request.start {
         FeedStart::Beginning if request.mode == FeedMode::AllVersions => Err(too_early()),
@@ -147,7 +147,7 @@ impl FeedPosition {
             FeedPosition::Everywhere(lsn) => Some(*lsn),
             FeedPosition::ByPartition(parts) => {
                 let of = |id: u32| parts.iter().find(|(partition, _)| *partition == id).map(|(_, lsn)| *lsn);
-                // The youngest ancestor knows most.
+                // The youngest ancestor has the latest position.
                 of(layout.id).or_else(|| layout.parents.iter().rev().find_map(|parent| of(*parent)))
             }
         }

@@ -39,7 +39,7 @@ pub(crate) struct RowBuilder<'a> {
     copied: Option<CopiedTimes>,
 }
 
-/// Of an item of another container that is put as it is: it lives no longer for that.
+/// A copied item keeps its write time, so its time to live does not start again.
 #[derive(Clone, Copy)]
 pub(crate) struct CopiedTimes {
     pub written: i64,

@@ -48,7 +48,7 @@ impl Jobs {
             return Err(refused("jobs of its kind cannot be"));
         }
         if control == JobControl::Cancel && self.kind(&status.kind).is_none() {
-            // Nobody runs it, so nobody is in it.
+            // No kind of this version runs the job, so no step is in progress.
             self.end(id, &JobOutcome::Cancelled, None)?;
             return Ok(id);
         }

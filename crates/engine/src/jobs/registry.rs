@@ -235,7 +235,7 @@ impl Jobs {
         self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
         drop(registry);
         self.changed();
-        // Those who run jobs may have looked before: not only they read the rows again.
+        // A runner may have searched before this reload, so wake the runners.
         self.wake();
         Ok(())
     }

@@ -40,7 +40,7 @@ impl Unit<'_> {
         let mut progress = Progress { queue: (0..self.slots.len()).collect(), ..Progress::default() };
         loop {
             self.follow_all(&mut progress)?;
-            // What went by its links takes its pages with it.
+            // Removing an item by `cascade` also removes its pages.
             let touched = self.expand_windows()?;
             if touched.is_empty() {
                 return Ok(());

@@ -42,7 +42,7 @@ pub(super) struct PageSet {
 /// Pages of one item that a unit has.
 #[derive(Default)]
 pub(super) struct PageSlots {
-    /// By number: who has the page when the unit is done, or had it.
+    /// By number: slot of the page after the unit, or before it.
     current: BTreeMap<u32, usize>,
     /// All of them, also what was there before and was invisible.
     all: BTreeSet<usize>,

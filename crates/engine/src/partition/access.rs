@@ -3,7 +3,7 @@
 //! A refactoring that exchanges two containers holds the writers of one meanwhile. It closes the container that it
 //! fills and the one that it replaces. A write to a held or closed container fails like one that meets a split: nothing
 //! was done, and the caller looks up the container again. The leader of a partition checks the state, so after a
-//! barrier ([`PartitionSet::wait_for_barrier`](super::PartitionSet::pass_barrier)) no write is committed that the state
+//! barrier ([`PartitionSet::wait_for_barrier`](super::PartitionSet::wait_for_barrier)) no write is committed that the state
 //! forbids.
 
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -20,7 +20,7 @@ use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
 
-/// A second per reading, so that times differ and tests do not depend on the real one.
+/// Advances by 10 ms with every reading, so that times differ and tests do not depend on the real time.
 pub struct TickingClock(AtomicI64);
 
 impl Clock for TickingClock {

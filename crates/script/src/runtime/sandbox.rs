@@ -61,7 +61,7 @@ pub(crate) struct Sandbox {
     is_unusable: AtomicBool,
 }
 
-/// RunState shared between a run and the engine's hooks.
+/// The state that a run and the engine's hooks share.
 pub(crate) struct RunState {
     times: Mutex<Times>,
     /// Operations that the host has served.

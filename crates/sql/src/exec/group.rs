@@ -222,7 +222,7 @@ impl GroupState {
 }
 
 impl Groups<'_> {
-    /// Writes all groups to the sorter. SortRecord key: group keys and part number. Payload: whether an earlier part of
+    /// Writes all groups to the sorter. Key of the record: group keys and part number. Payload: whether an earlier part of
     /// the group may exist, the keys, and the state of each aggregate.
     fn spill(&mut self) -> Result<(), SqlError> {
         let meter = self.kept.meter();

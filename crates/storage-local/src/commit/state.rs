@@ -132,7 +132,7 @@ impl StorageState {
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Err(error) = self.acknowledged.lock().advance(sequence) {
-            tracing::error!(%error, "the acknowledged commit could not be noted, no more writes until reopened");
+            tracing::error!(%error, "the acknowledged commit could not be written, no more writes until reopened");
             self.poison("note of the acknowledged commit", is_full(&error));
         }
     }

@@ -28,7 +28,7 @@ impl ModelOracle {
         expected.iter().filter_map(ExpectedValue::problem).collect()
     }
 
-    /// References of an item by which none of these targets is named, as [`Oracle::references_of`] names them.
+    /// References of an item by which none of these targets is named, as [`ModelOracle::references_of`](super::ModelOracle::references_of) names them.
     pub fn missing_targets(&self, link: &str, item: &Json, targets: &[Json]) -> Vec<String> {
         let (own, (from, _)) = (self.link(link), self.ends(link));
         let references = self.references(own, item).into_iter();

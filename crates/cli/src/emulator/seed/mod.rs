@@ -115,7 +115,7 @@ pub fn load(seed: &Path, mark: Option<&Path>, engine: &Engine) -> Result<()> {
     let digest: String = reader.digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let had = mark.and_then(|mark| std::fs::read_to_string(mark).ok()).unwrap_or_default();
     if had.lines().any(|line| line == digest) {
-        tracing::info!(seed = %seed.display(), "the store has had this seed");
+        tracing::info!(seed = %seed.display(), "seed already applied");
         return Ok(());
     }
     let made = load_seed(&databases, engine)?;

@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! 1. while a source is registered, every write to it has its version in the log;
-//! 2. a version goes only when all followers of its container have taken it ([`FollowedContainers::needed_after_lsn`](crate::runtime::followed::FollowedContainers::needed_beyond));
+//! 2. a version goes only when all followers of its container have taken it ([`FollowedContainers::needed_after_lsn`](crate::runtime::followed::FollowedContainers::needed_after_lsn));
 //! 3. a follower has always a subset of what its source was at its positions: all of it, once it follows;
 //! 4. a partition that was split goes on where its parent stood.
 

@@ -148,7 +148,7 @@ impl FollowerState {
     fn place_of(&self, partition: &Partition) -> Option<SourcePosition> {
         let layout = &partition.layout;
         let of = |id: u32| self.positions.iter().find(|place| place.partition == id);
-        // The youngest ancestor knows most.
+        // The youngest ancestor has the latest position.
         let known = of(layout.id).or_else(|| layout.parents.iter().rev().find_map(|parent| of(*parent)))?;
         let (parents, partition) = (layout.parents.clone(), layout.id);
         Some(SourcePosition { partition, parents, lsn: known.lsn, ordinal: known.ordinal })

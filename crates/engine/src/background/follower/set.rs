@@ -239,8 +239,8 @@ impl<K: FollowerKind> Followers<K> {
         Ok(true)
     }
 
-    /// What the catalog says about followers, and where they stand. The state is read under the lock: an older one than somebody
-    /// else has gone by would take a source out for a moment, and its versions would have a gap.
+    /// What the catalog says about followers, and where they stand. The state is read under the lock.
+    /// A stale state could unregister a source for a short time, which would leave a gap in its versions.
     fn refresh(&self) -> Result<Vec<FollowerEntry>, EngineError> {
         let mut known = self.progress.lock();
         let entries = self.kind.followers(&self.catalog.state());

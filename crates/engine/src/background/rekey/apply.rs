@@ -47,7 +47,7 @@ enum CopyBefore<'a> {
 }
 
 enum CopyAfter<'a> {
-    /// As it was, if it may be.
+    /// The stored copy, if it can exist in the target.
     Same,
     Gone,
     Copy(Box<ItemCopy<'a>>),

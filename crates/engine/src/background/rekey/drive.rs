@@ -160,8 +160,7 @@ impl Rekeys {
         Ok(JobStep::Done(self.refactorings.rekey_result(own)))
     }
 
-    /// Before names were exchanged the target goes. After that a container with the key of before takes the place of the one
-    /// that has the name, and then that and the one that was left behind go.
+    /// Before the exchange: drop the target. After it: fill a container with the old key, exchange again, drop both others.
     fn undo(&self, own: &mut Refactoring, current: &Arc<Container>) -> Result<JobStep, EngineError> {
         let places = own.rekey.clone().unwrap_or_default();
         if places.is_back || places.old.is_none() {

@@ -55,7 +55,7 @@ pub(crate) struct RekeyKind {
     refactorings: Arc<Refactorings>,
 }
 
-/// One of them, as the catalog has it.
+/// A target container in the catalog.
 struct RekeyTarget {
     shared: Arc<Shared>,
     source: Arc<Container>,

@@ -72,7 +72,7 @@ pub(crate) struct Sequencer {
     /// Woken when an LSN was published, and when none will be any more.
     watchers: Watchers,
     is_loaded: AtomicBool,
-    /// Nobody knows how the last commit ended.
+    /// The outcome of the last commit is unknown.
     is_doubtful: AtomicBool,
     generation: AtomicU64,
     lsn: AtomicU64,

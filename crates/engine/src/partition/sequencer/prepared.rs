@@ -33,7 +33,7 @@ pub(crate) struct PreparedWrite {
     pub touched: SmallVec<[Vec<u8>; 1]>,
     /// Indexes to be listed, besides those of `puts`.
     pub index_names: Vec<Arc<IndexName>>,
-    /// changes no item, so it gets no LSN.
+    /// The write changes no item, so it gets no LSN.
     pub is_index_maintenance: bool,
     /// A refactoring fills the container, which is closed for others.
     pub fills_closed: bool,
@@ -96,7 +96,7 @@ impl PreparedWrite {
         self.fills_closed &= other.fills_closed;
     }
 
-    /// changes no item.
+    /// The write changes no item, so it gets no LSN.
     pub fn index_maintenance(generation: u64, ops: Vec<Op>) -> PreparedWrite {
         PreparedWrite {
             generation,

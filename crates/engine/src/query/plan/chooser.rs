@@ -47,7 +47,7 @@ pub(crate) struct IndexChooser<'k, 'r, 'w> {
     /// The position at which a scan would begin.
     pub from: Option<ItemPosition>,
     pub need: PageNeed,
-    /// Somebody asks how the query is run.
+    /// The request asks for `explain`.
     pub is_explained: bool,
     /// Index rows for items without the sort key would have made the walk cheaper.
     pub lacks_missing_rows: bool,

@@ -1,6 +1,6 @@
 //! Models under a storm: declarations are put, changed and removed while many clients write, items expire, keys are deleted,
 //! partitions split, answers are lost, syncs fail and the server is killed. After every round everything that is maintained is
-//! compared with a recomputation that shares nothing with the server ([`Oracle`](crate::model::Oracle)).
+//! compared with a recomputation that shares nothing with the server ([`ModelOracle`](crate::model::ModelOracle)).
 //!
 //! A round has two phases. In the first anything happens, the model included. In the second the model stays: then what enforced links
 //! promise is known, and rows that follow links are compared while clients write.
