@@ -2,6 +2,7 @@
 //! of a crate is a room, too.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 
 /// By crate: its rooms, each of which may use those before it. ARCHITECTURE.md says what they are for.
@@ -58,10 +59,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Lines of a file that is neither a table nor tests.
+/// Lines of a file that is no test.
 const LINES_MAX: usize = 600;
-/// Files that are one table, and as long as their subject.
-const TABLES: &[&str] = &["crates/server/src/wire/status.rs"];
 
 /// Every crate of the table has the rooms that the table names, and no other. `files` are shown from the root.
 pub fn check_folders(files: &[String], problems: &mut Vec<String>) {
@@ -80,7 +79,7 @@ pub fn check_folders(files: &[String], problems: &mut Vec<String>) {
 /// `shown` is the path from the root of the workspace.
 pub fn check_file(shown: &str, text: &str, problems: &mut Vec<String>) {
     let lines = text.lines().count();
-    if lines > LINES_MAX && !is_tests(shown) && !TABLES.contains(&shown) {
+    if lines > LINES_MAX && !is_tests(shown) {
         problems
             .push(format!("{shown} has {lines} lines, more than {LINES_MAX}: which second idea is in it?"));
     }
@@ -103,13 +102,12 @@ fn against_order(rooms: &[&str], inside: &str, text: &str) -> impl Iterator<Item
     let room = room_of(inside);
     let own = rooms.iter().position(|other| *other == room);
     let text = without_comments(without_unit_tests(text));
-    let mut used = Vec::new();
-    names_after_prefix(&text, "crate::", &mut used);
-    let from_root = "super::".repeat(depth(inside));
-    names_after_prefix(&text, &from_root, &mut used);
+    let mut used = names_after_crate(&text);
+    used.extend(names_after_super(&text, depth(inside)));
     used.sort();
     used.dedup();
     let problem = move |name: String| match (rooms.iter().position(|other| *other == name), own) {
+        (None, _) if name == CRATE => Some("the crate is imported as a whole".to_owned()),
         (None, _) => Some(format!("`crate::{name}` does not name a room")),
         (Some(other), Some(own)) if other > own => {
             Some(format!("room `{}` uses `{name}`, which comes behind it", rooms[own]))
@@ -140,23 +138,77 @@ fn without_comments(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The names that follow a path prefix, one or several in braces.
-fn names_after_prefix(text: &str, prefix: &str, names: &mut Vec<String>) {
-    for (at, _) in text.match_indices(prefix) {
-        let before = text[..at].chars().next_back();
-        if before.is_some_and(|before| before.is_alphanumeric() || "_:$".contains(before)) {
-            continue;
-        }
-        let rest = &text[at + prefix.len()..];
-        match rest.strip_prefix('{') {
-            Some(list) => names.extend(first_names(list)),
-            None => names.push(name_of(rest)),
+/// The name of a use of the crate's root itself, which hides what is used of it.
+const CRATE: &str = "self";
+
+/// The names that follow `crate::`.
+fn names_after_crate(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (at, word) in text.match_indices("crate") {
+        let rest = &text[at + word.len()..];
+        if !continues_path(&text[..at]) {
+            names.extend(rest.strip_prefix("::").map(names_of).unwrap_or_default());
+            names.extend(is_alias(rest).then(|| CRATE.to_owned()));
         }
     }
-    names.retain(|name| !["", "super", "self"].contains(&name.as_str()));
+    names
 }
 
-/// The first name of every path in a list, up to the brace that closes it.
+/// The names that follow as many `super::` as lead to the root of the crate. `depth` is that of the file.
+fn names_after_super(text: &str, depth: usize) -> Vec<String> {
+    const STEP: &str = "super";
+    let modules = inline_modules(text);
+    let mut names = Vec::new();
+    for (at, _) in text.match_indices(STEP) {
+        if continues_path(text[..at].strip_suffix("self::").unwrap_or(&text[..at])) {
+            continue;
+        }
+        let inline = modules.iter().filter(|module| module.contains(&at)).count();
+        let mut rest = &text[at + STEP.len()..];
+        for _ in 1..depth + inline {
+            rest = rest.strip_prefix("::super").unwrap_or_default();
+        }
+        names.extend(rest.strip_prefix("::").map(names_of).unwrap_or_default());
+        names.extend(is_alias(rest).then(|| CRATE.to_owned()));
+    }
+    names
+}
+
+/// The bytes of the modules that are written inside others. The text is formatted: a brace that closes a module is indented like
+/// the line that opens it.
+fn inline_modules(text: &str) -> Vec<Range<usize>> {
+    let mut modules = Vec::new();
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        end += line.len();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [.., "mod", _, "{"] = words[..] {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let length = text[end..].find(&format!("\n{indent}}}\n"));
+            modules.push(end..length.map_or(text.len(), |length| end + length));
+        }
+    }
+    modules
+}
+
+/// Whether what follows is not the first word of a path.
+fn continues_path(before: &str) -> bool {
+    before.chars().next_back().is_some_and(|before| before.is_alphanumeric() || "_:$".contains(before))
+}
+
+/// Whether a path ends here and its last module gets another name.
+fn is_alias(rest: &str) -> bool {
+    rest.trim_start().starts_with("as ")
+}
+
+/// The first names of what follows a path: one, or several in braces.
+fn names_of(rest: &str) -> Vec<String> {
+    let mut names = rest.strip_prefix('{').map_or_else(|| vec![name_of(rest)], first_names);
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// The first name of every path in a list, `*` among them, up to the brace that closes it.
 fn first_names(list: &str) -> Vec<String> {
     let (mut depth, mut start, mut names) = (0, 0, Vec::new());
     for (at, character) in list.char_indices() {
@@ -177,6 +229,9 @@ fn first_names(list: &str) -> Vec<String> {
 }
 
 fn name_of(path: &str) -> String {
+    if path.starts_with('*') {
+        return CRATE.to_owned();
+    }
     path.chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect()
 }
 
@@ -202,6 +257,33 @@ mod tests {
         assert!(problems("middle/a.rs", "use crate::low::Thing;\nuse crate::middle::Other;").is_empty());
         assert!(problems("middle/a.rs", "use super::b::Thing;").is_empty());
         assert!(problems("high/a/b.rs", "use super::super::c::Thing;").is_empty());
+    }
+
+    #[test]
+    fn the_crate_is_not_imported_as_a_whole() {
+        for text in [
+            "use crate::*;",
+            "use crate as c;",
+            "use crate::{low::A, *};",
+            "use crate::{self as c};",
+            "use super::super as c;",
+            "use super::super::*;",
+        ] {
+            assert_eq!(problems("low/a.rs", text), ["the crate is imported as a whole"], "{text}");
+        }
+        assert!(problems("low/a.rs", "pub(crate) fn a() {}\nuse super::*;\nuse super::b::*;").is_empty());
+    }
+
+    #[test]
+    fn modules_inside_a_file_count() {
+        let behind = ["room `middle` uses `high`, which comes behind it".to_owned()];
+        let inline = |path: &str| {
+            format!("mod a {{\n    pub(super) mod b {{\n        use {path};\n    }}\n}}\nuse super::low;\n")
+        };
+        assert_eq!(problems("middle/mod.rs", &inline("super::super::super::high::Thing")), behind);
+        assert_eq!(problems("middle/mod.rs", &inline("self::super::super::super::high::Thing")), behind);
+        assert!(problems("middle/a.rs", &inline("super::super::super::b::Thing")).is_empty());
+        assert_eq!(problems("middle/mod.rs", "mod a {\n    fn f() {}\n}\nuse super::high::Thing;\n"), behind);
     }
 
     #[test]
@@ -235,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_found_unless_they_are_tables_or_tests() {
+    fn long_files_are_found_unless_they_are_tests() {
         let long = "x\n".repeat(LINES_MAX + 1);
         let count = |shown: &str, text: &str| {
             let mut problems = Vec::new();
@@ -246,6 +328,5 @@ mod tests {
         assert_eq!(count("crates/value/src/lib.rs", &"x\n".repeat(LINES_MAX)), 0);
         assert_eq!(count("crates/value/src/tests.rs", &long), 0);
         assert_eq!(count("crates/value/tests/all.rs", &long), 0);
-        assert_eq!(count(TABLES[0], &long), 0);
     }
 }

@@ -19,11 +19,11 @@ mod registry; // all jobs, and which one runs next
 mod row; // formats of job rows
 mod status; // jobs as clients see them
 
-pub(crate) use claim::{CheckpointAdvance, JobClaim};
+pub(crate) use claim::JobClaim;
 pub use control::JobControl;
 pub(crate) use control::not_found;
 pub(crate) use id::JobId;
 pub(crate) use kind::{JobKind, JobStep};
 pub(crate) use registry::{ClaimedJob, Jobs, NoJobDue, PreparedJob};
-pub(crate) use row::{JobBody, JobOutcome, JobOwner, NewJob, is_job_key, restored_row, unfinished_job};
+pub(crate) use row::{JobOutcome, JobOwner, NewJob, is_job_key, restored_row, unfinished_job};
 pub use status::{JobCount, JobProgress, JobState, JobStatus, JobWatch};

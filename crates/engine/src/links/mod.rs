@@ -16,6 +16,6 @@ mod totals; // totals of a rollup
 pub(crate) use extremes::{EXTREME_COUNT_BYTES, End, ExtremeChange, extreme, extreme_ops, extreme_row};
 pub(crate) use find::{FoundTarget, ScannedKey, TargetRoute, find_target, scan_for_key, visible_targets};
 pub(crate) use mirror::{mirror_value_bytes, mirror_values};
-pub(crate) use referrers::{Referrer, ReferrerPage, Referrers};
+pub(crate) use referrers::{Referrer, Referrers};
 pub(crate) use target::{TargetHash, link_rows, referrer_order, referrer_place};
 pub(crate) use totals::{read_totals, totals_op};
