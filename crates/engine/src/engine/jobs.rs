@@ -35,3 +35,36 @@ impl Engine {
         self.job(&next.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quire_storage::memory::MemoryStorage;
+
+    use super::*;
+    use crate::jobs::JobKind;
+    use crate::runtime::stopped_clock::StoppedClock;
+
+    /// The table of docs/extensions.md has a row for every kind, with its unit and what clients may do to its jobs.
+    #[test]
+    fn every_kind_is_documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/extensions.md");
+        let text = std::fs::read_to_string(path).expect("the documentation is there");
+        let options = StoppedClock::default().into_options(1);
+        let engine = Engine::open(Arc::new(MemoryStorage::new()), options).expect("opens");
+        let (_, table) = text.split_once("| kind | work | progress in | can be |").expect("there is a table");
+        let rows: Vec<Vec<&str>> = table
+            .lines()
+            .skip(2)
+            .map_while(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
+            .map(|row| row.split(" | ").collect())
+            .collect();
+        let documented = |kind: &dyn JobKind| rows.iter().find(|row| row[0] == format!("`{}`", kind.name()));
+        for kind in engine.shared.jobs.kinds() {
+            let row = documented(&**kind).unwrap_or_else(|| panic!("{} is not in the table", kind.name()));
+            assert_eq!(row[2], kind.unit(), "{}", kind.name());
+            assert_eq!(row[3].contains("paused"), kind.can_pause(), "{}", kind.name());
+            assert_eq!(row[3].contains("cancelled"), kind.can_cancel(), "{}", kind.name());
+        }
+        assert_eq!(rows.len(), engine.shared.jobs.kinds().len());
+    }
+}

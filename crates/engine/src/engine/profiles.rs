@@ -169,28 +169,14 @@ mod tests {
     use quire_value::{Limits, text};
 
     use super::*;
-    use crate::api::{Clock, Options, Precondition};
-
-    struct StoppedClock;
-
-    impl Clock for StoppedClock {
-        fn now_ms(&self) -> i64 {
-            1_700_000_000_000
-        }
-    }
+    use crate::api::Precondition;
+    use crate::runtime::stopped_clock::StoppedClock;
 
     /// A decision may come in while the database is deleted, and after its rows were removed.
     #[test]
     fn nothing_is_decided_about_a_database_that_is_gone() {
         let storage = MemoryStorage::new();
-        let options = Options {
-            clock: Arc::new(StoppedClock),
-            partitions: 1,
-            cache_bytes: 1 << 20,
-            scripts: Default::default(),
-            query_memory: Default::default(),
-            query_temp: None,
-        };
+        let options = StoppedClock::default().into_options(1);
         let engine = Engine::open(Arc::new(storage.reopen()), options).unwrap();
         let database = text::parse(br#"{"id":"d"}"#, Limits::default()).unwrap();
         engine.catalog().create_database(&database, None).unwrap();

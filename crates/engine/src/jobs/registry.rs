@@ -244,6 +244,11 @@ impl Jobs {
         self.kinds.get()?.kinds.iter().find(|kind| kind.name() == name)
     }
 
+    #[cfg(test)]
+    pub(crate) fn kinds(&self) -> &[Arc<dyn JobKind>] {
+        self.kinds.get().map_or(&[], |served| &served.kinds)
+    }
+
     /// Payloads of the unfinished jobs of a kind.
     pub fn unfinished(&self, kind: &str) -> HashSet<Vec<u8>> {
         let registry = self.registry.lock();

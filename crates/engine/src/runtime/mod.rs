@@ -8,6 +8,8 @@ pub(crate) mod locks; // locks of writers
 pub(crate) mod scripting; // state that all scripts share
 mod shared; // storage, clock, caches, locks, secret
 pub(crate) mod signals; // waking background work
+#[cfg(test)]
+pub(crate) mod stopped_clock; // a clock for tests
 pub(crate) mod touched; // items that writers touch, for profiles
 
 pub(crate) use shared::{DataPlaneCounters, Shared};

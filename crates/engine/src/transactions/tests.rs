@@ -7,17 +7,10 @@ use quire_storage::random::Random;
 use quire_value::{Limits, Value, text};
 
 use super::*;
-use crate::api::{Answer, Clock, ItemRead, ItemWritten, Options, ReadItem, WriteItem, WriteKind};
+use crate::api::{Answer, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind};
 use crate::engine::Engine;
 use crate::maintenance::verify::verify;
-
-struct StoppedClock(AtomicI64);
-
-impl Clock for StoppedClock {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use crate::runtime::stopped_clock::{StoppedClock, options};
 
 const DEFINITION: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1,
     "uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/email"]}]}}"#;
@@ -43,7 +36,7 @@ impl Fixture {
 
     fn of(definition: &str, partitions: u32) -> Fixture {
         let memory = MemoryStorage::new();
-        let clock = Arc::new(StoppedClock(AtomicI64::new(1_700_000_000_000)));
+        let clock = Arc::<StoppedClock>::default();
         let (faults, engine) = Fixture::open(&memory, &clock, partitions);
         engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
         let container = engine.catalog().create_container("d", &json(definition), None).unwrap();
@@ -56,14 +49,7 @@ impl Fixture {
         partitions: u32,
     ) -> (Arc<FaultStorage<MemoryStorage>>, Engine) {
         let faults = Arc::new(FaultStorage::new(memory.reopen()));
-        let options = Options {
-            clock: clock.clone(),
-            partitions,
-            cache_bytes: 1 << 20,
-            scripts: Default::default(),
-            query_memory: Default::default(),
-            query_temp: None,
-        };
+        let options = options(clock.clone(), partitions);
         let engine = Engine::open(faults.clone(), options).unwrap();
         engine.pause_sweep(true); // the store is examined while nobody writes to it
         (faults, engine)
@@ -212,18 +198,18 @@ fn all_of_it_or_nothing() {
 fn a_script_sees_what_is_stored() {
     let bench = Fixture::new(1);
     bench.upsert(&item("x", 0));
-    bench.clock.0.fetch_add(5_000, Ordering::Relaxed);
+    bench.clock.advance(5_000);
     let mut transaction = bench.begin();
     let changed = create(&mut transaction, &item("a", 1)).unwrap();
     let shown = transaction.json_of(&changed);
     // The clock goes on before the commit.
-    bench.clock.0.fetch_add(2_000, Ordering::Relaxed);
+    bench.clock.advance(2_000);
     transaction.commit().unwrap();
     assert_eq!(bench.read("a").unwrap(), json(&shown));
     // `_ts` does not fall behind what others of the partition have.
     let mut transaction = bench.begin();
     upsert(&mut transaction, &item("a", 2)).unwrap();
-    bench.clock.0.fetch_add(9_000, Ordering::Relaxed);
+    bench.clock.advance(9_000);
     let other = bench.engine.write_item(
         &bench.container,
         WriteItem {
@@ -352,7 +338,7 @@ fn an_expired_holder_makes_room() {
     let bench = Fixture::new(1);
     bench.upsert(r#"{"id":"a","pk":"p","email":"one","ttl":5}"#);
     bench.upsert(r#"{"id":"b","pk":"p","email":"two","ttl":5}"#);
-    bench.clock.0.fetch_add(10_000, Ordering::Relaxed);
+    bench.clock.advance(10_000);
     // Locks that were named cannot include those of items nobody knows of.
     let named = Transaction::begin_with_locks(&bench.engine.shared, &bench.container, key("p"), false);
     let refused = create(&mut named.unwrap(), &with_email("c", "one"));
@@ -861,7 +847,7 @@ fn concurrent_transactions_lose_nothing() {
 #[test]
 fn concurrent_transactions_survive_faults() {
     let memory = MemoryStorage::new();
-    let clock = Arc::new(StoppedClock(AtomicI64::new(1_700_000_000_000)));
+    let clock = Arc::<StoppedClock>::default();
     let bench = {
         let rates =
             Rates { conflict: 40, busy: 40, unknown_done: 40, unknown_not_done: 40, ..Rates::default() };
@@ -870,14 +856,7 @@ fn concurrent_transactions_survive_faults() {
         quiet.catalog().create_container("d", &json(DEFINITION), None).unwrap();
         quiet.close().unwrap();
         let faults = Arc::new(FaultStorage::seeded(memory.reopen(), 7, rates));
-        let options = Options {
-            clock: clock.clone(),
-            partitions: 1,
-            cache_bytes: 1 << 20,
-            scripts: Default::default(),
-            query_memory: Default::default(),
-            query_temp: None,
-        };
+        let options = options(clock.clone(), 1);
         let engine = Engine::open(faults.clone(), options).unwrap();
         let container = engine.catalog().container("d", "c").unwrap();
         Fixture { memory, faults, clock, engine, container }

@@ -11,17 +11,10 @@ use quire_storage::{Commit, Op, Storage, Token};
 use quire_value::{Object, Value};
 
 use super::*;
-use crate::api::{Clock, corrupt};
+use crate::api::corrupt;
 use crate::jobs::{JobClaim, JobControl, JobOwner, JobState, JobStatus, JobStep, NewJob};
+use crate::runtime::stopped_clock::StoppedClock;
 use crate::store::keys::{CATALOG, number, number_value};
-
-struct StoppedClock;
-
-impl Clock for StoppedClock {
-    fn now_ms(&self) -> i64 {
-        1_700_000_000_000
-    }
-}
 
 /// Counts to the number in the payload, one step at a time; the count is in a row of its own, which moves in the commits
 /// that move the checkpoint.
@@ -94,7 +87,7 @@ struct Fixture {
 }
 
 fn start(storage: Arc<dyn Storage>) -> Fixture {
-    let jobs = Arc::new(Jobs::new(Arc::clone(&storage), Arc::new(StoppedClock)));
+    let jobs = Arc::new(Jobs::new(Arc::clone(&storage), Arc::new(StoppedClock::default())));
     jobs.load().unwrap();
     let kind = Arc::new(CountingKind::default());
     let worker = JobRunner::start(&jobs, vec![Arc::clone(&kind) as Arc<dyn JobKind>]).unwrap();
@@ -329,7 +322,7 @@ fn a_conflict_is_no_failure() {
 /// A container with many jobs has one turn of two.
 #[test]
 fn owners_take_turns() {
-    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock));
+    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock::default()));
     jobs.load().unwrap();
     jobs.serve(vec![Arc::new(CountingKind::default())], || ());
     let many: Vec<JobId> = (0..5).map(|_| jobs.create(counting(1, 1)).unwrap()).collect();
@@ -352,7 +345,7 @@ fn owners_take_turns() {
 #[test]
 fn a_wait_that_ends_during_a_search_for_jobs_is_not_lost() {
     const REST: Duration = Duration::from_secs(1);
-    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock));
+    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock::default()));
     jobs.load().unwrap();
     jobs.serve(vec![Arc::new(CountingKind::default())], || ());
     let resting = jobs.create(counting(1, 1)).unwrap();
@@ -387,7 +380,7 @@ fn a_job_that_rests_often_goes_on() {
 #[test]
 fn jobs_that_are_found_in_the_rows_are_run() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let jobs = Jobs::new(Arc::clone(&storage), Arc::new(StoppedClock));
+    let jobs = Jobs::new(Arc::clone(&storage), Arc::new(StoppedClock::default()));
     jobs.load().unwrap();
     let woken = Arc::new(AtomicU32::new(0));
     let wakes = Arc::clone(&woken);

@@ -482,28 +482,13 @@ mod tests {
 
     use super::*;
     use crate::Engine;
-    use crate::api::{Clock, Options};
-
-    struct StoppedClock;
-
-    impl Clock for StoppedClock {
-        fn now_ms(&self) -> i64 {
-            1_700_000_000_000
-        }
-    }
+    use crate::runtime::stopped_clock::StoppedClock;
 
     /// Asked for and dropped, waited for or not: the partition is free afterwards.
     #[test]
     fn leadership_is_given_up_in_every_stage() {
         let json = |json: &str| text::parse(json.as_bytes(), Limits::default()).unwrap();
-        let options = Options {
-            clock: Arc::new(StoppedClock),
-            partitions: 1,
-            cache_bytes: 1 << 20,
-            scripts: Default::default(),
-            query_memory: Default::default(),
-            query_temp: None,
-        };
+        let options = StoppedClock::default().into_options(1);
         let engine = Engine::open(Arc::new(MemoryStorage::new()), options).unwrap();
         engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
         let body = json(r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#);
