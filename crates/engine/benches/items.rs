@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quire_engine::{
-    Clock, Container, Engine, IndexingDirective, Options, PageRequest, Parameters, ReadItem, WriteItem,
-    WriteKind,
+    Clock, Container, Engine, Options, PageRequest, Parameters, ReadItem, WriteItem, WriteKind,
 };
 use quire_resource::PartitionKey;
 use quire_storage::Storage;
@@ -85,18 +84,7 @@ impl Bench {
 
     fn write(&self, kind: WriteKind, id: &str) {
         let body = if matches!(kind, WriteKind::Delete { .. }) { Bytes::new() } else { Bench::body(id) };
-        let write = WriteItem {
-            kind,
-            partition_key: Some(self.key.clone()),
-            body,
-            if_match: None,
-            indexing: IndexingDirective::Default,
-            want_body: true,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
-        };
+        let write = WriteItem { want_body: true, ..WriteItem::new(kind, Some(self.key.clone()), body) };
         self.engine.write_item(&self.container, write).result.expect("written");
     }
 

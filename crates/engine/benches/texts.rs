@@ -6,10 +6,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use quire_engine::{
-    Answer, Clock, Container, Engine, IndexingDirective, Options, Page, PageRequest, Parameters, WriteItem,
-    WriteKind,
+    Answer, Clock, Container, Engine, Options, Page, PageRequest, Parameters, WriteItem, WriteKind,
 };
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, text};
@@ -131,18 +129,7 @@ fn fill(items: u64) -> (Engine, Arc<Container>) {
         }
         let (text, even) = (words.join(" "), id % 2 == 0);
         let body = format!(r#"{{"id":"{id}","pk":"{}","even":{even},"text":"{text}"}}"#, id % 997);
-        let write = WriteItem {
-            kind: WriteKind::Create,
-            partition_key: None,
-            body: Bytes::from(body),
-            if_match: None,
-            indexing: IndexingDirective::Default,
-            want_body: false,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
-        };
+        let write = WriteItem::new(WriteKind::Create, None, body);
         engine.write_item(&container, write).result.expect("created");
     }
     (engine, container)

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use quire_engine::{Clock, Engine, IndexingDirective, ItemRead, Options, ReadItem, WriteItem, WriteKind};
+use quire_engine::{Clock, Engine, ItemRead, Options, ReadItem, WriteItem, WriteKind};
 use quire_resource::PartitionKey;
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::{Limits, text};
@@ -38,18 +38,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         engine.catalog().create_container("shop", &text::parse(container, Limits::default())?, None)?;
     }
     let orders = engine.catalog().container("shop", "orders")?;
-    let write = WriteItem {
-        kind: WriteKind::Upsert,
-        partition_key: None,
-        body: br#"{"id": "1", "customer": "ada", "total": 12.5}"#.as_slice().into(),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
-    };
+    let write = WriteItem::new(
+        WriteKind::Upsert,
+        None,
+        br#"{"id": "1", "customer": "ada", "total": 12.5}"#.as_slice(),
+    );
     let written = engine.write_item(&orders, write);
     println!("written for {} request units, etag {}", written.charge, written.result?.etag);
     let customer = PartitionKey::from_header(r#"["ada"]"#)?;

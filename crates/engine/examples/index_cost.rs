@@ -7,7 +7,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quire_engine::{Clock, Container, Engine, IndexingDirective, Options, WriteItem, WriteKind};
+use quire_engine::{Clock, Container, Engine, Options, WriteItem, WriteKind};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
@@ -99,18 +99,7 @@ fn item(number: u64, version: u64) -> String {
 }
 
 fn write(engine: &Engine, container: &Arc<Container>, kind: WriteKind, body: &str) {
-    let write = WriteItem {
-        kind,
-        partition_key: None,
-        body: body.to_owned().into(),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
-    };
+    let write = WriteItem::new(kind, None, body.to_owned());
     engine.write_item(container, write).result.expect("an ordinary write");
 }
 

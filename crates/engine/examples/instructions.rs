@@ -7,10 +7,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use quire_engine::{
-    AnsweredRequest, Clock, Container, Engine, IndexingDirective, Options, PageRequest, Parameters, ReadItem,
-    WriteItem, WriteKind,
+    AnsweredRequest, Clock, Container, Engine, Options, PageRequest, Parameters, ReadItem, WriteItem,
+    WriteKind,
 };
 use quire_profile::{ActionSource, Operation};
 use quire_resource::PartitionKey;
@@ -116,18 +115,7 @@ fn create(engine: &Engine, container: &Arc<Container>, number: u64) {
         number % 200,
         "letters window harbour ".repeat(16),
     );
-    let write = WriteItem {
-        kind: WriteKind::Create,
-        partition_key: Some(key(number)),
-        body: Bytes::from(body),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: true,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
-    };
+    let write = WriteItem { want_body: true, ..WriteItem::new(WriteKind::Create, Some(key(number)), body) };
     engine.write_item(container, write).result.expect("it is created");
 }
 

@@ -9,10 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use quire_engine::{
-    Clock, Engine, IndexingDirective, Options, PageRequest, Parameters, QueryMemoryLimits, TempSpace,
-    WriteItem, WriteKind,
+    Clock, Engine, Options, PageRequest, Parameters, QueryMemoryLimits, TempSpace, WriteItem, WriteKind,
 };
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::{Limits, text};
@@ -82,18 +80,7 @@ fn fill(directory: &Path, items: u64) -> Result<(), Box<dyn Error>> {
                         number % 1000,
                         number % 100
                     );
-                    let write = WriteItem {
-                        kind: WriteKind::Create,
-                        partition_key: None,
-                        body: Bytes::from(body),
-                        if_match: None,
-                        indexing: IndexingDirective::Default,
-                        want_body: false,
-                        pre_trigger: None,
-                        post_trigger: None,
-                        trigger_headers: Vec::new(),
-                        cancel: Default::default(),
-                    };
+                    let write = WriteItem::new(WriteKind::Create, None, body);
                     engine.write_item(container, write).result.expect("written");
                 }
             });

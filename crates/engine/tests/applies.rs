@@ -9,12 +9,12 @@ use std::sync::Arc;
 use quire_engine::{
     AdviceInput, Advisor, Engine, EngineError, JobControl, JobState, JobStatus, Precondition, WriteKind,
 };
-use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Object, Value};
 use support::{
-    START_MS, database, items, json, open, open_on, options_at, wait_until, wait_until_idle, write,
+    START_MS, check_sound, database, has_no_job, items, json, killed_after, open, open_on, options_at,
+    wait_until, wait_until_idle, write,
 };
 
 const BOOKS: usize = 120;
@@ -165,11 +165,6 @@ fn names(engine: &Engine) -> Vec<String> {
     let kinds = ["links", "copies", "mirrors", "rollups"];
     let all = kinds.iter().flat_map(|kind| model.get(kind).and_then(Value::as_array).unwrap_or_default());
     all.filter_map(|own| own.get("name")?.as_str().map(str::to_owned)).collect()
-}
-
-fn check_sound(storage: &dyn Storage) {
-    let report = quire_engine::verify(storage).unwrap();
-    assert!(report.is_sound(), "{:#?}", report.problems);
 }
 
 #[test]
@@ -347,20 +342,10 @@ fn refactorings_definitions_and_views_are_applied_and_taken_back() {
     check_sound(&storage.reopen());
 }
 
-/// The storage takes so many commits, and none after: as if the process had been killed then.
-fn killed_after(memory: &MemoryStorage, commits: usize, act: impl Fn(&Engine) -> Result<(), EngineError>) {
-    let faults = Arc::new(FaultStorage::new(memory.reopen()));
-    let engine = open_on(Arc::<FaultStorage<MemoryStorage>>::clone(&faults));
+fn open_with_findings(storage: Arc<dyn Storage>) -> Engine {
+    let engine = open_on(storage);
     engine.set_advisor(Arc::new(Findings));
-    let last = if commits.is_multiple_of(2) { CommitFault::Poison } else { CommitFault::PoisonDone };
-    faults.script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([last]));
-    if act(&engine).is_ok() {
-        let is_over = || engine.jobs().unwrap().iter().all(|job| job.state.is_finished());
-        wait_until("it is killed, or done", || faults.injected() > 0 || is_over());
-    }
-    drop(engine);
-    // What had reached the disk is there when it is opened again.
-    faults.reopen_on(memory.reopen()).unwrap();
+    engine
 }
 
 fn job_of(engine: &Engine, is_own: impl Fn(&JobStatus) -> bool) -> Option<JobStatus> {
@@ -378,7 +363,13 @@ fn kills(
         let engine = library(&memory);
         let before = stored(&engine, container);
         engine.close().unwrap();
-        killed_after(&memory, commits, |engine| engine.apply_finding("d", finding, true).map(drop));
+        killed_after(
+            &memory,
+            commits,
+            open_with_findings,
+            |engine| engine.apply_finding("d", finding, true).map(drop),
+            has_no_job,
+        );
         let engine = open(&memory);
         engine.set_advisor(Arc::new(Findings));
         // A request that was not answered may have been done or not.
@@ -390,7 +381,13 @@ fn kills(
         assert_eq!(state_of(&engine, finding), "accepted");
         wait_until_idle(&engine);
         drop(engine);
-        killed_after(&memory, commits, |engine| engine.control_job(&job.id, JobControl::Undo).map(drop));
+        killed_after(
+            &memory,
+            commits,
+            open_with_findings,
+            |engine| engine.control_job(&job.id, JobControl::Undo).map(drop),
+            has_no_job,
+        );
         let engine = open(&memory);
         engine.set_advisor(Arc::new(Findings));
         let undone = job_of(&engine, |job| job.about.get("undoes").is_some());

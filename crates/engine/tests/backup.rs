@@ -12,18 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_engine::{Container, Engine, EngineError, Precondition, WriteKind};
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
+use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Token};
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::Value;
 use support::hooked_storage::{Call, HookedStorage};
-use support::{container, dump, items, json, open, options_with, upsert};
+use support::{check_sound, container, dump, items, json, open, options_with, upsert};
 
 const ANY: Precondition = Precondition { if_match: None };
-
-fn check_sound(storage: &dyn Storage) {
-    let report = quire_engine::verify(storage).unwrap();
-    assert!(report.is_sound(), "{:#?}", report.problems);
-}
 
 fn restored(backup: &Path) -> MemoryStorage {
     let report = quire_engine::verify_backup(backup).unwrap();
@@ -219,7 +214,7 @@ fn on_the_embedded_engine() {
     assert_eq!(engine.backup(&backup).unwrap().items, 16 * ITEMS_PER_WRITER);
     let before = items(&engine, &container);
     engine.catalog().delete_container("d", "c", &ANY).unwrap();
-    support::wait_for_jobs(&engine);
+    support::wait_for_reclaim(&engine);
     engine.close().unwrap();
     drop((engine, container));
     let emptied = storage("data");

@@ -13,7 +13,7 @@ use quire_storage::Storage;
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Number, Value};
-use support::{CONTAINER, dump, json, open, options_with, page_request, upsert, wait_for_jobs};
+use support::{CONTAINER, dump, json, open, options_with, page_request, upsert, wait_for_reclaim};
 
 const ANY: Precondition = Precondition { if_match: None };
 
@@ -308,7 +308,7 @@ fn offers_are_created_and_deleted_with_their_owners() {
     assert_eq!(engine.catalog().offers().len(), 2);
     engine.catalog().delete_database("d", &ANY).unwrap();
     assert_eq!(engine.catalog().offers().len(), 1);
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     engine.close().unwrap();
     assert_eq!(open(&storage).catalog().offers().len(), 1);
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use quire_engine::{
-    Engine, EngineError, IndexingDirective, TransactionOperation, TransactionVerb, WriteKind, verify,
+    Engine, EngineError, IndexingDirective, TransactionOperation, TransactionVerb, WriteKind,
 };
 use quire_resource::PartitionKey;
 use quire_storage::Storage;
@@ -20,7 +20,7 @@ use quire_storage::fault::{CommitFault, FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use support::faulty_storage::{FaultyStorage, LOSE_ANSWER, LOSE_COMMIT, PANIC};
 use support::hooked_storage::{Calls, HookedStorage};
-use support::{database, items, json, options_with, upsert, wait_until, write};
+use support::{check_sound, database, items, json, options_with, upsert, wait_until, write};
 
 const THREADS: usize = 16;
 
@@ -67,8 +67,7 @@ impl Bench {
     }
 
     fn check_sound(&self) {
-        let report = verify(&*self.storage).unwrap();
-        assert!(report.is_sound(), "{:?}", report.problems);
+        check_sound(&*self.storage);
     }
 }
 

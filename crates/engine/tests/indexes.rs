@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quire_engine::{Engine, EngineError, IndexingDirective, Precondition, Scope, WriteItem, WriteKind};
-use quire_storage::Storage;
 use quire_storage::fault::FaultStorage;
 use quire_storage::memory::MemoryStorage;
+use support::check_sound;
 use support::fixture::{Fixture, Random, json};
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
@@ -30,11 +30,6 @@ const POLICIES: [&str; 7] = [
 
 fn definition(policy: &str, more: &str) -> String {
     format!(r#"{{"id":"c","partitionKey":{KEY},"indexingPolicy":{policy}{more}}}"#)
-}
-
-fn check_sound(storage: &dyn Storage) {
-    let report = quire_engine::verify(storage).expect("can be read");
-    assert!(report.is_sound(), "{:#?}", report.problems);
 }
 
 fn replace_policy(engine: &Engine, policy: &str, more: &str) -> Result<(), EngineError> {
@@ -104,16 +99,12 @@ fn write(fixture: &Fixture, random: &mut Random) {
     let is_delete = matches!(kind, WriteKind::Delete { .. });
     let key = format!("[\"{}\"]", random.below(3));
     let write = WriteItem {
-        kind,
-        partition_key: is_delete.then(|| support::fixture::pk(&key)),
-        body: if is_delete { Bytes::new() } else { Bytes::from(item(random)) },
-        if_match: None,
         indexing,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
+        ..WriteItem::new(
+            kind,
+            is_delete.then(|| support::fixture::pk(&key)),
+            if is_delete { Bytes::new() } else { Bytes::from(item(random)) },
+        )
     };
     match fixture.engine.write_item(&fixture.container, write).result {
         Ok(_) => {}

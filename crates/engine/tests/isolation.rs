@@ -202,17 +202,11 @@ impl Client<'_> {
         let fail = self.random.next_u64().is_multiple_of(6);
         let item = list_item(u64::from(own.number), &[first]);
         let wish = format!(r#","also":{{"list":{},"value":{second},"fail":{fail}}}}}"#, also.number);
+        let body = item.trim_end_matches('}').to_owned() + &wish;
         let write = WriteItem {
-            kind: WriteKind::Create,
-            partition_key: None,
-            body: Bytes::from(item.trim_end_matches('}').to_owned() + &wish),
-            if_match: None,
-            indexing: IndexingDirective::Default,
             want_body: true,
-            pre_trigger: None,
             post_trigger: Some("also".to_owned()),
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
+            ..WriteItem::new(WriteKind::Create, None, body)
         };
         let begun = self.tick();
         let result = self.fixture.engine.write_item(&self.fixture.container, write).result;

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use quire_engine::{Engine, IndexingDirective, Options, WriteItem, WriteKind};
+use quire_engine::{Engine, Options, WriteItem, WriteKind};
 use quire_storage::Storage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 use support::fixture::{FakeClock, json, options};
@@ -30,18 +30,7 @@ fn open(folder: &std::path::Path) -> Engine {
 
 fn write(engine: &Engine, container: &str, body: String) {
     let container = engine.catalog().container("db", container).expect("there");
-    let write = WriteItem {
-        kind: WriteKind::Upsert,
-        partition_key: None,
-        body: body.into(),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
-    };
+    let write = WriteItem::new(WriteKind::Upsert, None, body);
     engine.write_item(&container, write).result.expect("written");
 }
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use quire_engine::{Page, PageRequest, Parameters, Precondition, Scope, verify};
-use quire_storage::Storage;
+use quire_engine::{Page, PageRequest, Parameters, Precondition, Scope};
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Path, Value, text};
+use support::check_sound;
 use support::fixture::{Fixture, Random, json, pk, request};
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
@@ -27,11 +27,6 @@ fn wait_for_rows(fixture: &Fixture, of: &str) {
         assert!(started.elapsed() < Duration::from_secs(60), "no rows for items without {of}");
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-fn check_sound(storage: &dyn Storage) {
-    let report = verify(storage).expect("can be read");
-    assert!(report.is_sound(), "{:#?}", report.problems);
 }
 
 /// Items of which every so-manieth lacks `x`; 0: none.

@@ -11,17 +11,11 @@ use quire_engine::{
     AdviceInput, Advisor, AnsweredRequest, Container, Engine, EngineError, Precondition, ProfileRequest,
 };
 use quire_profile::{ActionSource, Operation};
-use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Object, Value};
-use support::{container, json, open, upsert, wait_until, wait_until_idle};
+use support::{check_sound, container, json, open, upsert, wait_until, wait_until_idle};
 
 const ANY: Precondition = Precondition { if_match: None };
-
-fn check_sound(storage: &dyn Storage) {
-    let report = quire_engine::verify(storage).unwrap();
-    assert!(report.is_sound(), "{:#?}", report.problems);
-}
 
 /// A list with one finding, about nothing.
 struct OneFinding;

@@ -14,7 +14,7 @@ use quire_storage::{
 };
 use quire_storage_local::{LocalOptions, LocalStorage};
 use support::hooked_storage::{Call, Calls, HookedStorage};
-use support::{CONTAINER, container, json, open, statistic, upsert, wait_for_jobs, wait_until};
+use support::{CONTAINER, container, json, open, statistic, upsert, wait_for_reclaim, wait_until};
 
 const ANY: Precondition = Precondition { if_match: None };
 
@@ -56,7 +56,7 @@ fn nothing_of_a_deleted_container_stays() {
     fill(&engine, &container, 2500);
     assert!(container_rows(&storage).len() > 7500);
     engine.catalog().delete_container("d", "c", &ANY).unwrap();
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     assert_eq!(container_rows(&storage), []);
     wait_until("it is counted", || statistic(&engine, "reclaimed_containers") == 1);
     let report = quire_engine::verify(&storage.reopen()).unwrap();
@@ -79,7 +79,7 @@ fn nothing_arrives_behind_the_delete() {
         Guard { partition, epoch, previous_lsn: lsn, next_lsn: lsn + 1 }
     });
     engine.catalog().delete_container("d", "c", &ANY).unwrap();
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     for (guard, token) in guards.into_iter().zip(1..) {
         let key = [0xC1, 0, 0, 0, 1].to_vec();
         let ops = vec![Op::Put { space: Space(0), key, value: vec![0; 8] }];
@@ -107,10 +107,10 @@ fn nothing_of_a_deleted_database_stays() {
     // The name is free at once.
     let again = container(&engine);
     upsert(&engine, &again, "new", 1).unwrap();
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     assert_eq!(support::items(&engine, &again).len(), 1);
     engine.catalog().delete_database("d", &ANY).unwrap();
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     assert_eq!(container_rows(&storage), []);
     engine.close().unwrap();
     assert_eq!(support::dump(&open(&storage)), "\n");
@@ -145,7 +145,7 @@ fn nothing_is_acknowledged_after_the_delete() {
         engine.catalog().delete_container("d", "c", &ANY).unwrap();
         deleted.store(true, Ordering::SeqCst);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
-        wait_for_jobs(&engine);
+        wait_for_reclaim(&engine);
         assert_eq!(container_rows(&storage), []);
     }
 }
@@ -166,7 +166,7 @@ fn a_job_goes_on_after_a_restart() {
     assert!(!container_rows(&memory).is_empty());
     assert!(quire_engine::verify(&memory.reopen()).unwrap().is_sound());
     let engine = open(&memory);
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     assert_eq!(container_rows(&memory), []);
 }
 
@@ -182,7 +182,7 @@ fn a_failing_storage_delays_a_job() {
     storage.script_commits([CommitFault::Pass].into_iter().chain(faults.into_iter().cycle().take(8)));
     storage.script_removals([RemovalFault::Fail, RemovalFault::FailDone, RemovalFault::Pass]);
     engine.catalog().delete_container("d", "c", &ANY).unwrap();
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     assert_eq!(container_rows(&memory), []);
 }
 
@@ -208,7 +208,7 @@ fn a_delete_in_doubt_is_finished_later() {
     assert!(matches!(engine.catalog().delete_container("d", "c", &ANY), Err(EngineError::Unresolved)));
     assert!(upsert(&engine, &container, "late", 1).is_err());
     wait_until("the delete is settled", || engine.catalog().container("d", "c").is_err());
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     assert_eq!(container_rows(&memory), []);
 }
 
@@ -231,7 +231,7 @@ fn a_drop_commits_nothing_per_row() {
         }
     });
     engine.catalog().delete_container("d", "c", &ANY).unwrap();
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     let commits = Calls::count(&calls.commits) - commits;
     assert_eq!(deleted.load(Ordering::SeqCst), 0, "rows were deleted one by one");
     assert!(commits < 15, "{commits} commits");
@@ -266,7 +266,7 @@ fn a_drop_delays_no_index_build() {
     });
     assert_eq!(statistic(&engine, "reclaim_jobs_waiting"), 1);
     is_held.store(false, Ordering::SeqCst);
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
 }
 
 /// Bytes of all tables of a data directory.

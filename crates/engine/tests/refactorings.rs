@@ -27,11 +27,12 @@ use quire_engine::{
     Container, Engine, EngineError, IndexingDirective, JobControl, ModelCondition, Precondition,
     RefactoringDryRun, WriteItem, WriteKind,
 };
-use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Commit, Direction, KeyRange, Scan, Space, Storage, Token};
+use quire_storage::{Commit, Direction, KeyRange, Scan, Space, Token};
 use quire_value::Value;
-use support::{container, items, json, open, open_on, wait_until, wait_until_idle};
+use support::{
+    check_sound, container, items, json, killed_after, open, open_on, wait_until, wait_until_idle,
+};
 
 const RENAME: &str = r#"{"kind":"rename","container":"c","from":"/fname","to":"/firstName"}"#;
 /// Three steps.
@@ -83,11 +84,6 @@ fn wait_for(engine: &Engine, wanted: &str) -> Value {
     wait_until(wanted, || state(engine).get("state").and_then(Value::as_str) == Some(wanted));
     wait_until_idle(engine);
     state(engine)
-}
-
-fn check_sound(storage: &dyn Storage) {
-    let report = quire_engine::verify(storage).unwrap();
-    assert!(report.is_sound(), "{:#?}", report.problems);
 }
 
 #[test]
@@ -218,20 +214,6 @@ fn writers_of_both_forms_lose_nothing() {
     assert_eq!(stored(&engine), expected);
 }
 
-/// The storage takes so many commits, and none after: as if the process had been killed then.
-fn killed_after(memory: &MemoryStorage, commits: usize, act: impl Fn(&Engine) -> Result<(), EngineError>) {
-    let faults = Arc::new(FaultStorage::new(memory.reopen()));
-    let engine = open_on(Arc::<FaultStorage<MemoryStorage>>::clone(&faults));
-    let last = if commits.is_multiple_of(2) { CommitFault::Poison } else { CommitFault::PoisonDone };
-    faults.script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([last]));
-    if act(&engine).is_ok() {
-        wait_until("it is killed, or done", || faults.injected() > 0 || is_settled(&engine));
-    }
-    drop(engine);
-    // What had reached the disk is there when it is opened again.
-    faults.reopen_on(memory.reopen()).unwrap();
-}
-
 fn is_settled(engine: &Engine) -> bool {
     let state = state(engine);
     ["expanded", "undone"].contains(&state.get("state").and_then(Value::as_str).unwrap_or_default())
@@ -243,7 +225,7 @@ fn kills_at_every_commit_come_to_the_same_end() {
         let memory = MemoryStorage::new();
         let (engine, _) = filled(&memory);
         engine.close().unwrap();
-        killed_after(&memory, commits, |engine| start(engine, RENAME));
+        killed_after(&memory, commits, open_on, |engine| start(engine, RENAME), is_settled);
         let engine = open(&memory);
         // A request that was not answered may have been done or not.
         if engine.refactoring("d", "r-1").is_err() {
@@ -255,7 +237,13 @@ fn kills_at_every_commit_come_to_the_same_end() {
         let converted = expanded.get("converted").and_then(Value::as_u64);
         assert_eq!(converted, Some(ITEMS as u64), "killed after {commits} commits");
         drop(engine);
-        killed_after(&memory, commits, |engine| engine.undo_refactoring("d", "r-1").map(drop));
+        killed_after(
+            &memory,
+            commits,
+            open_on,
+            |engine| engine.undo_refactoring("d", "r-1").map(drop),
+            is_settled,
+        );
         let engine = open(&memory);
         if is_settled(&engine) && state(&engine).get("state").and_then(Value::as_str) == Some("expanded") {
             engine.undo_refactoring("d", "r-1").unwrap();
@@ -377,16 +365,8 @@ fn items_keep_their_indexing_directive() {
     let engine = open(&storage);
     let container = container(&engine);
     let write = WriteItem {
-        kind: WriteKind::Create,
-        partition_key: None,
-        body: person(1, "fname", 0).into(),
-        if_match: None,
         indexing: IndexingDirective::Exclude,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
+        ..WriteItem::new(WriteKind::Create, None, person(1, "fname", 0))
     };
     engine.write_item(&container, write).result.unwrap();
     let directive = || {

@@ -13,16 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quire_engine::{
-    ChangesRequest, Container, Engine, EngineError, FeedMode, FeedStart, IndexingDirective, PageRequest,
-    Precondition, RefactoringDryRun, ScriptKind, WriteItem, WriteKind,
+    ChangesRequest, Container, Engine, EngineError, FeedMode, FeedStart, PageRequest, Precondition,
+    RefactoringDryRun, ScriptKind, WriteItem, WriteKind,
 };
 use quire_resource::{PartitionKey, Throughput};
 use quire_storage::Storage;
-use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
 use support::fixture::{Fixture, Random};
-use support::{database, json, options_with, page_request, wait_until, wait_until_idle};
+use support::{
+    check_sound, database, json, killed_after, options_with, page_request, wait_until, wait_until_idle,
+};
 
 const REKEY: &str = r#"{"kind":"rekey","container":"c","partitionKey":{"paths":["/b"],"version":2}}"#;
 const ITEMS: usize = 250;
@@ -59,18 +60,7 @@ fn write(
     key: Option<&str>,
     body: &str,
 ) -> Result<(), EngineError> {
-    let write = WriteItem {
-        kind,
-        partition_key: key.map(|key| PartitionKey::from_header(key).unwrap()),
-        body: body.to_owned().into(),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
-    };
+    let write = WriteItem::new(kind, key.map(|key| PartitionKey::from_header(key).unwrap()), body.to_owned());
     engine.write_item(container, write).result.map(drop)
 }
 
@@ -157,11 +147,6 @@ fn names(engine: &Engine) -> Vec<String> {
     sorted(engine.catalog().containers("d").unwrap().iter().map(|own| own.definition.id.clone()))
 }
 
-fn check_sound(storage: &MemoryStorage) {
-    let report = quire_engine::verify(&storage.reopen()).unwrap();
-    assert!(report.is_sound(), "{:#?}", report.problems);
-}
-
 fn conflict_ids(refactoring: &Value) -> Vec<String> {
     let conflicts = refactoring.get("conflicts").and_then(Value::as_array).unwrap();
     sorted(conflicts.iter().map(|own| own.get("id").and_then(Value::as_str).unwrap().to_owned()))
@@ -215,7 +200,7 @@ fn a_container_gets_another_key_and_its_old_one_back() {
     assert!(matches!(engine.undo_refactoring("d", "r-1"), Err(EngineError::RefactoringRefuses { .. })));
     start(&engine, REKEY).unwrap();
     engine.close().unwrap();
-    check_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 #[test]
@@ -232,7 +217,7 @@ fn an_untouched_expansion_is_undone_to_what_was() {
     put(&engine, &item(1, 1));
     wait_until_idle(&engine);
     engine.close().unwrap();
-    check_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// What one writer was answered: its items by id; nothing is written by two.
@@ -324,7 +309,7 @@ fn writers_lose_nothing_that_was_answered() {
         assert_eq!(stored(&engine, "c"), expected, "seed {seed}");
         wait_until_idle(&engine);
         engine.close().unwrap();
-        check_sound(&storage);
+        check_sound(&storage.reopen());
     }
 }
 
@@ -340,7 +325,7 @@ fn writers_lose_nothing_when_it_finishes_itself() {
     assert_eq!(stored(&engine, "c"), expected, "seed {seed}");
     assert_eq!(key_of(&engine, "c"), r#"["/b"]"#);
     engine.close().unwrap();
-    check_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 #[test]
@@ -422,24 +407,8 @@ fn what_cannot_have_another_key_is_refused() {
     assert!(engine.refactoring("d", "r-1").is_err());
 }
 
-/// The storage takes so many commits, and none after: as if the process had been killed then.
-fn killed_after(
-    memory: &MemoryStorage,
-    commits: usize,
-    act: impl Fn(&Engine) -> Result<(), EngineError>,
-    end: &str,
-) {
-    let faults = Arc::new(FaultStorage::new(memory.reopen()));
-    let storage = Arc::<FaultStorage<MemoryStorage>>::clone(&faults) as Arc<dyn Storage>;
-    let engine = Engine::open(storage, options_with(2)).unwrap();
-    let last = if commits.is_multiple_of(2) { CommitFault::Poison } else { CommitFault::PoisonDone };
-    faults.script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([last]));
-    if act(&engine).is_ok() {
-        wait_until("it is killed, or done", || faults.injected() > 0 || state(&engine) == end);
-    }
-    drop(engine);
-    // What had reached the disk is there when it is opened again.
-    faults.reopen_on(memory.reopen()).unwrap();
+fn open_two(storage: Arc<dyn Storage>) -> Engine {
+    Engine::open(storage, options_with(2)).unwrap()
 }
 
 #[test]
@@ -448,7 +417,13 @@ fn kills_at_every_commit_come_to_the_same_end() {
         let memory = MemoryStorage::new();
         let engine = filled(&memory, 2, "");
         engine.close().unwrap();
-        killed_after(&memory, commits, |engine| start(engine, REKEY), "expanded");
+        killed_after(
+            &memory,
+            commits,
+            open_two,
+            |engine| start(engine, REKEY),
+            |engine| state(engine) == "expanded",
+        );
         let engine = open(&memory, 2);
         // A request that was not answered may have been done or not.
         if engine.refactoring("d", "r-1").is_err() {
@@ -458,7 +433,13 @@ fn kills_at_every_commit_come_to_the_same_end() {
         assert_eq!(stored(&engine, "c~new"), all_items(), "expand killed after {commits} commits");
         put(&engine, &item(2, 1));
         drop(engine);
-        killed_after(&memory, commits, |engine| engine.finish_refactoring("d", "r-1").map(drop), "finished");
+        killed_after(
+            &memory,
+            commits,
+            open_two,
+            |engine| engine.finish_refactoring("d", "r-1").map(drop),
+            |engine| state(engine) == "finished",
+        );
         let engine = open(&memory, 2);
         if state(&engine) == "expanded" {
             engine.finish_refactoring("d", "r-1").unwrap();
@@ -477,7 +458,13 @@ fn kills_at_every_commit_come_to_the_same_end() {
         assert!(matches!(refused, Err(EngineError::Forbidden { .. })), "{refused:?}");
         put(&engine, &item(3, 1));
         drop(engine);
-        killed_after(&memory, commits, |engine| engine.undo_refactoring("d", "r-1").map(drop), "undone");
+        killed_after(
+            &memory,
+            commits,
+            open_two,
+            |engine| engine.undo_refactoring("d", "r-1").map(drop),
+            |engine| state(engine) == "undone",
+        );
         let engine = open(&memory, 2);
         if state(&engine) == "finished" {
             engine.undo_refactoring("d", "r-1").unwrap();
@@ -489,6 +476,6 @@ fn kills_at_every_commit_come_to_the_same_end() {
         put(&engine, &item(4, 1));
         wait_until_idle(&engine);
         engine.close().unwrap();
-        check_sound(&memory);
+        check_sound(&memory.reopen());
     }
 }

@@ -12,7 +12,7 @@ use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use quire_value::{Object, Value};
-use support::{CONTAINER, container, dump, json, open, statistic, wait_for_jobs};
+use support::{CONTAINER, container, dump, json, open, statistic, wait_for_reclaim};
 
 const ANY: Precondition = Precondition { if_match: None };
 const KINDS: [ScriptKind; 3] =
@@ -285,7 +285,7 @@ fn scripts_go_with_their_container_and_database() {
     assert!(engine.catalog().scripts("d", "c", PROCEDURE).unwrap().is_empty());
     create(&engine, PROCEDURE, &script("a", "")).unwrap();
     engine.catalog().delete_database("d", &ANY).unwrap();
-    wait_for_jobs(&engine);
+    wait_for_reclaim(&engine);
     engine.close().unwrap();
     assert_eq!(verify(&storage).unwrap().problems, Vec::<String>::new());
     let engine = open(&storage);

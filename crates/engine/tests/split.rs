@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quire_engine::{
-    Changes, ChangesRequest, EngineError, FeedMode, FeedStart, ItemRead, PageRequest, ReadItem, Scope, verify,
+    Changes, ChangesRequest, EngineError, FeedMode, FeedStart, ItemRead, PageRequest, ReadItem, Scope,
 };
 use quire_resource::SessionToken;
 use quire_storage::Storage;
@@ -16,6 +16,7 @@ use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 use support::fixture::{Fixture, Random, json, number_of, pk, request, text_of};
+use support::{check_sound, statistic, wait_for_jobs, wait_for_rounds};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const HASH_1: &str = r#"{"paths":["/pk"],"kind":"Hash","version":1}"#;
@@ -41,13 +42,8 @@ fn item(id: u64, key: u64, n: u64) -> String {
 fn split(fixture: &mut Fixture, id: &str) -> [u32; 2] {
     let children = fixture.engine.split_partition(&fixture.container, id).expect("split");
     fixture.container = fixture.engine.catalog().container("db", "c").expect("still there");
-    check_sound(fixture);
+    check_sound(&*fixture.storage);
     children
-}
-
-fn check_sound(fixture: &Fixture) {
-    let report = verify(&*fixture.storage).expect("readable");
-    assert!(report.is_sound(), "{:#?}", report.problems);
 }
 
 const QUERIES: [&str; 8] = [
@@ -152,7 +148,7 @@ fn a_split_changes_no_answer() {
         for n in 0..50 {
             fixture.upsert(&item(n, n % 17, n)).expect("written");
         }
-        check_sound(&fixture);
+        check_sound(&*fixture.storage);
     }
 }
 
@@ -182,7 +178,7 @@ fn an_empty_partition_is_halved() {
         split(&mut fixture, "0");
         split(&mut fixture, "1");
         fill(&fixture, 60);
-        check_sound(&fixture);
+        check_sound(&*fixture.storage);
         assert_eq!(fixture.all(None, &Scope::default(), 7).len(), 60);
     }
 }
@@ -279,7 +275,7 @@ fn versions_go_on() {
         fixture.engine.read_changes(&fixture.container, &request).result,
         Err(EngineError::BadRequest { .. })
     ));
-    check_sound(&fixture);
+    check_sound(&*fixture.storage);
 }
 
 #[test]
@@ -296,7 +292,7 @@ fn expired_items_of_the_parent_are_swept() {
     assert_eq!(fixture.all(None, &Scope::default(), -1).len(), 1);
     fixture.engine.pause_sweep(false);
     support::wait_until("expired items are swept", || fixture.container.usage().0 == 1);
-    check_sound(&fixture);
+    check_sound(&*fixture.storage);
 }
 
 /// Pages that were begun before a split go on behind it, with the container as scope or the partition that is gone.
@@ -433,7 +429,7 @@ fn requests_that_began_before_a_split_are_served() {
         fixture.upsert(&item(n, n % 17, n)).expect("written");
     }
     fixture.delete("5", r#"["key 5"]"#).expect("deleted");
-    check_sound(&fixture);
+    check_sound(&*fixture.storage);
 }
 
 /// Writers, readers and followers of feeds while partitions are split, against what the writers know.
@@ -518,7 +514,7 @@ fn splits_under(kind: &str, seed: u64) {
         finished.store(true, Ordering::Relaxed); // after the last write
         (expected, follower.join().expect("a follower"))
     });
-    check_sound(&fixture);
+    check_sound(&*fixture.storage);
     let alive: BTreeMap<u64, u64> = expected.into_iter().filter_map(|(id, n)| Some((id, n?))).collect();
     let fixture = fixture.reopened(Arc::clone(&fixture.storage));
     assert_eq!(fixture.container.partitions().len(), 7);
@@ -598,15 +594,15 @@ fn a_commit_that_goes_wrong() {
         // Numbers of jobs are reserved by the first one, so that the faults are those of the job's row or of the split.
         let one = fixture.engine.catalog().create_container("db", &json(&other), None).expect("created");
         fixture.engine.split_partition(&one, "0").expect("split");
-        wait_for_jobs(&fixture);
+        wait_for_jobs(&fixture.engine);
         storage.script_commits(passes.into_iter().chain(faults));
         let outcome = fixture.engine.split_partition(&fixture.container, "0");
-        check_sound(&fixture);
+        check_sound(&*fixture.storage);
         storage.stop_faults();
         for n in 0..40 {
             fixture.upsert(&item(n, n % 17, n)).unwrap_or_else(|error| panic!("{all_changes}: {error}"));
         }
-        check_sound(&fixture);
+        check_sound(&*fixture.storage);
         let count = fixture.all(Some("SELECT VALUE COUNT(1) FROM c"), &Scope::default(), -1);
         assert_eq!(count[0].as_i64(), Some(40), "{all_changes}");
         let parts = fixture.engine.catalog().container("db", "c").expect("there").partitions().len();
@@ -618,32 +614,10 @@ fn a_commit_that_goes_wrong() {
     }
 }
 
-fn statistic(fixture: &Fixture, name: &str) -> u64 {
-    fixture.engine.statistics().iter().find(|(found, _)| *found == name).expect("known").1
-}
-
 fn wait_for_partitions(fixture: &Fixture, count: usize, all_changes: &str) {
     let started = Instant::now();
     while fixture.engine.catalog().container("db", "c").expect("there").partitions().len() < count {
         assert!(started.elapsed() < Duration::from_secs(60), "never split: {all_changes}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A request is answered before its job's last row is written.
-fn wait_for_jobs(fixture: &Fixture) {
-    let started = Instant::now();
-    while fixture.engine.jobs().expect("read").iter().any(|job| !job.state.is_finished()) {
-        assert!(started.elapsed() < Duration::from_secs(60), "never finished");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn wait_for_rounds(fixture: &Fixture, rounds: u64) {
-    let until = statistic(fixture, "split_rounds") + rounds;
-    let started = Instant::now();
-    while statistic(fixture, "split_rounds") < until {
-        assert!(started.elapsed() < Duration::from_secs(60), "no rounds of splits");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -657,25 +631,25 @@ fn what_cannot_be_split_is_not_tried_all_the_time() {
     };
     write(0, 100);
     fixture.engine.split_partitions_above(1);
-    wait_for_rounds(&fixture, 2);
-    assert_eq!(statistic(&fixture, "automatic_split_tries"), 1);
+    wait_for_rounds(&fixture.engine, "split_rounds", 2);
+    assert_eq!(statistic(&fixture.engine, "automatic_split_tries"), 1);
     let cannot = fixture.engine.cannot_split(&fixture.container, "0").expect("it is said");
     assert_eq!(cannot.reason, "it holds one logical partition only");
     assert_eq!((cannot.tried_at, cannot.again_at), (fixture.clock.now(), fixture.clock.now() + 10));
-    assert_eq!(statistic(&fixture, "partitions_not_splittable"), 1);
+    assert_eq!(statistic(&fixture.engine, "partitions_not_splittable"), 1);
     // It changes, but it is too early; it is time, but it has hardly changed.
     write(100, 50);
-    wait_for_rounds(&fixture, 2);
-    assert_eq!(statistic(&fixture, "automatic_split_tries"), 1);
+    wait_for_rounds(&fixture.engine, "split_rounds", 2);
+    assert_eq!(statistic(&fixture.engine, "automatic_split_tries"), 1);
     fixture.clock.advance(11);
-    wait_for_rounds(&fixture, 2);
-    assert_eq!(statistic(&fixture, "automatic_split_tries"), 2);
+    wait_for_rounds(&fixture.engine, "split_rounds", 2);
+    assert_eq!(statistic(&fixture.engine, "automatic_split_tries"), 2);
     let cannot = fixture.engine.cannot_split(&fixture.container, "0").expect("it is said");
     assert_eq!(cannot.again_at, fixture.clock.now() + 20);
     write(150, 5);
     fixture.clock.advance(100);
-    wait_for_rounds(&fixture, 2);
-    assert_eq!(statistic(&fixture, "automatic_split_tries"), 2);
+    wait_for_rounds(&fixture.engine, "split_rounds", 2);
+    assert_eq!(statistic(&fixture.engine, "automatic_split_tries"), 2);
     // Another logical partition makes it possible.
     (0..50).for_each(|n| drop(fixture.upsert(&item(n, 2, n)).expect("written")));
     wait_for_partitions(&fixture, 2, "by itself");

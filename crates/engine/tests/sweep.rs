@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quire_engine::{Precondition, Scope, verify};
+use quire_engine::{Precondition, Scope};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use support::fixture::{Fixture, json, number_of};
 use support::hooked_storage::{Call, Calls, HookedStorage};
+use support::{check_sound, statistic, wait_for_rounds};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,11 +31,6 @@ fn fixture(members: &str, partitions: u32) -> (Fixture, MemoryStorage) {
     (fixture, storage)
 }
 
-fn assert_sound(storage: &MemoryStorage) {
-    let report = verify(&storage.reopen()).expect("reads");
-    assert!(report.is_sound(), "{:?}", report.problems);
-}
-
 #[test]
 fn by_their_own_time() {
     let (fixture, storage) =
@@ -45,7 +41,7 @@ fn by_their_own_time() {
     }
     fixture.clock.advance(11);
     wait_for_items(&fixture, 300);
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
     fixture.create(r#"{"id":"0","pk":"k0","name":"n0"}"#).expect("id and name are free");
 }
 
@@ -70,7 +66,7 @@ fn by_the_default_except_those_that_stay() {
     wait_for_items(&fixture, 200);
     fixture.clock.advance(1000);
     wait_for_items(&fixture, 100);
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 #[test]
@@ -89,7 +85,7 @@ fn a_shorter_default_acts_on_what_is_there() {
         .replace_container("db", "c", &definition, &Precondition::default())
         .expect("replaced");
     wait_for_items(&fixture, 0);
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// Writers give items back their life while the sweep runs: none of those is lost.
@@ -112,7 +108,7 @@ fn an_item_that_is_written_again_stays() {
             fixture.read(&n.to_string(), "[\"p\"]").expect("still there");
         }
     }
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// The number of a container, as its rows begin with it.
@@ -130,19 +126,6 @@ fn hooked(members: &str) -> (Fixture, Arc<Calls>, MemoryStorage) {
     (Fixture::on(Arc::new(storage), HASH, members, 1), calls, memory)
 }
 
-fn statistic(fixture: &Fixture, name: &str) -> u64 {
-    fixture.engine.statistics().iter().find(|(found, _)| *found == name).expect("known").1
-}
-
-fn wait_for_rounds(fixture: &Fixture, rounds: u64) {
-    let until = statistic(fixture, "sweep_rounds") + rounds;
-    let started = Instant::now();
-    while statistic(fixture, "sweep_rounds") < until {
-        assert!(started.elapsed() < PATIENCE, "the sweep stands still");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// However many items expire, each row is shown to the sweep once, and a commit removes hundreds of them.
 #[test]
 fn work_is_proportional_to_what_expires() {
@@ -158,7 +141,7 @@ fn work_is_proportional_to_what_expires() {
         let (rows, commits) = (Calls::count(&calls.rows) - rows, Calls::count(&calls.commits) - commits);
         assert!(rows < 2 * 5000, "{rows} rows were looked at to remove 5000 items");
         assert!(commits <= 5000 / 250, "{commits} commits removed 5000 items");
-        assert_sound(&memory);
+        check_sound(&memory.reopen());
     }
 }
 
@@ -173,7 +156,7 @@ fn an_idle_container_is_not_touched() {
     fixture.create(r#"{"id":"1","pk":"p"}"#).expect("created");
     fixture.create(r#"{"id":"2","pk":"p","ttl":2000}"#).expect("created");
     fixture.engine.pause_sweep(false);
-    wait_for_rounds(&fixture, 2);
+    wait_for_rounds(&fixture.engine, "sweep_rounds", 2);
     calls.set_hook(|call| {
         let is_sweep = std::thread::current().name() == Some("quire-sweep");
         assert!(
@@ -181,7 +164,7 @@ fn an_idle_container_is_not_touched() {
             "the storage was touched"
         );
     });
-    wait_for_rounds(&fixture, 3);
+    wait_for_rounds(&fixture.engine, "sweep_rounds", 3);
     let sweep = fixture.engine.workers().into_iter().find(|worker| worker.name == "sweep").expect("there");
     assert_eq!((sweep.failures, sweep.failing_parts), (0, 0));
     calls.set_hook(|_| ());
@@ -206,7 +189,7 @@ fn what_is_written_behind_the_sweep_is_found() {
     }
     fixture.clock.advance(2000);
     wait_for_items(&fixture, 0);
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// Rows that cannot be read are counted and passed over; the items behind them go.
@@ -236,13 +219,16 @@ fn an_unreadable_row_stops_nothing() {
         fixture.clock.advance(11);
         fixture.engine.pause_sweep(false);
         wait_for_items(&fixture, 3);
-        assert!(statistic(&fixture, "sweep_rows_skipped") >= 3);
+        assert!(statistic(&fixture.engine, "sweep_rows_skipped") >= 3);
         // Later items go, too.
         fixture.create(&format!(r#"{{"id":"late","pk":"p"{ttl}}}"#)).expect("created");
         fixture.clock.advance(11);
         wait_for_items(&fixture, 3);
-        wait_for_rounds(&fixture, 3);
-        assert!(statistic(&fixture, "sweep_rows_skipped") < 12, "the same rows are met again and again");
+        wait_for_rounds(&fixture.engine, "sweep_rounds", 3);
+        assert!(
+            statistic(&fixture.engine, "sweep_rows_skipped") < 12,
+            "the same rows are met again and again"
+        );
     }
 }
 
@@ -303,9 +289,9 @@ fn items_expire_by_the_clock_after_it_ran_ahead() {
         fixture.engine.pause_sweep(false);
         wait_for_items(&fixture, 1);
         read("ahead").expect("it was written in the future");
-        assert_sound(&storage);
+        check_sound(&storage.reopen());
         fixture.clock.advance(AHEAD);
         wait_for_items(&fixture, 0);
-        assert_sound(&storage);
+        check_sound(&storage.reopen());
     }
 }

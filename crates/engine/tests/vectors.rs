@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::fixture::{Fixture, Random, json, options, pk, request};
 use support::hooked_storage::{Call, HookedStorage};
-use support::{ends_at_every_check, wait_until};
+use support::{ends_at_every_check, statistic, wait_until};
 
 /// The space of rows of vector indexes, as the engine has it on disk.
 const LOOKUPS: Space = Space(2);
@@ -42,11 +42,6 @@ fn caught_up(fixture: &Fixture) -> VectorIndexStatus {
             _ => std::thread::sleep(std::time::Duration::from_millis(2)),
         }
     }
-}
-
-fn statistic(fixture: &Fixture, name: &str) -> u64 {
-    let figures = fixture.engine.statistics();
-    figures.iter().find(|(other, _)| *other == name).expect("there is such a figure").1
 }
 
 fn unit(random: &mut Random) -> f64 {
@@ -255,7 +250,7 @@ fn a_paused_build_stays_so_over_a_restart() {
     fixture.engine.close().expect("closed");
     calls.set_hook(|_| ());
     let again = Fixture::again(Arc::new(memory.reopen()), Arc::clone(&fixture.clock));
-    wait_until("rounds of the worker", || statistic(&again, "vector_indexes_building") == 1);
+    wait_until("rounds of the worker", || statistic(&again.engine, "vector_indexes_building") == 1);
     assert_eq!(wait_for_build(&again, |_| true).state, JobState::Paused);
     assert!(again.engine.vector_indexes(&again.container).expect("status")[0].is_building);
     again.engine.control_job(&job.id, JobControl::Resume).expect("resumed");
@@ -454,7 +449,7 @@ fn an_index_survives_a_restart() {
     let (fixture, memory) = filled("flat", 1500, 2);
     let built = caught_up(&fixture);
     assert_eq!(built.items, 1500);
-    assert!(statistic(&fixture, "vector_index_items_taken") >= 1500);
+    assert!(statistic(&fixture.engine, "vector_index_items_taken") >= 1500);
     fixture.engine.close().expect("closed");
     sound(&memory.reopen());
     let again = fixture.reopened(Arc::new(memory.reopen()));
@@ -463,8 +458,8 @@ fn an_index_survives_a_restart() {
     let mut random = Random(4);
     let plan = same(&again, &nearest_query(&mut random, ""));
     assert!(plan.contains("Nearest in flat vector index /v, exact"), "{plan}");
-    assert_eq!(statistic(&again, "vector_index_items_taken"), 0);
-    assert_eq!(statistic(&again, "vector_indexes_started"), 0);
+    assert_eq!(statistic(&again.engine, "vector_index_items_taken"), 0);
+    assert_eq!(statistic(&again.engine, "vector_indexes_started"), 0);
 }
 
 #[test]
@@ -486,8 +481,8 @@ fn a_build_goes_on_after_a_kill() {
     let again = Fixture::again(storage.clone(), Arc::clone(&fixture.clock));
     assert_eq!(caught_up(&again).items, 2600);
     // Only what the first engine had not brought in.
-    assert!(statistic(&again, "vector_index_items_taken") < 2600 - before);
-    assert_eq!(statistic(&again, "vector_indexes_started"), 0);
+    assert!(statistic(&again.engine, "vector_index_items_taken") < 2600 - before);
+    assert_eq!(statistic(&again.engine, "vector_indexes_started"), 0);
     for _ in 0..5 {
         same(&again, &nearest_query(&mut random, "WHERE c.n < 5"));
     }

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quire_engine::{
     BatchOperation, BatchVerb, ChangesRequest, Container, Engine, EngineError, FeedMode, FeedStart,
-    IndexingDirective, PageRequest, Precondition, Scope, ViewState, WriteItem, WriteKind, verify,
+    IndexingDirective, PageRequest, Precondition, Scope, ViewState, WriteItem, WriteKind,
 };
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Op, Space};
 use quire_value::{Limits, Object, Value, text};
+use support::check_sound;
 use support::fixture::{Fixture, Random, json, pk, request, text_of};
 use support::hooked_storage::{Call, HookedStorage};
 
@@ -104,11 +105,6 @@ fn assert_same(engine: &Engine, view: &Arc<Container>, names: Option<&[&str]>) {
     assert_eq!(found(&all(engine, &view)), expected(&all(engine, &source), names));
 }
 
-fn assert_sound(storage: &MemoryStorage) {
-    let report = verify(&storage.reopen()).expect("reads");
-    assert!(report.is_sound(), "{:?}", report.problems);
-}
-
 fn fixture(members: &str, partitions: u32) -> (Fixture, MemoryStorage) {
     let storage = MemoryStorage::new();
     (Fixture::on(Arc::new(storage.reopen()), HASH, members, partitions), storage)
@@ -131,7 +127,7 @@ fn existing_and_later_items_are_in_the_view() {
     fixture.create(r#"{"id":"4","pk":"k4","city":"c4","n":44}"#).expect("another one");
     fixture.create(r#"{"id":"new","pk":"k","city":"c0","_id":"own","id2":3}"#).expect("created");
     assert_same(&fixture.engine, &view, Some(&["city", "n"]));
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
     let scope = Scope { partition_key: Some(pk("[\"elsewhere\"]")), ..Scope::default() };
     let query = "SELECT VALUE c._id FROM c";
     let page = PageRequest { scope, ..request(Scope::default(), 10, None) };
@@ -169,7 +165,7 @@ fn expired_items_leave_the_view() {
     }
     assert_same(&fixture.engine, &view, None);
     assert_eq!(all(&fixture.engine, &view).len(), 25);
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 #[test]
@@ -202,7 +198,7 @@ fn versions_go_when_the_views_have_them() {
         assert!(started.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// A policy of the source's own keeps its versions for as long as it says, and longer for the view alone.
@@ -256,16 +252,8 @@ fn clients_do_not_write_to_a_view() {
         WriteKind::Patch { id: id.clone(), if_none_match: None },
     ] {
         let write = WriteItem {
-            kind,
-            partition_key: Some(pk("[1]")),
-            body: Bytes::from(format!(r#"{{"id":"{id}","a":1}}"#)),
-            if_match: None,
-            indexing: IndexingDirective::Default,
             want_body: true,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
+            ..WriteItem::new(kind, Some(pk("[1]")), format!(r#"{{"id":"{id}","a":1}}"#))
         };
         refused(fixture.engine.write_item(&view, write).result.err().expect("refused"));
     }
@@ -329,7 +317,7 @@ fn a_view_is_rebuilt() {
     fixture.delete("7", "[\"k7\"]").expect("deleted");
     fixture.engine.pause_views(false);
     assert_same(&fixture.engine, &view, Some(&["a"]));
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// Random writes, with everything that can happen to a view in between.
@@ -400,7 +388,7 @@ fn the_model() {
     let view = fixture.engine.catalog().container("db", "v").expect("the view");
     assert_same(&fixture.engine, &view, Some(&["a", "b", "ttl"]));
     fixture.engine.close().expect("closes");
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 fn upsert(body: &str) -> BatchOperation {
@@ -454,7 +442,7 @@ fn on_a_faulty_storage() {
         storage.stop_faults();
         assert_same(&fixture.engine, &view, Some(&["a", "b"]));
         fixture.engine.close().expect("closes");
-        assert_sound(&memory);
+        check_sound(&memory.reopen());
     }
 }
 
@@ -488,7 +476,7 @@ fn many_writers_while_it_is_filled_and_rebuilt() {
         view
     });
     assert_same(&fixture.engine, &view, None);
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 #[test]
@@ -512,7 +500,7 @@ fn a_restored_view_is_filled_again() {
     assert_eq!(all(&again.engine, &view).len(), 299);
     again.create(r#"{"id":"new","pk":"k","a":1}"#).expect("created");
     assert_same(&again.engine, &view, None);
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// Partitions of source and view are split while the view is filled, follows and is rebuilt, and writers write.
@@ -572,7 +560,7 @@ fn partitions_are_split() {
     fixture.engine.pause_views(false);
     assert_same(&fixture.engine, &view, None);
     fixture.engine.close().expect("closes");
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// A view that cannot follow, for whatever reason, does not keep its source's versions for ever: beyond a bound it is filled
@@ -632,6 +620,6 @@ fn a_view_that_is_too_far_behind_is_filled_again() {
     catch_up(&fixture.engine, &view);
     wait("the alarm is over", &|| statistic("view_lag_alarms") == 0);
     assert_same(&fixture.engine, &view, None);
-    assert_sound(&storage);
+    check_sound(&storage.reopen());
     calls.set_hook(|_| ());
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quire_engine::{
-    Answer, AnsweredRequest, Container, Engine, EngineError, IndexingDirective, ItemWritten, JobControl,
-    JobState, Parameters, Precondition, ReadItem, WriteItem, WriteKind,
+    Answer, AnsweredRequest, Container, Engine, EngineError, ItemWritten, JobControl, JobState, Parameters,
+    Precondition, ReadItem, WriteItem, WriteKind,
 };
 use quire_profile::{ActionSource, Operation};
 use quire_resource::PartitionKey;
@@ -69,18 +69,7 @@ impl RecordedDatabase {
             WriteKind::Patch { id, .. } => Some(key(id)),
             _ => None,
         };
-        let write = WriteItem {
-            kind,
-            partition_key,
-            body: body.to_owned().into(),
-            if_match: None,
-            indexing: IndexingDirective::Default,
-            want_body: false,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
-        };
+        let write = WriteItem::new(kind, partition_key, body.to_owned());
         self.call(container, (operation, None), || self.engine.write_item(container, write))
     }
 

@@ -4,23 +4,15 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use quire_engine::{Precondition, WorkerState, WorkerStatus};
 use quire_storage::memory::MemoryStorage;
 use support::fixture::{Fixture, json};
 use support::hooked_storage::{Call, HookedStorage};
+use support::wait_until;
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const ITEMS: u8 = 1;
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited too long until {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
 
 fn status(fixture: &Fixture, name: &str) -> WorkerStatus {
     fixture.engine.workers().into_iter().find(|worker| worker.name == name).expect("a worker")

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use quire_engine::QueryMemoryLimits;
 use quire_server::{Endpoint, Keys, ServerConfig, WELL_KNOWN_KEY};
 use quire_storage::memory::MemoryStorage;
+use support::wait::wait_until;
 use support::{
     RawConnection, TestServer, authorization, http2, now, signed, start_engine, start_tls, start_with,
 };
@@ -33,14 +34,6 @@ fn with_container(server: TestServer) -> TestServer {
 fn create(server: &TestServer, item: &str) {
     let reply = server.call("POST", DOCS, &[PK], item);
     assert_eq!(reply.status, 201, "{}", reply.text());
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + TIMEOUT;
-    while !holds() {
-        assert!(Instant::now() < until, "did not happen: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn metric(server: &TestServer, name: &str) -> u64 {

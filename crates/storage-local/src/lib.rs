@@ -198,7 +198,11 @@ impl OpenStore {
                 return Err(OpenError::LogEndsEarly { acknowledged, found });
             }
             Some((_, acknowledged)) if acknowledged > found => {
-                tracing::warn!(acknowledged, found, "acknowledged commits are missing, continuing because of --accept-loss");
+                tracing::warn!(
+                    acknowledged,
+                    found,
+                    "acknowledged commits are missing, continuing because of --accept-loss"
+                );
                 Acknowledged::create(&directory.acknowledged())?
             }
             Some((acknowledged, _)) => {

@@ -13,6 +13,7 @@ pub mod murmur; // MurmurHash3
 mod number; // i64, u64 or f64, compared by exact value
 mod order; // the total order and equality
 mod path; // `/a/"b c"/0` paths
+pub mod random; // numbers that follow from a seed
 pub mod text; // JSON text in and out
 mod value;
 

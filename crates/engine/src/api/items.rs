@@ -79,6 +79,24 @@ pub struct WriteItem {
     pub cancel: Cancel,
 }
 
+impl WriteItem {
+    /// Without conditions, triggers and an answer's body.
+    pub fn new(kind: WriteKind, partition_key: Option<PartitionKey>, body: impl Into<Bytes>) -> WriteItem {
+        WriteItem {
+            kind,
+            partition_key,
+            body: body.into(),
+            if_match: None,
+            indexing: IndexingDirective::Default,
+            want_body: false,
+            pre_trigger: None,
+            post_trigger: None,
+            trigger_headers: Vec::new(),
+            cancel: Cancel::default(),
+        }
+    }
+}
+
 pub struct ItemWritten {
     pub created: bool,
     /// The item with system properties; empty for delete or when not wanted.

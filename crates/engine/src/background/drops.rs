@@ -259,10 +259,6 @@ impl JobKind for Drops {
         KIND
     }
 
-    fn unit(&self) -> &'static str {
-        UNIT
-    }
-
     /// A delete cannot be cancelled.
     fn can_cancel(&self) -> bool {
         false

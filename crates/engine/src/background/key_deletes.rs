@@ -163,10 +163,6 @@ impl JobKind for KeyDeletes {
         KIND
     }
 
-    fn unit(&self) -> &'static str {
-        UNIT
-    }
-
     /// The items are invisible since the request, so the job cannot be cancelled.
     fn can_cancel(&self) -> bool {
         false

@@ -30,10 +30,8 @@ pub(super) fn visit_with_checkpoint(
     let order = VisitOrder { container, rids, rows: &[], work, also: &also, journal: None };
     let visited = visit_items(shared, &order)?;
     match (visited, advance.into_inner()) {
-        (VisitOutcome::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
-        (VisitOutcome::Done { is_committed: false, .. }, Some(advance)) => {
-            claim.commit(advance, Vec::new())?
-        }
+        (VisitOutcome::Done { is_committed: true }, Some(advance)) => claim.advanced(advance),
+        (VisitOutcome::Done { is_committed: false }, Some(advance)) => claim.commit(advance, Vec::new())?,
         (VisitOutcome::Refused(error), _) => return Ok(Some(error.to_string())),
         (VisitOutcome::TooLarge, _) => return Ok(Some("the items are too large for one commit".to_owned())),
         (VisitOutcome::Done { .. } | VisitOutcome::DuplicateKey { .. } | VisitOutcome::NoModel, _) => {}

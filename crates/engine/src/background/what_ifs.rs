@@ -111,10 +111,6 @@ impl JobKind for WhatIfs {
         WHAT_IF
     }
 
-    fn unit(&self) -> &'static str {
-        "operations"
-    }
-
     /// Its databases would stay for as long.
     fn can_pause(&self) -> bool {
         false

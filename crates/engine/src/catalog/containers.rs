@@ -78,28 +78,34 @@ impl Catalog {
         check_encryption_keys(&database, &definition)?;
         let is_shared = change.state.offer_of(OfferOwner::of_database(database.number())).is_some();
         let throughput = throughput.or((!is_shared && ranges.is_none()).then_some(DEFAULT_THROUGHPUT));
+        let layout = ranges.map_or_else(|| self.layout(&definition, throughput), layout_of);
+        let container = self.put_new_container(&mut change, &database, definition, &layout)?;
+        change.begin_partitions(container.number, &layout);
+        if let Some(throughput) = throughput {
+            let owner = OfferOwner { database: database.number(), container: container.number };
+            change.create_offer(owner, throughput)?;
+        }
+        change.publish_container(container)
+    }
+
+    /// An empty container with a new number, and its row in the change.
+    pub(super) fn put_new_container(
+        &self,
+        change: &mut CatalogChange<'_>,
+        database: &DatabaseEntry,
+        definition: ContainerDefinition,
+        layout: &[PartitionLayout],
+    ) -> Result<Container, EngineError> {
         let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
         let rid = ResourceId::Container { database: database.number(), container: number };
-        let layout = ranges.map_or_else(|| self.layout(&definition, throughput), layout_of);
         let epochs = IndexEpochs::new();
         let rules = write_rules(&self.shared, &definition, &epochs)?;
         let commit_queue = self.commit_queues.of(database.number());
-        let partitions = PartitionSet::open(&self.shared, number, rid, rules, &layout, commit_queue)?;
+        let partitions = PartitionSet::open(&self.shared, number, rid, rules, layout, commit_queue)?;
         let resource = change.stamp(rid, definition.id.clone(), definition.json.clone());
-        change.put_container(&resource, &layout, &epochs);
-        change.begin_partitions(number, &layout);
-        if let Some(throughput) = throughput {
-            change.create_offer(OfferOwner { database: database.number(), container: number }, throughput)?;
-        }
+        change.put_container(&resource, layout, &epochs);
         let database = database.resource.clone();
-        change.publish_container(Container::new(
-            resource,
-            definition,
-            database,
-            number,
-            partitions,
-            &self.state,
-        ))
+        Ok(Container::new(resource, definition, database, number, partitions, &self.state))
     }
 
     /// The source of a view, which becomes part of its definition.

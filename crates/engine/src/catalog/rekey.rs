@@ -7,20 +7,17 @@
 
 use std::sync::Arc;
 
-use quire_resource::{ContainerDefinition, EpkRange, ResourceId};
+use quire_resource::{ContainerDefinition, EpkRange};
 use quire_storage::Op;
 use quire_value::Value;
 
 use super::change::CatalogChange;
-use super::containers::CONTAINER_NUMBER_MAX;
-use super::load::write_rules;
 use super::offers::throughput_of;
 use super::permissions::container_in_link;
 use super::row::ResourceRow;
 use super::state::{DatabaseEntry, OfferOwner, UserEntry};
 use super::{Catalog, Container, ContainerScripts, EngineError, already_exists, not_found};
 use crate::api::{Resource, ScriptKind, corrupt};
-use crate::indexes::IndexEpochs;
 use crate::partition::PartitionSet;
 use crate::partition::access::AccessState;
 use crate::store::keys::{self, CATALOG};
@@ -76,29 +73,15 @@ impl Catalog {
         if database.containers.named(&definition.id).is_some() {
             return Err(already_exists("container", &definition.id));
         }
-        let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
-        let rid = ResourceId::Container { database: database.number(), container: number };
         let layout = layout_beside(&source.partitions, &definition);
-        let epochs = IndexEpochs::new();
-        let rules = write_rules(&self.shared, &definition, &epochs)?;
-        let commit_queue = self.commit_queues.of(database.number());
-        let partitions = PartitionSet::open(&self.shared, number, rid, rules, &layout, commit_queue)?;
-        partitions.access().set(AccessState::Closed);
-        let resource = change.stamp(rid, definition.id.clone(), definition.json.clone());
-        change.put_container(&resource, &layout, &epochs);
+        let container = self.put_new_container(&mut change, &database, definition, &layout)?;
+        container.partitions.access().set(AccessState::Closed);
         let lsn = change.lsn_floor().max(last_lsn(&source)?) + LSN_MARGIN;
-        change.begin_partitions_at(number, &layout, lsn);
-        change.copy_offer(&source, OfferOwner { database: database.number(), container: number })?;
-        change.push_op(row(number));
-        let database = database.resource.clone();
-        change.publish_container(Container::new(
-            resource,
-            definition,
-            database,
-            number,
-            partitions,
-            &self.state,
-        ))
+        change.begin_partitions_at(container.number, &layout, lsn);
+        let owner = OfferOwner { database: database.number(), container: container.number };
+        change.copy_offer(&source, owner)?;
+        change.push_op(row(container.number));
+        change.publish_container(container)
     }
 
     /// Exchanges names, all at once: the container that is to have the name has it, with the scripts, the throughput and the

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_storage::{Op, Snapshot, Space};
+use quire_storage::{Op, Snapshot};
 
 use super::id::JobId;
 use super::kind::{JobKind, JobStep};
@@ -85,7 +85,8 @@ impl<'a> JobClaim<'a> {
     }
 
     /// A row as it is now.
-    pub fn stored(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+    #[cfg(test)]
+    pub fn stored(&self, space: quire_storage::Space, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         Ok(self.jobs.storage.snapshot()?.get(space, key)?)
     }
 

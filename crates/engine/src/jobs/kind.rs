@@ -13,11 +13,6 @@ pub(crate) trait JobKind: Send + Sync {
     /// As clients know it; in the rows of its jobs.
     fn name(&self) -> &'static str;
 
-    /// What its progress counts.
-    fn unit(&self) -> &'static str {
-        "items"
-    }
-
     /// Does a little of the work: one commit, or a few. It is asked again until it answers that there is no more, and after
     /// an error, with the checkpoint as it is in the storage: an error says nothing about whether a commit happened.
     fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError>;

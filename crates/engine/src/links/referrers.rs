@@ -69,25 +69,6 @@ impl Referrers<'_> {
         Ok(page)
     }
 
-    /// How many there are that clients see, counted up to `count_max`.
-    pub fn count(
-        &self,
-        snapshot: &dyn Snapshot,
-        count_max: usize,
-        visibility_point: &VisibilityPoint,
-    ) -> Result<usize, EngineError> {
-        let (mut count, mut after) = (0, None);
-        loop {
-            let page =
-                self.page(snapshot, after.as_deref(), PAGE_ROWS.min(count_max.max(1)), visibility_point)?;
-            count += page.referrers.iter().filter(|referrer| !referrer.is_invisible).count();
-            match page.next {
-                Some(next) if count < count_max => after = Some(next),
-                _ => return Ok(count.min(count_max)),
-            }
-        }
-    }
-
     /// How many rows there are at most, without a look at the items: counted up to `count_max`.
     pub fn rows_up_to(&self, snapshot: &dyn Snapshot, count_max: usize) -> Result<usize, EngineError> {
         Ok(self.places(snapshot, None, count_max)?.0.len())

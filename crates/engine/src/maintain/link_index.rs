@@ -188,17 +188,17 @@ impl<'a> LinkIndexing<'a> {
         let figures = self.figures(base, items)?;
         let mut also = (self.order.also)(&*base.snapshot, &figures)?;
         let Some(until) = self.order.rids.last().map(|last| last + 1) else {
-            return Ok(Some(VisitOutcome::Done { is_committed: false, figures }));
+            return Ok(Some(VisitOutcome::Done { is_committed: false }));
         };
         also.extend(counted_below_rid_ops(base, self.order.job, until));
         let mut writes = self.rows(base, items)?;
         let Some((_, first)) = writes.first_mut() else {
-            return Ok(Some(VisitOutcome::Done { is_committed: false, figures }));
+            return Ok(Some(VisitOutcome::Done { is_committed: false }));
         };
         first.ops.extend(also);
         let commit = UnitCommit::of_index_rows(writes);
         match commit.submit(self.shared, self.order.container.partitions.commit_queue()) {
-            Ok(_) => Ok(Some(VisitOutcome::Done { is_committed: true, figures })),
+            Ok(_) => Ok(Some(VisitOutcome::Done { is_committed: true })),
             Err(WriteRefused::Stale) => Ok(None),
             Err(WriteRefused::Failed(error)) => Err(error),
         }

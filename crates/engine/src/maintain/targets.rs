@@ -97,10 +97,6 @@ impl TargetDifferences {
     pub fn items(&self) -> (usize, usize) {
         self.items
     }
-
-    fn container(&self, number: u32) -> Result<&Arc<Container>, EngineError> {
-        self.containers.iter().find(|own| own.number == number).ok_or(EngineError::Overloaded)
-    }
 }
 
 impl Differences for TargetDifferences {

@@ -63,7 +63,7 @@ pub(crate) enum VisitWork<'a> {
 /// The outcome of a visit.
 pub(crate) enum VisitOutcome {
     /// The commit is durable, unless there was nothing to write: then `also` is not written either.
-    Done { is_committed: bool, figures: VisitFigures },
+    Done { is_committed: bool },
     /// One of them cannot be written.
     Refused(ItemError),
     /// Two items have one key of a link: the second of them.
@@ -180,10 +180,10 @@ fn attempt(
     }
     let commit = unit.into_visit(is_counting, also)?;
     let Some(commit) = commit else {
-        return Ok(Attempt::Ended(VisitOutcome::Done { is_committed: false, figures }));
+        return Ok(Attempt::Ended(VisitOutcome::Done { is_committed: false }));
     };
     match commit.submit(shared, order.container.partitions.commit_queue()) {
-        Ok(_) => Ok(Attempt::Ended(VisitOutcome::Done { is_committed: true, figures })),
+        Ok(_) => Ok(Attempt::Ended(VisitOutcome::Done { is_committed: true })),
         Err(WriteRefused::Stale) => Ok(Attempt::Again(LockSet::default())),
         Err(WriteRefused::Failed(error)) => Err(error),
     }

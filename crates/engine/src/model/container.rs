@@ -21,7 +21,6 @@ pub(crate) struct ContainerModel {
     pub owned_mirrors: Vec<usize>,
     pub owned_rollups: Vec<usize>,
     /// Own paths of other items, made of its items.
-    pub copies_of: Vec<usize>,
     pub mirrors_of: Vec<usize>,
     pub rollups_of: Vec<usize>,
     pub windows: Vec<usize>,
@@ -51,7 +50,6 @@ impl ContainerModel {
             owned_copies: on(&copies, &links_from),
             owned_mirrors: on(&mirrors, &links_to),
             owned_rollups: on(&rollups, &links_to),
-            copies_of: on(&copies, &links_to),
             mirrors_of: on(&mirrors, &links_from),
             rollups_of: on(&rollups, &links_from),
             windows: rules.windows_of(name).map(|(number, _)| number).collect(),

@@ -138,10 +138,6 @@ impl Declarations {
     pub fn named(&self, name: &str) -> Option<&Declaration> {
         self.iter().map(|(_, declaration)| declaration).find(|declaration| declaration.name == name)
     }
-
-    pub fn numbered(&self, number: u32) -> Option<&Declaration> {
-        self.iter().map(|(_, declaration)| declaration).find(|declaration| declaration.number == number)
-    }
 }
 
 impl DeclarationState {

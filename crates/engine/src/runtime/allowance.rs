@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use quire_resource::GeospatialType;
 use quire_sql::{Allowance, Cancellation, Environment, SqlError};
 use quire_storage::Token;
+use quire_value::random;
 
 use crate::api::{Cancel, EngineError};
 use crate::runtime::Shared;
@@ -73,17 +74,13 @@ fn next_seed() -> Result<u64, EngineError> {
     let start = match START.get() {
         Some(start) => *start,
         None => {
-            let Token(random) = random_token()?;
-            *START.get_or_init(|| random as u64)
+            let Token(bytes) = random_token()?;
+            *START.get_or_init(|| bytes as u64)
         }
     };
     // An odd factor maps different counts to different numbers; the rounds spread their bits.
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut seed = start.wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    for (shift, factor) in [(30, 0xBF58_476D_1CE4_E5B9), (27, 0x94D0_49BB_1331_11EB)] {
-        seed = (seed ^ (seed >> shift)).wrapping_mul(factor);
-    }
-    Ok(seed ^ (seed >> 31))
+    Ok(random::split_mix(start.wrapping_add(count.wrapping_mul(random::STEP))))
 }
 
 #[cfg(test)]

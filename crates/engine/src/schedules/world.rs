@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use quire_resource::PartitionKey;
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
@@ -13,10 +12,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
 
 use super::storage::SteppedStorage;
-use crate::api::{
-    Cancel, Clock, EngineError, IndexingDirective, ItemRead, Options, QueryMemoryLimits, ReadItem, WriteItem,
-    WriteKind,
-};
+use crate::api::{Clock, EngineError, ItemRead, Options, QueryMemoryLimits, ReadItem, WriteItem, WriteKind};
 use crate::catalog::{Catalog, Container, open_store};
 use crate::items::read::{read_item, read_item_cached};
 use crate::runtime::Shared;
@@ -118,18 +114,7 @@ pub(super) fn key(name: &str) -> PartitionKey {
 }
 
 pub(super) fn write(kind: WriteKind, pk: &str, body: &str) -> WriteItem {
-    WriteItem {
-        kind,
-        partition_key: Some(key(pk)),
-        body: Bytes::copy_from_slice(body.as_bytes()),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Cancel::default(),
-    }
+    WriteItem::new(kind, Some(key(pk)), body.to_owned())
 }
 
 static PREPARED: OnceLock<MemoryStorage> = OnceLock::new();

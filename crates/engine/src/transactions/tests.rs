@@ -65,18 +65,7 @@ impl Fixture {
     }
 
     fn single(&self, kind: WriteKind, body: &str) -> Answer<ItemWritten> {
-        let write = WriteItem {
-            kind,
-            partition_key: Some(key("p")),
-            body: body.to_owned().into(),
-            if_match: None,
-            indexing: IndexingDirective::Default,
-            want_body: true,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
-        };
+        let write = WriteItem { want_body: true, ..WriteItem::new(kind, Some(key("p")), body.to_owned()) };
         self.engine.write_item(&self.container, write)
     }
 
@@ -213,16 +202,8 @@ fn a_script_sees_what_is_stored() {
     let other = bench.engine.write_item(
         &bench.container,
         WriteItem {
-            kind: WriteKind::Create,
-            partition_key: None,
-            body: r#"{"id":"o","pk":"other","email":1}"#.into(),
-            if_match: None,
-            indexing: IndexingDirective::Default,
             want_body: true,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
+            ..WriteItem::new(WriteKind::Create, None, r#"{"id":"o","pk":"other","email":1}"#)
         },
     );
     let other = json(std::str::from_utf8(&other.result.unwrap().body).unwrap());

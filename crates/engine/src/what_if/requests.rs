@@ -10,9 +10,7 @@ use quire_value::{Item, Limits, Value, text};
 use super::query::ReplayedQuery;
 use super::sample::{ItemPlace, Reference, Sample};
 use super::scratch::{Scratch, Side};
-use crate::api::{
-    Cancel, EngineError, IndexingDirective, ItemRead, PageRequest, ReadItem, Scope, WriteItem, WriteKind,
-};
+use crate::api::{EngineError, ItemRead, PageRequest, ReadItem, Scope, WriteItem, WriteKind};
 use crate::catalog::{Catalog, Container};
 use crate::items::read::{find_item, read_item};
 use crate::maintain::write::write_any;
@@ -185,18 +183,7 @@ impl ReplayContext<'_> {
         };
         let body = Bytes::from(body.to_json());
         let bytes_written = body.len() as u64;
-        let write = WriteItem {
-            kind,
-            partition_key,
-            body,
-            if_match: None,
-            indexing: IndexingDirective::Default,
-            want_body: false,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Cancel::default(),
-        };
+        let write = WriteItem::new(kind, partition_key, body);
         let answer = write_any(self.shared, &container, write);
         answer.result?;
         Ok(Cost { charge: answer.charge, bytes_written, round_trips: 1, ..Cost::default() })

@@ -1,7 +1,7 @@
 //! Values of a replay: taken from items, or made up with the type and length of those that are there.
 
 use quire_profile::{ArrayLength, Change, names};
-use quire_value::{Number, Object, Value};
+use quire_value::{Number, Object, Value, random};
 
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 /// Elements that one write adds to an array at most.
@@ -22,10 +22,7 @@ impl Random {
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        random::next(&mut self.0)
     }
 
     pub fn below(&mut self, bound: usize) -> usize {

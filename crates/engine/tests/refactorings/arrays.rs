@@ -4,8 +4,8 @@ use quire_engine::Engine;
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 
-use crate::check_sound;
 use crate::structural::*;
+use crate::support::check_sound;
 use crate::support::wait_until;
 
 const RENAME: &str =

@@ -7,8 +7,8 @@ use quire_engine::{Engine, EngineError, ModelCondition, RefactoringDryRun};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 
-use crate::check_sound;
 use crate::structural::*;
+use crate::support::check_sound;
 use crate::support::{delete, json, wait_until, wait_until_idle};
 
 const USERS: usize = 24;

@@ -8,8 +8,8 @@ use quire_engine::{Engine, EngineError, JobControl, ModelCondition, RefactoringD
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 
-use crate::check_sound;
 use crate::structural::*;
+use crate::support::check_sound;
 use crate::support::{json, open, wait_until};
 
 const BODY: &str = r#"{"kind":"extract","container":"portfolios","path":"/holdings/*/stock","key":"/symbol","into":"stocks","reference":"stockId"}"#;

@@ -8,8 +8,8 @@ use quire_engine::{Engine, EngineError, RefactoringDryRun};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 
-use crate::check_sound;
 use crate::structural::*;
+use crate::support::check_sound;
 use crate::support::{json, wait_until};
 
 const BODY: &str =

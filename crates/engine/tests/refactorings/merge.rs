@@ -6,8 +6,8 @@ use quire_engine::{Engine, EngineError};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 
-use crate::check_sound;
 use crate::structural::*;
+use crate::support::check_sound;
 use crate::support::{delete, json};
 
 const BODY: &str = r#"{"kind":"merge-join-items","container":"bookWriters","left":"/writerId","right":"/workId","into":["/works","/writers"]}"#;

@@ -4,8 +4,8 @@ use quire_engine::{Engine, EngineError, RefactoringDryRun};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 
-use crate::check_sound;
 use crate::structural::*;
+use crate::support::check_sound;
 use crate::support::json;
 
 const BODY: &str = r#"{"kind":"split-array","container":"posts","path":"/comments","keep":3,"key":"/id","pages":{"container":"posts-pages","path":"/comments","parent":"/itemId","number":"/page","size":10}}"#;

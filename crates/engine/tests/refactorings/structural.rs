@@ -1,15 +1,16 @@
 //! What tests of refactorings of structure share: containers, items as text, writers, and kills at every commit.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use quire_engine::{Engine, EngineError, WriteKind};
-use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 
-use crate::support::{database, items, json, open, open_on, wait_until, wait_until_idle, write};
-use crate::{SYSTEM, check_sound};
+use crate::SYSTEM;
+use crate::support::{
+    check_sound, database, items, json, kill_after, open, open_on, open_with_faults, wait_until,
+    wait_until_idle, write,
+};
 
 /// Items by container and id, as text without what the server adds.
 pub type Items = BTreeMap<(String, String), String>;
@@ -150,11 +151,9 @@ impl Kills<'_> {
 
     /// Whether it was done before so many commits.
     fn killed_after(&self, memory: &MemoryStorage, commits: usize) -> bool {
-        let faults = Arc::new(FaultStorage::new(memory.reopen()));
-        let engine = open_on(Arc::<FaultStorage<MemoryStorage>>::clone(&faults));
+        let (faults, engine) = open_with_faults(memory, open_on);
         let before = state(&engine);
-        let last = if commits.is_multiple_of(2) { CommitFault::Poison } else { CommitFault::PoisonDone };
-        faults.script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([last]));
+        kill_after(&faults, commits);
         let mut unanswered: Vec<&(&str, String)> = Vec::new();
         let (verb, wanted) = self.step;
         if self.change_state(&engine, verb).is_ok() {

@@ -47,7 +47,7 @@ fn items_that_clash_block_it_until_that_is_decided() {
         assert_eq!(stored(&engine, "c"), before.iter().filter(gone).cloned().collect::<Vec<_>>(), "{choice}");
         wait_until_idle(&engine);
         engine.close().unwrap();
-        check_sound(&storage);
+        check_sound(&storage.reopen());
     }
     let storage = MemoryStorage::new();
     let engine = open(&storage, 2);
@@ -90,7 +90,7 @@ fn unique_values_of_the_new_partitions() {
     );
     assert!(matches!(taken, Err(EngineError::UniqueKeyTaken { .. })), "{taken:?}");
     engine.close().unwrap();
-    check_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 #[test]

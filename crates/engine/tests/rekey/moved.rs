@@ -89,7 +89,7 @@ fn scripts_and_permissions_move_with_the_container() {
     catalog.script("d", "c", ScriptKind::Trigger, "later").unwrap();
     wait_until_idle(&engine);
     engine.close().unwrap();
-    check_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// Clients write to neither of the containers beside it, and a link leads to what has the name.
@@ -159,7 +159,7 @@ fn a_model_goes_along() {
     create_employees("e6", 3).unwrap();
     assert_eq!(staff("c", 3), Some(5));
     engine.close().unwrap();
-    check_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// What a rename has in its journal is found under the new key: the items are copies, with rids of their own.
@@ -210,7 +210,7 @@ fn a_rename_is_undone_under_another_key() {
     assert_eq!(conflict_ids(&engine.refactoring("d", "r-1").unwrap()), ["i2"]);
     assert_eq!(key_of(&engine, "c"), r#"["/b"]"#);
     drop(engine);
-    check_sound(&storage);
+    check_sound(&storage.reopen());
 }
 
 /// The journals of refactorings before and since go on in the container that comes back.
@@ -258,5 +258,5 @@ fn renames_are_undone_after_the_undo_of_another_key() {
     assert!(conflict_ids(&engine.refactoring("d", "r-1").unwrap()).is_empty());
     wait_until_idle(&engine);
     engine.close().unwrap();
-    check_sound(&storage);
+    check_sound(&storage.reopen());
 }

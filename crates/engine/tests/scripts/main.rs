@@ -191,7 +191,7 @@ impl Bench {
     }
 
     fn statistic(&self, name: &str) -> u64 {
-        self.0.engine.statistics().iter().find(|(found, _)| *found == name).unwrap().1
+        support::statistic(&self.0.engine, name)
     }
 }
 

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use quire_engine::{
-    Answer, Clock, Container, Engine, EngineError, IndexingDirective, ItemRead, ItemWritten, Options, Page,
-    PageRequest, Parameters, ReadItem, Scope, WriteItem, WriteKind,
+    Answer, Clock, Container, Engine, EngineError, ItemRead, ItemWritten, Options, Page, PageRequest,
+    Parameters, ReadItem, Scope, WriteItem, WriteKind,
 };
 use quire_resource::PartitionKey;
 use quire_storage::memory::MemoryStorage;
@@ -15,7 +14,8 @@ pub use quire_storage::random::Random;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Limits, Path, Value, text};
 
-pub const START_MS: i64 = 1_700_000_000_000;
+use super::options_of;
+pub use super::{START_MS, json};
 
 pub struct FakeClock(AtomicI64);
 
@@ -44,19 +44,8 @@ pub struct Fixture {
     pub storage: Arc<dyn Storage>,
 }
 
-pub fn json(text: &str) -> Value {
-    text::parse(text.as_bytes(), Limits::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
-}
-
 pub fn options(clock: &Arc<FakeClock>, partitions: u32) -> Options {
-    Options {
-        clock: Arc::clone(clock) as Arc<dyn Clock>,
-        partitions,
-        cache_bytes: 4 << 20,
-        scripts: Default::default(),
-        query_memory: Default::default(),
-        query_temp: None,
-    }
+    options_of(Arc::clone(clock) as Arc<dyn Clock>, partitions, 4 << 20)
 }
 
 impl Fixture {
@@ -105,16 +94,9 @@ impl Fixture {
         if_match: Option<&str>,
     ) -> Answer<ItemWritten> {
         let write = WriteItem {
-            kind,
-            partition_key: key.map(pk),
-            body: Bytes::copy_from_slice(body.as_bytes()),
             if_match: if_match.map(str::to_owned),
-            indexing: IndexingDirective::Default,
             want_body: true,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
+            ..WriteItem::new(kind, key.map(pk), body.to_owned())
         };
         self.engine.write_item(&self.container, write)
     }

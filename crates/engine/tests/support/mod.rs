@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quire_engine::{
-    Answer, Cancel, Clock, Container, Engine, EngineError, IndexingDirective, ItemWritten, Options,
-    PageRequest, ScriptKind, WriteItem, WriteKind,
+    Answer, Cancel, Clock, Container, Engine, EngineError, ItemWritten, Options, PageRequest, ScriptKind,
+    WriteItem, WriteKind,
 };
 use quire_storage::Storage;
+use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
 
@@ -41,10 +42,14 @@ pub fn options_with(partitions: u32) -> Options {
 }
 
 pub fn options_at(now_ms: i64, partitions: u32) -> Options {
+    options_of(Arc::new(TickingClock(AtomicI64::new(now_ms))), partitions, 1 << 20)
+}
+
+fn options_of(clock: Arc<dyn Clock>, partitions: u32, cache_bytes: usize) -> Options {
     Options {
-        clock: Arc::new(TickingClock(AtomicI64::new(now_ms))),
+        clock,
         partitions,
-        cache_bytes: 1 << 20,
+        cache_bytes,
         scripts: Default::default(),
         query_memory: Default::default(),
         query_temp: None,
@@ -52,7 +57,7 @@ pub fn options_at(now_ms: i64, partitions: u32) -> Options {
 }
 
 pub fn json(text: &str) -> Value {
-    text::parse(text.as_bytes(), Limits::default()).unwrap()
+    text::parse(text.as_bytes(), Limits::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 pub fn open(storage: &MemoryStorage) -> Engine {
@@ -90,18 +95,7 @@ fn answer(
     partition_key: Option<quire_resource::PartitionKey>,
     body: &str,
 ) -> Answer<ItemWritten> {
-    let write = WriteItem {
-        kind,
-        partition_key,
-        body: body.to_owned().into(),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
-    };
+    let write = WriteItem::new(kind, partition_key, body.to_owned());
     engine.write_item(container, write)
 }
 
@@ -183,8 +177,63 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until the rows of what was deleted are gone.
+pub fn wait_for_reclaim(engine: &Engine) {
+    wait_until("rows of what was deleted are gone", || statistic(engine, "reclaim_jobs_waiting") == 0);
+}
+
+/// Waits until all jobs that there are have ended.
 pub fn wait_for_jobs(engine: &Engine) {
-    wait_until("all jobs are done", || statistic(engine, "reclaim_jobs_waiting") == 0);
+    wait_until("all jobs are done", || has_no_job(engine));
+}
+
+/// Whether all jobs have ended.
+pub fn has_no_job(engine: &Engine) -> bool {
+    engine.jobs().unwrap().iter().all(|job| job.state.is_finished())
+}
+
+/// Waits until so many rounds more are counted.
+pub fn wait_for_rounds(engine: &Engine, name: &str, rounds: u64) {
+    let until = statistic(engine, name) + rounds;
+    wait_until(name, || statistic(engine, name) >= until);
+}
+
+pub fn check_sound(storage: &dyn Storage) {
+    let report = quire_engine::verify(storage).unwrap();
+    assert!(report.is_sound(), "{:#?}", report.problems);
+}
+
+pub fn open_with_faults(
+    memory: &MemoryStorage,
+    open: impl FnOnce(Arc<dyn Storage>) -> Engine,
+) -> (Arc<FaultStorage<MemoryStorage>>, Engine) {
+    let faults = Arc::new(FaultStorage::new(memory.reopen()));
+    let engine = open(Arc::<FaultStorage<MemoryStorage>>::clone(&faults));
+    (faults, engine)
+}
+
+/// The storage takes so many commits, and none after: as if the process had been killed then. Every other time the last one is done.
+pub fn kill_after(faults: &FaultStorage<MemoryStorage>, commits: usize) {
+    let last = if commits.is_multiple_of(2) { CommitFault::Poison } else { CommitFault::PoisonDone };
+    faults.script_commits(std::iter::repeat_n(CommitFault::Pass, commits).chain([last]));
+}
+
+/// An engine that is killed after so many commits, or closed when the act is settled before.
+pub fn killed_after(
+    memory: &MemoryStorage,
+    commits: usize,
+    open: impl FnOnce(Arc<dyn Storage>) -> Engine,
+    act: impl FnOnce(&Engine) -> Result<(), EngineError>,
+    is_settled: impl Fn(&Engine) -> bool,
+) {
+    let (faults, engine) = open_with_faults(memory, open);
+    kill_after(&faults, commits);
+    if act(&engine).is_ok() {
+        wait_until("it is killed, or done", || faults.injected() > 0 || is_settled(&engine));
+    }
+    drop(engine);
+    // What had reached the disk is there when it is opened again.
+    faults.reopen_on(memory.reopen()).unwrap();
 }
 
 /// Waits until nothing is left to do in the background that jobs do: neither a mark that gets a job, nor a job.
@@ -195,8 +244,7 @@ pub fn wait_until_idle(engine: &Engine) {
 pub fn is_idle(engine: &Engine) -> bool {
     // The marks first: a job takes its mark away before it ends.
     let marks = ["reclaim_jobs_waiting", "index_builds_waiting", "partition_key_deletes_waiting"];
-    marks.iter().all(|name| statistic(engine, name) == 0)
-        && engine.jobs().unwrap().iter().all(|job| job.state.is_finished())
+    marks.iter().all(|name| statistic(engine, name) == 0) && has_no_job(engine)
 }
 
 /// The whole catalog as text.

@@ -13,7 +13,7 @@ use rquickjs::context::{Intrinsic, intrinsic};
 use rquickjs::function::Opt;
 use rquickjs::{Context, Ctx, Error, Function, Runtime, Value};
 
-use quire_value::text;
+use quire_value::{random, text};
 
 use crate::caller::WatchedCaller;
 use crate::isolation::SpatialFunction;
@@ -457,18 +457,16 @@ impl RunState {
         *self.random.lock() = None;
     }
 
-    /// From 0 to 1, by SplitMix64 from a random start.
+    /// From 0 to 1, from a random start.
     pub(super) fn random(&self) -> rquickjs::Result<f64> {
         let mut state = self.random.lock();
-        let last = match *state {
+        let mut next = match *state {
             Some(last) => last,
             None => u64::from_ne_bytes(random_bytes()?),
         };
-        let next = last.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let number = random::next(&mut next);
         *state = Some(next);
-        let mixed = (next ^ next >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Ok(((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64)
+        Ok(random::fraction(number))
     }
 
     fn interrupts(&self) -> bool {

@@ -10,7 +10,7 @@ use quire_engine::{
 };
 use quire_profile::{ActionSource, Operation};
 use quire_resource::{Component, PartitionKey};
-use quire_value::Value;
+use quire_value::{Value, random};
 
 use super::{DAY_MS, Requests};
 
@@ -35,12 +35,8 @@ pub(super) struct Session<'a> {
 pub(super) struct Random(u64);
 
 impl Random {
-    /// SplitMix64.
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        random::next(&mut self.0)
     }
 
     /// Below `end`, which is not 0.
@@ -167,18 +163,7 @@ impl<'a> Session<'a> {
     ) -> Result<(), EngineError> {
         self.cancel.check()?;
         let (own, bytes, started) = (Arc::clone(&self.containers[container]), body.len(), Instant::now());
-        let write = WriteItem {
-            kind,
-            partition_key,
-            body: Bytes::from(body),
-            if_match: None,
-            indexing: IndexingDirective::Default,
-            want_body: false,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: self.cancel.clone(),
-        };
+        let write = WriteItem { cancel: self.cancel.clone(), ..WriteItem::new(kind, partition_key, body) };
         let (answer, observed) = self.engine.observe(|| self.engine.write_item(&own, write));
         answer.result?;
         self.note((own, operation, status), (answer.charge, bytes), observed, started);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use parking_lot::Mutex;
 use quire_resource::PartitionKey;
-use quire_value::{Number, Object, Value};
+use quire_value::{Number, Object, Value, random};
 
 use crate::edge::request::Request;
 use crate::operations::Action;
@@ -288,10 +288,7 @@ fn partition_key(request: &Request) -> Option<PartitionKey> {
 
 /// Evenly distributed over [0, 1), the same for the same seed and number.
 fn fraction(seed: u64, number: u64) -> f64 {
-    let mut mixed = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    random::fraction(random::split_mix(seed.wrapping_add(number.wrapping_mul(random::STEP))))
 }
 
 #[cfg(test)]

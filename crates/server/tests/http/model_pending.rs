@@ -1,7 +1,6 @@
 //! Fan-out jobs that are not done yet, as answers show them. The jobs are held before they write the first referrer.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use quire_storage::memory::MemoryStorage;
@@ -12,7 +11,11 @@ use crate::client::{Answer, Client};
 #[path = "../../../engine/tests/support/hooked_storage.rs"]
 mod hooked_storage;
 
+#[path = "../support/wait.rs"]
+mod wait;
+
 use hooked_storage::{Call, HookedStorage};
+use wait::wait_until;
 
 const BOOKS: usize = 7;
 const PENDING: &str = "x-quire-model-pending";
@@ -72,7 +75,7 @@ fn library(gate: &Arc<Gate>, on_delete: &str) -> Client {
             "to": { "container": "authors" }, "onDelete": on_delete }],
         "copies": [{ "name": "c", "link": "l", "fields": { "name": "t.name" } }] });
     client.must(201, "PUT", "/_quire/dbs/d/model", &[], &model.to_string());
-    wait_until(|| unfinished_jobs(&client) == 0);
+    wait_until("all jobs are done", || unfinished_jobs(&client) == 0);
     client.must(
         201,
         "POST",
@@ -108,14 +111,6 @@ fn unfinished_jobs(client: &Client) -> usize {
     jobs["jobs"].as_array().expect("jobs").iter().filter(|job| !is_done(job)).count()
 }
 
-fn wait_until(mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < end, "it takes too long");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn item(client: &Client, container: &str, id: &str) -> Answer {
     let key = json!([id]).to_string();
     client.send(
@@ -138,7 +133,7 @@ fn answers_say_how_many_items_are_still_to_be_rewritten() {
     gate.set(true);
     let key = ("x-ms-documentdb-partitionkey", r#"["a1"]"#);
     client.must(200, "PUT", "/dbs/d/colls/authors/docs/a1", &[key], r#"{"id":"a1","name":"Bea"}"#);
-    wait_until(|| pending(&item(&client, "books", "b0")) == Some("7"));
+    wait_until("the change of 7 items is pending", || pending(&item(&client, "books", "b0")) == Some("7"));
     let query = [
         ("content-type", "application/query+json"),
         ("x-ms-documentdb-isquery", "true"),
@@ -164,7 +159,7 @@ fn answers_say_how_many_items_are_still_to_be_rewritten() {
     );
     assert_eq!(found["remaining"], 7);
     gate.set(false);
-    wait_until(|| unfinished_jobs(&client) == 0);
+    wait_until("all jobs are done", || unfinished_jobs(&client) == 0);
     let book = item(&client, "books", "b6");
     assert!(pending(&book).is_none() && book.body.contains(r#""name":"Bea""#), "{}", book.body);
 }
@@ -187,7 +182,7 @@ fn what_was_deleted_comes_back_when_no_reference_is_left() {
         let message = format!("DeletionPending: references to 'a1' are still being removed ({id}).");
         assert!(refused.body.contains(&message), "{}", refused.body);
         gate.set(false);
-        wait_until(|| unfinished_jobs(&client) == 0);
+        wait_until("all jobs are done", || unfinished_jobs(&client) == 0);
         client.must(201, "POST", "/dbs/d/colls/authors/docs", &[key], author);
         let books: Value =
             serde_json::from_str(&client.must(200, "GET", "/dbs/d/colls/books/docs", &[], "").body)

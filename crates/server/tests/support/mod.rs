@@ -4,6 +4,7 @@
 
 pub mod http2;
 pub mod issuer;
+pub mod wait;
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};

@@ -1,6 +1,6 @@
 //! Mathematics in doubles. An undefined result is NaN, which is left out of the output.
 
-use quire_value::{Number, Value};
+use quire_value::{Number, Value, random};
 
 use super::{Call, Function, IndexUse, Volatility, between, exactly, f};
 
@@ -76,14 +76,12 @@ fn log(call: &Call<'_>) -> Option<Value> {
     Some(Value::from(result))
 }
 
-/// A number in [0, 1) by splitmix64, a new one at every call.
+/// A number in [0, 1), a new one at every call.
 fn rand(call: &Call<'_>) -> Option<Value> {
-    let state = call.context.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut state = call.context.random.get();
+    let number = random::next(&mut state);
     call.context.random.set(state);
-    let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^= mixed >> 31;
-    Some(Value::from((mixed >> 11) as f64 / (1u64 << 53) as f64))
+    Some(Value::from(random::fraction(number)))
 }
 
 fn number_bin(call: &Call<'_>) -> Option<Value> {

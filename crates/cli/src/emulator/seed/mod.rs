@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
-use quire_engine::{Container, Engine, EngineError, IndexingDirective, ScriptKind, WriteItem, WriteKind};
+use quire_engine::{Container, Engine, EngineError, ScriptKind, WriteItem, WriteKind};
 use quire_resource::Throughput;
 use quire_value::{Limits, Object, Value, text};
 use ring::digest::{Context as Digest, SHA256};
@@ -391,18 +391,7 @@ fn load_items(engine: &Engine, container: &Arc<Container>, items: &[(Place, Byte
 }
 
 fn write_item(engine: &Engine, container: &Arc<Container>, (place, body): &(Place, Bytes)) -> Result<usize> {
-    let write = WriteItem {
-        kind: WriteKind::Create,
-        partition_key: None,
-        body: body.clone(),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Default::default(),
-    };
+    let write = WriteItem::new(WriteKind::Create, None, body.clone());
     count(engine.write_item(container, write).result).map_err(|error| place.error(error))
 }
 

@@ -305,7 +305,7 @@ impl Build<'_> {
             _ => visit_items(self.shared, &VisitOrder { container, rids, rows, work, also: &also, journal })?,
         };
         Ok(match (visited, advance.into_inner()) {
-            (VisitOutcome::Done { is_committed: true, .. }, Some((advance, _))) => {
+            (VisitOutcome::Done { is_committed: true }, Some((advance, _))) => {
                 claim.advanced(advance);
                 BuildVisit::Committed
             }

@@ -73,10 +73,6 @@ impl<K: FollowerKind> JobKind for Fills<K> {
         K::FILL
     }
 
-    fn unit(&self) -> &'static str {
-        UNIT
-    }
-
     /// A follower has to be filled, so the job cannot be cancelled.
     fn can_cancel(&self) -> bool {
         false

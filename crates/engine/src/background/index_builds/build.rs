@@ -372,18 +372,7 @@ mod tests {
     fn upsert(engine: &Engine, number: u32) {
         let container = engine.catalog().container("d", "c").unwrap();
         let body = format!(r#"{{"id":"{number}","pk":"{}","list":[1,{number}]}}"#, number % 7);
-        let write = WriteItem {
-            kind: WriteKind::Upsert,
-            partition_key: None,
-            body: body.into(),
-            if_match: None,
-            indexing: IndexingDirective::Default,
-            want_body: false,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
-        };
+        let write = WriteItem::new(WriteKind::Upsert, None, body);
         engine.write_item(&container, write).result.unwrap();
     }
 
@@ -477,18 +466,7 @@ mod tests {
         let known = if number.is_multiple_of(5) { "known" } else { "red" };
         let text = format!("Who saw the {known} fox{} and the fox and dog{}?", number % 9, number % 4);
         let body = format!(r#"{{"id":"{number}","pk":"{}","text":"{text}"}}"#, number % 7);
-        let write = WriteItem {
-            kind: WriteKind::Upsert,
-            partition_key: None,
-            body: body.into(),
-            if_match: None,
-            indexing: IndexingDirective::Default,
-            want_body: false,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Default::default(),
-        };
+        let write = WriteItem::new(WriteKind::Upsert, None, body);
         engine.write_item(&container, write).result.unwrap();
     }
 

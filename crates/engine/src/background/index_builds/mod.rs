@@ -140,10 +140,6 @@ impl JobKind for IndexBuilds {
         KIND
     }
 
-    fn unit(&self) -> &'static str {
-        UNIT
-    }
-
     /// The policy requires these indexes, so the job cannot be cancelled.
     fn can_cancel(&self) -> bool {
         false

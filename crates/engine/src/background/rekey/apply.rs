@@ -17,7 +17,7 @@ use crate::background::follower::{FollowerAdvance, ItemChange};
 use crate::catalog::Container;
 use crate::items::logical_partition::StoredRow;
 use crate::items::prepare::{CopiedTimes, IndexedVersion, NewVersion, RowBuilder};
-use crate::partition::sequencer::{AtomicWrites, PreparedWrite, WriteRefused};
+use crate::partition::sequencer::{AtomicWrites, PreparedWrite, WriteRefused, attempts};
 use crate::partition::write_rules::WriteRules;
 use crate::refactorings::rekey::{Claim, OnConflict};
 use crate::runtime::Shared;
@@ -26,7 +26,9 @@ use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, CATALOG};
 
 /// Commits that met something else are prepared again this often.
-const TRIES: usize = 12;
+const TRIES: u32 = 12;
+/// Attempts without a wait before them: locks are known only when the changes are.
+const AT_ONCE: u32 = 4;
 
 /// Writes one target.
 pub(super) struct RekeyApplier<'a> {
@@ -109,7 +111,7 @@ impl<'a> RekeyApplier<'a> {
         plan: impl Fn(&dyn Snapshot) -> Result<RekeyPlan<'a>, EngineError>,
     ) -> Result<usize, EngineError> {
         let (mut locks, mut held) = (LockSet::default(), None);
-        for _ in 0..TRIES {
+        for _ in attempts(TRIES, AT_ONCE) {
             // Before the snapshot.
             let partitions = self.target().partitions.all();
             let generations: Vec<u64> = partitions.iter().map(|own| own.sequencer.generation()).collect();

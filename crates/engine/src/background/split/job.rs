@@ -108,10 +108,6 @@ impl JobKind for SplitJobs {
         KIND
     }
 
-    fn unit(&self) -> &'static str {
-        UNIT
-    }
-
     fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let Some(_one) = self.running.try_lock() else { return Ok(JobStep::Rest(WAIT)) };
         let (number, id, trigger) = decode(&claim.body.payload).ok_or_else(|| corrupt("a split"))?;

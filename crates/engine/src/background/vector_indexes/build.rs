@@ -101,10 +101,6 @@ impl JobKind for VectorBuilds {
         KIND
     }
 
-    fn unit(&self) -> &'static str {
-        UNIT
-    }
-
     /// The container is defined to have the index.
     fn can_cancel(&self) -> bool {
         false

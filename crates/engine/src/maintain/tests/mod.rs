@@ -237,16 +237,8 @@ pub fn options(clock: &Arc<ManualClock>, partitions: u32) -> Options {
 
 pub fn request(kind: WriteKind, key: Option<&str>, body: &str) -> WriteItem {
     WriteItem {
-        kind,
-        partition_key: key.map(|key| PartitionKey::from_header(key).unwrap()),
-        body: body.to_owned().into(),
-        if_match: None,
-        indexing: IndexingDirective::Default,
         want_body: true,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Cancel::default(),
+        ..WriteItem::new(kind, key.map(|key| PartitionKey::from_header(key).unwrap()), body.to_owned())
     }
 }
 

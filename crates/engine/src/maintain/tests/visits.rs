@@ -107,7 +107,7 @@ fn a_link_is_indexed_by_what_items_are() {
             also: &|_, _| Ok(Vec::new()),
         };
         let visited = index_links(&bench.engine.shared, &order).unwrap();
-        assert!(matches!(visited, VisitOutcome::Done { is_committed: true, .. }));
+        assert!(matches!(visited, VisitOutcome::Done { is_committed: true }));
     };
     index(0, 3);
     let marks = DeclarationKeys { container: books.number, declaration: 1 };

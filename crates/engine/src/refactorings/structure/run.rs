@@ -266,7 +266,7 @@ impl StructureRun<'_, '_> {
             &VisitOrder { container, rids, rows, work, also: &also, journal: None },
         )?;
         match (visited, next.into_inner()) {
-            (VisitOutcome::Done { is_committed, .. }, Some((moved, advance))) => {
+            (VisitOutcome::Done { is_committed }, Some((moved, advance))) => {
                 *self.own = moved;
                 if !is_committed {
                     return Ok(false);

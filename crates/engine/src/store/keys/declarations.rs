@@ -56,16 +56,8 @@ impl DeclarationKeys {
         self.within(LINK_KEY, target)
     }
 
-    pub fn link_keys(self) -> Vec<u8> {
-        self.within(LINK_KEY, &[])
-    }
-
     pub fn total(self, target: &[u8; TARGET_BYTES]) -> Vec<u8> {
         self.within(TOTALS, target)
-    }
-
-    pub fn totals(self) -> Vec<u8> {
-        self.within(TOTALS, &[])
     }
 
     /// All values of a rollup of a target.
@@ -73,17 +65,9 @@ impl DeclarationKeys {
         self.within(EXTREME, target)
     }
 
-    pub fn extremes(self) -> Vec<u8> {
-        self.within(EXTREME, &[])
-    }
-
     /// All values of a mirror of a target.
     pub fn mirror_of(self, target: &[u8; TARGET_BYTES]) -> Vec<u8> {
         self.within(MIRROR, target)
-    }
-
-    pub fn mirrors(self) -> Vec<u8> {
-        self.within(MIRROR, &[])
     }
 
     /// `place` is the order of the referrer and its rid.

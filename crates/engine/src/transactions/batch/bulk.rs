@@ -127,16 +127,10 @@ impl<'a> BulkScope<'a> {
         };
         let is_delete = matches!(kind, WriteKind::Delete { .. });
         let write = WriteItem {
-            kind,
-            partition_key,
-            body: operation.body,
             if_match: operation.if_match,
             indexing: operation.indexing,
             want_body: operation.want_body && !is_delete,
-            pre_trigger: None,
-            post_trigger: None,
-            trigger_headers: Vec::new(),
-            cancel: Cancel::default(),
+            ..WriteItem::new(kind, partition_key, operation.body)
         };
         let named = named(&write);
         let request = WriteRequest::new(self.container, write)

@@ -163,18 +163,7 @@ pub fn page_rows(page: &Page) -> Vec<Value> {
 }
 
 pub fn write(kind: WriteKind, key: Option<&str>, body: &str) -> WriteItem {
-    WriteItem {
-        kind,
-        partition_key: key.map(|key| PartitionKey::from_header(key).unwrap()),
-        body: body.to_owned().into(),
-        if_match: None,
-        indexing: IndexingDirective::Default,
-        want_body: false,
-        pre_trigger: None,
-        post_trigger: None,
-        trigger_headers: Vec::new(),
-        cancel: Cancel::default(),
-    }
+    WriteItem::new(kind, key.map(|key| PartitionKey::from_header(key).unwrap()), body.to_owned())
 }
 
 pub const CONTAINERS: &[(&str, &str, &str)] =
