@@ -254,7 +254,7 @@ fn with_a_reader(quire: &LiveServer, size: Size, table: &mut Table) -> Result<()
     stop.store(true, Ordering::Relaxed);
     let received = reader.join().expect("the reader does not panic")?;
     table.at_least("writers with one live feed reader, beside alone", share, 0.95, "x");
-    table.note("changes told to the reader", received.to_string());
+    table.note("changes returned to the reader", received.to_string());
     Ok(())
 }
 

@@ -14,7 +14,7 @@ pub fn is_answered(
     path: &str,
     with: Option<&str>,
 ) -> bool {
-    let place = Place { container, path, with };
+    let place = DeclaredPath { container, path, with };
     let answers = [
         ("declared/window", place.by_window(model, rule)),
         ("declared/copy", place.by_copy(model, rule)),
@@ -25,13 +25,13 @@ pub fn is_answered(
     answers.into_iter().any(|(name, answered)| !conditions.holds(name, !answered))
 }
 
-struct Place<'p> {
+struct DeclaredPath<'p> {
     container: &'p str,
     path: &'p str,
     with: Option<&'p str>,
 }
 
-impl Place<'_> {
+impl DeclaredPath<'_> {
     fn is(&self, container: &str, path: &Pointer) -> bool {
         let path = path.to_string();
         self.container == container

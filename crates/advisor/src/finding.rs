@@ -26,7 +26,7 @@ pub struct Finding {
     pub group: Group,
     pub severity: Severity,
     pub container: String,
-    pub state: State,
+    pub state: FindingState,
     pub reason: Option<String>,
     pub items: u64,
     pub operations: u64,
@@ -99,7 +99,7 @@ pub enum Severity {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum FindingState {
     Open,
     Accepted,
     Dismissed,
@@ -131,12 +131,12 @@ impl Severity {
     }
 }
 
-impl State {
+impl FindingState {
     pub fn name(self) -> &'static str {
         match self {
-            State::Open => "open",
-            State::Accepted => "accepted",
-            State::Dismissed => "dismissed",
+            FindingState::Open => "open",
+            FindingState::Accepted => "accepted",
+            FindingState::Dismissed => "dismissed",
         }
     }
 }

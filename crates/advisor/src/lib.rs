@@ -20,7 +20,7 @@ pub mod price; // the charges of requests
 mod rules; // one file per rule
 
 pub use apply::{Apply, ApplyKind};
-pub use finding::{Advice, Candidate, Effect, Example, Finding, InsufficientData, Severity, State};
+pub use finding::{Advice, Candidate, Effect, Example, Finding, FindingState, InsufficientData, Severity};
 pub use list::{Input, advise, advise_without, conditions};
 pub use options::{Options, ThresholdError, Thresholds};
 pub use preview::{Preview, cut, preview, preview_of};

@@ -8,7 +8,7 @@ use quire_resource::ContainerDefinition;
 
 use crate::case::{Case, Conditions};
 use crate::declared;
-use crate::finding::{Advice, Candidate, Finding, InsufficientData, Severity, State, id_of};
+use crate::finding::{Advice, Candidate, Finding, FindingState, InsufficientData, Severity, id_of};
 use crate::options::Options;
 use crate::precedence;
 use crate::rules::{Group, RULES, Rule};
@@ -150,7 +150,7 @@ fn finding(rule: &'static Rule, case: &Case<'_>, mut candidate: Candidate) -> Fi
         group: rule.group,
         severity: severity(rule, case, &candidate),
         container: case.name().to_owned(),
-        state: State::Open,
+        state: FindingState::Open,
         reason: None,
         items: candidate.items.unwrap_or(case.profile.items.count),
         operations: case.workload().total_operations(),

@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 const NO_KEY: &str = "x-ms-documentdb-partitionkey: [{}]\r\n";
 const QUERY: &str = "x-ms-documentdb-isquery: True\r\ncontent-type: application/query+json\r\n\
                      x-ms-documentdb-partitionkeyrangeid: 0\r\n";
-/// Sockets that this process needs besides those of the strangers.
+/// Sockets that this process needs besides those of unauthenticated clients.
 const OWN_DESCRIPTORS: usize = 200;
 
 /// A server that may have so many files open and no more.
@@ -117,7 +117,10 @@ fn strangers_take_no_files_from_the_store() {
             Client::open(&live).work(&format!("new-{number}"));
         }
     }
-    println!("{count} strangers in {:?}; files: {before} before, {most} at most", started.elapsed());
+    println!(
+        "{count} unauthenticated clients in {:?}; files: {before} before, {most} at most",
+        started.elapsed()
+    );
     // Half of the limit is the store's, which has used a few of its files.
     assert!(most <= limit / 2 + 60, "{most} files were open");
     // They are still here, and they still have no key.
@@ -159,7 +162,7 @@ fn a_connection_takes_one_file() {
             most = most.max(open);
         }
     }
-    println!("{count} strangers, {most} connections at most; {before} files before");
+    println!("{count} unauthenticated clients, {most} connections at most; {before} files before");
     assert!(most >= 500, "only {most} connections at once");
     client.check_ready();
     drop(unauthenticated);

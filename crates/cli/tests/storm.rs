@@ -50,8 +50,8 @@ fn all_at_once_and_nothing_lost() {
 #[test]
 fn the_same_with_a_model_on_the_container() {
     let time = Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(6));
-    let stretch = Duration::from_secs(3);
-    let figures = run_shown(&StormPlan { time, round_time: stretch, has_model: true, ..plan() });
+    let round_time = Duration::from_secs(3);
+    let figures = run_shown(&StormPlan { time, round_time, has_model: true, ..plan() });
     assert!(figures.is_clean(), "what was seen is not what was written: {:?}", figures.problems.first());
     assert!(
         figures.kills > 0 && figures.version_changes > 20 && figures.places > 100,

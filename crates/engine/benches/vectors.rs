@@ -285,11 +285,11 @@ impl Bench {
             let indexes = self.engine.vector_indexes(&self.container).expect("status");
             indexes.iter().any(|index| index.is_building || index.lag > 0)
         };
-        let (started, mut told) = (Instant::now(), 0);
+        let (started, mut reported) = (Instant::now(), 0);
         while behind() {
             std::thread::sleep(Duration::from_millis(50));
-            if started.elapsed().as_secs() / 30 > told {
-                told += 1;
+            if started.elapsed().as_secs() / 30 > reported {
+                reported += 1;
                 println!("  {:?}", self.engine.vector_indexes(&self.container).expect("status"));
             }
         }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use quire_engine::{Container, Engine, EngineError, Precondition, WriteKind};
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Token};
+use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::Value;
 use support::hooked_storage::{Call, HookedStorage};

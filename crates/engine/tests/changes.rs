@@ -177,7 +177,7 @@ fn a_reader_that_follows_ends_with_what_is_there() {
             for item in items(&changes) {
                 let lsn = number_of(&item, "_lsn");
                 let before = known.insert(place(&item), (number_of(&item, "round"), lsn));
-                assert!(before.is_none_or(|(_, before)| before < lsn), "told twice");
+                assert!(before.is_none_or(|(_, before)| before < lsn), "returned twice");
             }
             start = FeedStart::After(changes.etag);
         }

@@ -138,7 +138,7 @@ fn rows_follow_every_write_under_every_policy() {
             }
             write(&fixture, &mut random);
             if random.below(10) == 0 {
-                fixture.clock.advance(1 + random.below(3) as i64); // some expire, and are buried when in the way
+                fixture.clock.advance(1 + random.below(3) as i64); // some expire, and are removed when in the way
             }
             if round % 50 == 0 {
                 check_sound(&*fixture.storage);

@@ -200,14 +200,14 @@ fn a_kill_at_any_commit_is_made_up_for() {
             let again = Fixture::again(Arc::new(memory.reopen()), support::fixture::FakeClock::new());
             again.engine.pause_sweep(false);
             wait_until("all is done", || is_idle(&again.engine));
-            let told = format!("{fault:?} after {passes}");
-            assert!(!replaced || again.container.index_progress() == 100, "{told}");
+            let context = format!("{fault:?} after {passes}");
+            assert!(!replaced || again.container.index_progress() == 100, "{context}");
             let items = again.container.usage().0;
-            assert!(items == ITEMS - ITEMS / 10 || !deleted && items == ITEMS, "{told}: {items}");
-            assert!(!dropped || again.engine.catalog().container("db", "other").is_err(), "{told}");
+            assert!(items == ITEMS - ITEMS / 10 || !deleted && items == ITEMS, "{context}: {items}");
+            assert!(!dropped || again.engine.catalog().container("db", "other").is_err(), "{context}");
             again.engine.close().expect("closes");
             let report = verify(&memory.reopen()).expect("reads");
-            assert!(report.is_sound(), "{told}: {:?}", report.problems);
+            assert!(report.is_sound(), "{context}: {:?}", report.problems);
         }
     }
 }

@@ -280,7 +280,7 @@ impl Round {
         found: Result<Vec<Value>, EngineError>,
         how: (i64, bool),
     ) -> Result<(), String> {
-        let told = format!(
+        let query_text = format!(
             "seed {}, pages of {}, index use {}: {}\n{}",
             self.seed,
             how.0,
@@ -306,14 +306,16 @@ impl Round {
             (Err(QueryFailure::NotRepresentable), Ok(_)) if query.answer == ExpectedRows::Part => {
                 return Ok(());
             }
-            (Ok(expected), Err(error)) => return Err(format!("{told}\n{error}\ninstead of {expected:?}")),
-            (Err(error), found) => return Err(format!("{told}\n{found:?}\ninstead of {error:?}")),
+            (Ok(expected), Err(error)) => {
+                return Err(format!("{query_text}\n{error}\ninstead of {expected:?}"));
+            }
+            (Err(error), found) => return Err(format!("{query_text}\n{found:?}\ninstead of {error:?}")),
         };
         let tolerance = if query.text.contains("ST_") { 0.01 } else { 1e-9 };
         let found: Vec<Json> = found.iter().filter_map(Json::of).collect();
         let lines =
             |rows: &[Json]| rows.iter().map(|row| format!("  {}\n", row.to_text())).collect::<String>();
-        let told = || format!("{told}found\n{}expected\n{}", lines(&found), lines(expected));
+        let context = || format!("{query_text}found\n{}expected\n{}", lines(&found), lines(expected));
         let is_same = found.len() == expected.len()
             && match query.answer {
                 ExpectedRows::Ordered => {
@@ -325,7 +327,7 @@ impl Round {
                     Err(error) => *error == QueryFailure::NotRepresentable,
                 },
             };
-        if is_same { Ok(()) } else { Err(told()) }
+        if is_same { Ok(()) } else { Err(context()) }
     }
 }
 

@@ -28,7 +28,7 @@ use quire_engine::{
     RefactoringDryRun, WriteItem, WriteKind,
 };
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Commit, Direction, KeyRange, Scan, Space, Token};
+use quire_storage::{Commit, Direction, KeyRange, Scan, Space, Storage, Token};
 use quire_value::Value;
 use support::{
     check_sound, container, items, json, killed_after, open, open_on, wait_until, wait_until_idle,

@@ -15,9 +15,9 @@ mod sum; // exact sums
 mod validate; // whether a model fits its database
 
 pub use declare::{
-    Convert, Copy, DECLARATIONS_MAX, FAN_OUT_DEFAULT, FAN_OUT_MAX, Field, IfMatch, Integrity, LINKS_MAX,
-    Level, Link, MIRROR_MAX, MODEL_BYTES_MAX, Mirror, Model, NewestAt, OnDelete, OnMissing, OnWrite,
-    Operation, PAGE_SIZE_MAX, PAGE_SIZE_MIN, Pages, Place, REFERENCES_MAX, Rollup, RollupOf, Route,
+    ContainerPath, Convert, Copy, DECLARATIONS_MAX, FAN_OUT_DEFAULT, FAN_OUT_MAX, Field, IfMatch, Integrity,
+    LINKS_MAX, Level, Link, MIRROR_MAX, MODEL_BYTES_MAX, Mirror, Model, NewestAt, OnDelete, OnMissing,
+    OnWrite, Operation, PAGE_SIZE_MAX, PAGE_SIZE_MIN, Pages, REFERENCES_MAX, Rollup, RollupOf, Route,
     StoredModelError, Target, WINDOW_KEEP_MAX, WhenFull, Window, declaration_name,
 };
 pub use difference::Difference;

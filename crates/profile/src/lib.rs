@@ -26,7 +26,7 @@ pub use relate::{ContainerScan, LookedUpItem, Lookup, Relations, is_found_by_id}
 pub use scan::{ItemInput, Scan, ScanResult, Survey};
 pub use sketch::{Histogram, Summary, lower_bound};
 pub use workload::{
-    ActionSource, ArrayLength, Change, ChangeSets, ContainerWorkload, CorruptWorkload, HotItem, HotKey,
+    ActionSource, ArrayLength, ChangeSets, ContainerWorkload, CorruptWorkload, HotItem, HotKey, ItemChange,
     ItemReader, ItemSequence, KeyUse, Operation, OperationTotals, ParameterQuery, Placeholder, Projection,
     QueryShape, QueryTotals, Record, RecordedQuery, Replacement, Role, SHAPE_TEXT_BYTES_MAX, Scope,
     SequenceProfile, ShapeProfile, Workload, WriteTotals, any_value, parameter_query, rewritten, shape_of,

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use quire_profile::{
-    ActionSource, ArrayLength, Change, ContainerProfile, ContainerScan, ItemInput, LookedUpItem, Operation,
-    Record, RecordedQuery, Relations, Scan, ScanResult, Survey, Workload, remove_recorded_part, shape_of,
+    ActionSource, ArrayLength, ContainerProfile, ContainerScan, ItemChange, ItemInput, LookedUpItem,
+    Operation, Record, RecordedQuery, Relations, Scan, ScanResult, Survey, Workload, remove_recorded_part,
+    shape_of,
 };
 use quire_resource::ContainerDefinition;
 use quire_sql::Parameters;
@@ -293,12 +294,12 @@ fn record(number: u64, shape: u64) -> Record {
         item: Some(number % 20),
         id: Some(number % 20),
         partition_key: Some(number % 7),
-        change: query.is_none().then(|| Change {
+        change: query.is_none().then(|| ItemChange {
             paths: vec!["/list".to_owned()],
             size_before: Some(100),
             size_after: Some(110),
             lengths: vec![ArrayLength { path: "/list".to_owned(), before: 1, after: 2 }],
-            ..Change::default()
+            ..ItemChange::default()
         }),
         query,
         weight: 1,

@@ -20,7 +20,7 @@ use crate::net::pool::Pool;
 use crate::net::supervised::Tasks;
 use crate::net::tls::Certificate;
 
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub engine: Arc<Engine>,
     pub config: ServerConfig,
     /// The address of the main listener (the configured port may be 0).
@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub tasks: Tasks,
 }
 
-impl State {
+impl ServerState {
     /// Ready when a shutdown begins: requests that wait for changes end.
     pub async fn stopped(&self) {
         if self.stopping.subscribe().wait_for(|stopping| *stopping).await.is_err() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quire_advisor::{Advice, Input, Options, Thresholds, advise, advise_without, conditions};
 use quire_model::Model;
 use quire_profile::{
-    ActionSource, ArrayLength, Change, ContainerProfile, ContainerScan, DatabaseProfile, ItemInput,
+    ActionSource, ArrayLength, ContainerProfile, ContainerScan, DatabaseProfile, ItemChange, ItemInput,
     ItemReader, ItemSequence, LookedUpItem, Operation, Record, RecordedQuery, Relations, Scan, ScanResult,
     Survey, Workload, shape_of,
 };
@@ -149,7 +149,8 @@ impl Db {
         record.charge = self.write_charge(container, number);
         record.status = 201;
         record.bytes = bytes;
-        record.change = Some(Change { size_after: Some(bytes), item_type: Some(1), ..Change::default() });
+        record.change =
+            Some(ItemChange { size_after: Some(bytes), item_type: Some(1), ..ItemChange::default() });
         self.workload.record(record);
     }
 
@@ -192,13 +193,13 @@ impl Db {
             before: *before,
             after: *after,
         };
-        record.change = Some(Change {
+        record.change = Some(ItemChange {
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
             size_before: Some(bytes),
             size_after: Some(bytes),
             lengths: lengths.iter().map(length).collect(),
             item_type: Some(1),
-            ..Change::default()
+            ..ItemChange::default()
         });
         adjust(&mut record);
         self.workload.record(record);
@@ -271,7 +272,7 @@ impl Db {
         let (number, bytes) = self.number(container, id);
         let mut record = self.base(container, Operation::Delete, number, 1);
         record.status = 204;
-        record.change = Some(Change { size_before: Some(bytes), ..Change::default() });
+        record.change = Some(ItemChange { size_before: Some(bytes), ..ItemChange::default() });
         self.workload.record(record);
     }
 

@@ -272,7 +272,7 @@ fn postings(db: &mut Db, in_batch: bool) {
             db.record("postings", &format!("p{id}"), Operation::Create, 1, |record| {
                 record.status = 201;
                 record.charge = 6.0;
-                let change = quire_profile::Change {
+                let change = quire_profile::ItemChange {
                     size_after: Some(80),
                     item_type: Some(kind),
                     in_batch,

@@ -101,7 +101,7 @@ impl ApplyRun<'_> {
         let own = all.iter().find(|own| own.state.is_open() && own.body == body).map(Refactoring::id);
         let known = all.iter().map(|own| own.number).max().unwrap_or(0);
         let stage = if own.is_some() { ApplyStage::Refactoring } else { ApplyStage::Refactor };
-        Ok(ApplyProgress::Next(ApplyState { known, refactoring: own, ..state.at(stage) }))
+        Ok(ApplyProgress::Next(ApplyState { last_refactoring: known, refactoring: own, ..state.at(stage) }))
     }
 
     pub(super) fn refactor(
@@ -112,7 +112,7 @@ impl ApplyRun<'_> {
         let refactorings = &self.applies.refactorings;
         let body = refactoring_body(order, &state);
         let all = refactorings.list(self.database.number)?;
-        let started = all.into_iter().find(|own| own.number > state.known && own.body == body);
+        let started = all.into_iter().find(|own| own.number > state.last_refactoring && own.body == body);
         let own = match started {
             Some(own) => own,
             None => refactorings.start_named(&self.database.name, body)?,

@@ -77,7 +77,7 @@ pub(crate) struct ApplyState {
     pub journal: u32,
     pub added: Additions,
     /// The number of the last refactoring before its own.
-    pub known: u32,
+    pub last_refactoring: u32,
     pub refactoring: Option<String>,
     pub definition: Option<ChangedDefinition>,
     /// Items of the parts that are over.
@@ -132,7 +132,7 @@ impl ApplyState {
         json.set("declarations", texts(&self.added.names));
         json.set("added", self.added.declarations.clone());
         json.set("links", links.collect::<Object>());
-        json.set("known", u64::from(self.known));
+        json.set("known", u64::from(self.last_refactoring));
         json.set("refactoring", self.refactoring.as_deref().map_or(Value::Null, Value::from));
         json.set("definition", self.definition.as_ref().map_or(Value::Null, ChangedDefinition::to_json));
         json.set("items", self.items);
@@ -162,7 +162,7 @@ impl ApplyState {
                 names: names.filter_map(Value::as_str).map(str::to_owned).collect(),
                 links: links.collect(),
             },
-            known: u32::try_from(number("known").unwrap_or(0)).ok()?,
+            last_refactoring: u32::try_from(number("known").unwrap_or(0)).ok()?,
             refactoring: text("refactoring"),
             definition: json.get("definition").and_then(ChangedDefinition::read),
             items: number("items").unwrap_or(0),
@@ -202,7 +202,7 @@ mod tests {
                 stage,
                 finding: "a-1".to_owned(),
                 journal: 1 << 31 | 7,
-                known: 3,
+                last_refactoring: 3,
                 refactoring: Some("r-4".to_owned()),
                 definition: Some(ChangedDefinition {
                     container: "c".to_owned(),

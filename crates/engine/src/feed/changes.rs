@@ -190,7 +190,7 @@ fn read(
     mut after_lsn: Vec<u64>,
 ) -> Result<(String, bool, PageCost), EngineError> {
     let container = page.container;
-    // Before the snapshot, which shows them. What it shows beyond is not published yet and is told next time: a position never
+    // Before the snapshot, which shows them. What it shows beyond is not published yet and is returned next time: a position never
     // names more than was reached.
     let ends: Vec<u64> =
         windows.iter().map(|window| window.partition.sequencer.lsn()).collect::<Result<_, _>>()?;

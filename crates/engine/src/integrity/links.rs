@@ -44,12 +44,12 @@ type ReferencedTargets<'a> = HashMap<&'a TargetKey, (TargetHash, Option<Referenc
 
 /// An item of a target container that is found by a key of its own: no two visible ones may have the same.
 pub(super) fn check_key(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
-    let rules = &view.subject.rules.links[link];
+    let rules = &base.subject.rules.links[link];
     let Some(target) = rules.target_key(visited.row.node()?, &visited.row.partition_key()?) else {
         return Ok(());
     };
@@ -62,20 +62,20 @@ pub(super) fn check_key(
             let (path, found) = (rules.link.to.key.to_string(), Value::from(target.value.as_str()));
             state.report.figures(name).into_iter().for_each(|figures| figures.duplicate_keys += 1);
             let example = || item_example(visited.container, &visited.row, &path, Some(found), None);
-            state.report.add(name, FindingKind::DuplicateKey, view.subject.is_building(name), example)?;
+            state.report.add(name, FindingKind::DuplicateKey, base.subject.is_building(name), example)?;
         }
     }
     Ok(())
 }
 
 pub(super) fn check_referrer(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     round: TargetRound,
     visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
-    let rules = &view.subject.rules.links[link];
+    let rules = &base.subject.rules.links[link];
     let name = &rules.link.name;
     let references = match rules.references(visited.row.node()?) {
         Ok(references) => references,
@@ -85,26 +85,26 @@ pub(super) fn check_referrer(
             let found = Some(Value::from(error.to_string()));
             let path = rules.link.from.path.to_string();
             let example = || item_example(visited.container, &visited.row, &path, found, None);
-            return state.report.add(name, FindingKind::Blocked, view.subject.is_building(name), example);
+            return state.report.add(name, FindingKind::Blocked, base.subject.is_building(name), example);
         }
     };
     if round.number == 0 && !visited.is_invisible {
-        check_references(view, state, link, &references, visited)?;
+        check_references(base, state, link, &references, visited)?;
     }
-    super::targets::add_up(view, state, link, round, &references, visited)
+    super::targets::add_up(base, state, link, round, &references, visited)
 }
 
 /// The figures of a link after all referrers were checked.
-pub(super) fn end(view: &SurveySnapshot, state: &mut SurveyState, link: usize, round: TargetRound) {
+pub(super) fn end(base: &SurveySnapshot, state: &mut SurveyState, link: usize, round: TargetRound) {
     if round.number > 0 {
         return;
     }
     let fan_out: Vec<u32> = std::mem::take(&mut state.link.fan_out).into_values().collect();
-    let rules = &view.subject.rules;
+    let rules = &base.subject.rules;
     let mut names = vec![&rules.links[link].link.name];
-    names.extend(view.subject.copies_of(link).into_iter().map(|own| &rules.copies[own].copy.name));
-    names.extend(view.subject.mirrors_of(link).into_iter().map(|own| &rules.mirrors[own].mirror.name));
-    names.extend(view.subject.rollups_of(link).into_iter().map(|own| &rules.rollups[own].rollup.name));
+    names.extend(base.subject.copies_of(link).into_iter().map(|own| &rules.copies[own].copy.name));
+    names.extend(base.subject.mirrors_of(link).into_iter().map(|own| &rules.mirrors[own].mirror.name));
+    names.extend(base.subject.rollups_of(link).into_iter().map(|own| &rules.rollups[own].rollup.name));
     for name in names {
         if let Some(figures) = state.report.figures(name) {
             figures.fan_out = fan_out.clone();
@@ -113,19 +113,19 @@ pub(super) fn end(view: &SurveySnapshot, state: &mut SurveyState, link: usize, r
 }
 
 fn check_references(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     references: &[Reference],
     visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let (mut targets, mut held_bytes) = (ReferencedTargets::new(), 0);
-    let is_copied = !view.subject.copies_of(link).is_empty();
+    let is_copied = !base.subject.copies_of(link).is_empty();
     for reference in references {
         if !targets.contains_key(&reference.target) {
             let hash = TargetHash::of(&reference.target);
             *state.link.fan_out.entry(hash).or_default() += 1;
-            let found = find(view, state, link, &reference.target, hash)?.map(|(row, is_invisible)| {
+            let found = find(base, state, link, &reference.target, hash)?.map(|(row, is_invisible)| {
                 held_bytes += row.len();
                 ReferencedItem {
                     row: (is_copied && held_bytes <= HELD_BYTES_MAX).then_some(row),
@@ -135,19 +135,19 @@ fn check_references(
             targets.insert(&reference.target, (hash, found));
         }
     }
-    count_references(view, state, link, references, visited, &targets)?;
-    check_copies(view, state, link, references, visited, &targets)
+    count_references(base, state, link, references, visited, &targets)?;
+    check_copies(base, state, link, references, visited, &targets)
 }
 
 fn count_references(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     references: &[Reference],
     visited: &VisitedItem<'_>,
     targets: &ReferencedTargets<'_>,
 ) -> Result<(), EngineError> {
-    let rules = &view.subject.rules.links[link];
+    let rules = &base.subject.rules.links[link];
     let name = &rules.link.name;
     if !state.report.wants(name) {
         return Ok(());
@@ -163,7 +163,7 @@ fn count_references(
     for reference in dangling {
         let hash = targets[&reference.target].0;
         let is_expiring = targets[&reference.target].1.is_some();
-        let is_pending = is_expiring || view.is_pending(link, hash);
+        let is_pending = is_expiring || base.is_pending(link, hash);
         let path = rules.link.from.path.at(&reference.positions);
         let found = Some(Value::from(reference.target.value.as_str()));
         let example = || item_example(visited.container, &visited.row, &path, found, None);
@@ -177,14 +177,14 @@ fn is_dangling(targets: &ReferencedTargets<'_>, target: &TargetKey) -> bool {
 }
 
 fn check_copies(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     references: &[Reference],
     visited: &VisitedItem<'_>,
     targets: &ReferencedTargets<'_>,
 ) -> Result<(), EngineError> {
-    let (subject, rules) = (&view.subject, &view.subject.rules);
+    let (subject, rules) = (&base.subject, &base.subject.rules);
     let copies = subject.copies_of(link);
     if copies.is_empty() {
         return Ok(());
@@ -197,8 +197,8 @@ fn check_copies(
         for reference in references {
             let (hash, found) = &targets[&reference.target];
             let is_invisible = found.as_ref().is_some_and(|found| found.is_invisible);
-            let is_pending = subject.is_building(name) || is_invisible || view.is_pending(link, *hash);
-            let values = copied_values(view, state, copy, &reference.target, targets)?;
+            let is_pending = subject.is_building(name) || is_invisible || base.is_pending(link, *hash);
+            let values = copied_values(base, state, copy, &reference.target, targets)?;
             for owned in copy.fields_beside(reference, values.as_deref()) {
                 let kind = match compare(&owned, &item) {
                     PathCheck::Correct => continue,
@@ -225,7 +225,7 @@ fn check_copies(
 
 /// What a copy has of a target that is visible. One that is not held is read again.
 fn copied_values(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &SurveyState,
     copy: &CopyRules,
     target: &TargetKey,
@@ -236,29 +236,29 @@ fn copied_values(
     };
     let again = match found.row {
         Some(_) => None,
-        None => find(view, state, copy.link, target, *hash)?,
+        None => find(base, state, copy.link, target, *hash)?,
     };
     let Some(row) = found.row.as_ref().or(again.as_ref().map(|(row, _)| row)) else { return Ok(None) };
     let node = ItemRow::trusted(row)?.node()?;
-    Ok(Some(view.subject.rules.fields_of(copy, node)))
+    Ok(Some(base.subject.rules.fields_of(copy, node)))
 }
 
 /// The row of the item that a reference names, visible or not, and whether it is gone.
 fn find(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &SurveyState,
     link: usize,
     target: &TargetKey,
     hash: TargetHash,
 ) -> Result<Option<(Vec<u8>, bool)>, EngineError> {
-    let rules = &view.subject.rules.links[link];
-    let container = view.subject.container(&rules.link.to.container)?;
+    let rules = &base.subject.rules.links[link];
+    let container = base.subject.container(&rules.link.to.container)?;
     if rules.link.has_key_index() {
         let Some((rid, is_invisible)) = state.link.keys.get(&hash).copied() else { return Ok(None) };
-        let bytes = view.snapshot.get(ITEMS, &keys::item(container.number, rid))?;
+        let bytes = base.snapshot.get(ITEMS, &keys::item(container.number, rid))?;
         return Ok(bytes.map(|bytes| (bytes, is_invisible)));
     }
     let route = TargetRoute { link: rules, declaration: 0, container };
-    let found = find_target(&*view.snapshot, route, target, view.visibility_point(container)?)?;
+    let found = find_target(&*base.snapshot, route, target, base.visibility_point(container)?)?;
     Ok(found.map(|found| (found.stored.bytes, found.is_invisible)))
 }

@@ -31,7 +31,7 @@ pub(crate) struct SurveyOptions {
 
 /// A survey that is under way.
 pub(crate) struct Survey {
-    view: SurveySnapshot,
+    base: SurveySnapshot,
     walks: VecDeque<SurveyWalk>,
     /// The rest of the current walk.
     range: Option<KeyRange>,
@@ -119,17 +119,17 @@ impl Survey {
         let pending = pending_targets(&*snapshot, &subject)?;
         let report = SurveyReport::new(wanted, options.examples_max);
         let walks = walks(&subject, &report)?;
-        let view = SurveySnapshot { subject, snapshot, visibility_points, pending };
-        let total = walks.iter().map(|walk| Ok(walk.container(&view.subject)?.usage().0));
+        let base = SurveySnapshot { subject, snapshot, visibility_points, pending };
+        let total = walks.iter().map(|walk| Ok(walk.container(&base.subject)?.usage().0));
         let total = total.sum::<Result<u64, EngineError>>()?;
         let state = SurveyState { report, link: LinkState::default(), window: WindowState::default() };
-        Ok(Survey { view, walks, range: None, state, counted: HashSet::new(), done: 0, total })
+        Ok(Survey { base, walks, range: None, state, counted: HashSet::new(), done: 0, total })
     }
 
     /// Looks at some more items; true when that was the last of them.
     pub fn step(&mut self, items_max: usize) -> Result<bool, EngineError> {
         let Some(walk) = self.walks.front().copied() else { return Ok(true) };
-        let container = Arc::clone(walk.container(&self.view.subject)?);
+        let container = Arc::clone(walk.container(&self.base.subject)?);
         let range = match self.range.take() {
             Some(range) => range,
             None => {
@@ -137,10 +137,10 @@ impl Survey {
                 KeyRange::prefix(&keys::container_prefix(container.number))
             }
         };
-        let page = self.view.snapshot.scan(&Scan { rows_max: items_max, ..scan(ITEMS, range.clone()) })?;
+        let page = self.base.snapshot.scan(&Scan { rows_max: items_max, ..scan(ITEMS, range.clone()) })?;
         for (key, bytes) in &page.rows {
             let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
-            let visited = self.view.visit(&container, rid, bytes)?;
+            let visited = self.base.visit(&container, rid, bytes)?;
             self.count(&visited);
             self.check_item(walk, &visited)?;
         }
@@ -173,7 +173,7 @@ impl Survey {
         match walk {
             SurveyWalk::Keys { .. } => self.state.link = LinkState::default(),
             SurveyWalk::Referrers { link, round } => {
-                let has_keys = self.view.subject.rules.links[link].link.has_key_index();
+                let has_keys = self.base.subject.rules.links[link].link.has_key_index();
                 match (has_keys, round.number) {
                     (false, 0) => self.state.link = LinkState::default(),
                     _ => self.state.link.discard_sums(),
@@ -192,13 +192,13 @@ impl Survey {
     }
 
     fn check_item(&mut self, walk: SurveyWalk, visited: &VisitedItem<'_>) -> Result<(), EngineError> {
-        let (view, state) = (&self.view, &mut self.state);
+        let (base, state) = (&self.base, &mut self.state);
         match walk {
-            SurveyWalk::Keys { link } => links::check_key(view, state, link, visited),
-            SurveyWalk::Referrers { link, round } => links::check_referrer(view, state, link, round, visited),
-            SurveyWalk::Targets { link, round } => targets::check_target(view, state, link, round, visited),
-            SurveyWalk::Pages { window } => windows::check_page(view, state, window, visited),
-            SurveyWalk::Windowed { window } => windows::check_windowed_item(view, state, window, visited),
+            SurveyWalk::Keys { link } => links::check_key(base, state, link, visited),
+            SurveyWalk::Referrers { link, round } => links::check_referrer(base, state, link, round, visited),
+            SurveyWalk::Targets { link, round } => targets::check_target(base, state, link, round, visited),
+            SurveyWalk::Pages { window } => windows::check_page(base, state, window, visited),
+            SurveyWalk::Windowed { window } => windows::check_windowed_item(base, state, window, visited),
         }
     }
 
@@ -206,8 +206,8 @@ impl Survey {
         self.counted.insert(container);
         self.walks.pop_front();
         match walk {
-            SurveyWalk::Referrers { link, round } => links::end(&self.view, &mut self.state, link, round),
-            SurveyWalk::Windowed { window } => windows::end(&self.view, &mut self.state, window)?,
+            SurveyWalk::Referrers { link, round } => links::end(&self.base, &mut self.state, link, round),
+            SurveyWalk::Windowed { window } => windows::end(&self.base, &mut self.state, window)?,
             SurveyWalk::Keys { .. } | SurveyWalk::Targets { .. } | SurveyWalk::Pages { .. } => {}
         }
         Ok(())

@@ -21,14 +21,14 @@ pub(super) struct Sums {
 
 /// Adds the contributions of an item to its targets. An invisible item counts until the sweep removes it.
 pub(super) fn add_up(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     round: TargetRound,
     references: &[Reference],
     visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
-    let (subject, rules) = (&view.subject, &view.subject.rules);
+    let (subject, rules) = (&base.subject, &base.subject.rules);
     let (rollups, mirrors) = (subject.rollups_of(link), subject.mirrors_of(link));
     if references.is_empty() || (rollups.is_empty() && mirrors.is_empty()) {
         return Ok(());
@@ -63,7 +63,7 @@ pub(super) fn add_up(
 }
 
 pub(super) fn check_target(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     link: usize,
     round: TargetRound,
@@ -72,7 +72,7 @@ pub(super) fn check_target(
     if visited.is_invisible {
         return Ok(());
     }
-    let (subject, rules) = (&view.subject, &view.subject.rules);
+    let (subject, rules) = (&base.subject, &base.subject.rules);
     let node = visited.row.node()?;
     let target = rules.links[link].target_key(node, &visited.row.partition_key()?);
     let hash = target.as_ref().map(TargetHash::of);
@@ -93,17 +93,17 @@ pub(super) fn check_target(
             Operation::Count | Operation::Sum | Operation::Avg => None,
         };
         let owned = rules.rolled_up(rollup, &totals, extreme.map(Vec::as_slice));
-        compare_owned(view, state, &rollup.rollup.name, &owned, &item, visited)?;
+        compare_owned(base, state, &rollup.rollup.name, &owned, &item, visited)?;
     }
     for (place, mirror) in subject.mirrors_of(link).into_iter().enumerate() {
         let values = sums.mirrors.get(place).cloned().unwrap_or_default();
-        check_mirror(view, state, &rules.mirrors[mirror], values, &item, visited)?;
+        check_mirror(base, state, &rules.mirrors[mirror], values, &item, visited)?;
     }
     Ok(())
 }
 
 fn check_mirror(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     mirror: &MirrorRules,
     values: BTreeMap<ReferrerKey, Value>,
@@ -111,18 +111,18 @@ fn check_mirror(
     visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
     let name = &mirror.mirror.name;
-    if let Some(owned) = view.subject.rules.mirror_value(mirror, values.into_values()) {
-        return compare_owned(view, state, name, &owned, item, visited);
+    if let Some(owned) = base.subject.rules.mirror_value(mirror, values.into_values()) {
+        return compare_owned(base, state, name, &owned, item, visited);
     }
     // More than it may have: there is no right value.
     state.report.figures(name).into_iter().for_each(|figures| figures.items += 1);
     let (path, found) = (mirror.mirror.into.to_string(), mirror.mirror.into.find(item, &[]).cloned());
     let example = || super::findings::item_example(visited.container, &visited.row, &path, found, None);
-    state.report.add(name, FindingKind::Blocked, view.subject.is_building(name), example)
+    state.report.add(name, FindingKind::Blocked, base.subject.is_building(name), example)
 }
 
 fn compare_owned(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     name: &str,
     owned: &OwnedValue,
@@ -140,5 +140,5 @@ fn compare_owned(
         PathCheck::Blocked => FindingKind::Blocked,
     };
     let example = || owned_example(visited.container, &visited.row, owned, item);
-    state.report.add(name, kind, view.subject.is_building(name), example)
+    state.report.add(name, kind, base.subject.is_building(name), example)
 }

@@ -38,12 +38,12 @@ struct ItemPages {
 }
 
 pub(super) fn check_page(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     window: usize,
     visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
-    let rules = &view.subject.rules.windows[window];
+    let rules = &base.subject.rules.windows[window];
     let Some((item_id, number)) = rules.parse_page_id(visited.row.id()?) else { return Ok(()) };
     let page = visited.row.node()?.to_value();
     let elements = rules.page_elements(&page);
@@ -65,16 +65,16 @@ pub(super) fn check_page(
 }
 
 pub(super) fn check_windowed_item(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     window: usize,
     visited: &VisitedItem<'_>,
 ) -> Result<(), EngineError> {
-    let rules = &view.subject.rules.windows[window];
+    let rules = &base.subject.rules.windows[window];
     let item = visited.row.node()?.to_value();
     let id = visited.row.id()?;
     // The pages of an invisible item are removed with it.
-    let page_key = page_key(view, rules, &item, id)?;
+    let page_key = page_key(base, rules, &item, id)?;
     let pages = page_key.and_then(|key| state.window.pages.remove(&(id.to_owned(), key)));
     if visited.is_invisible {
         return Ok(());
@@ -93,7 +93,7 @@ pub(super) fn check_windowed_item(
     }
     if is_misplaced {
         let kind = if is_blocked { FindingKind::Blocked } else { FindingKind::Window };
-        report(view, state, rules, visited, kind)?;
+        report(base, state, rules, visited, kind)?;
     }
     for (owned, compared) in counted.iter().zip(compared) {
         let kind = match compared {
@@ -103,26 +103,26 @@ pub(super) fn check_windowed_item(
         };
         let name = &rules.window.name;
         let example = || owned_example(visited.container, &visited.row, owned, &item);
-        state.report.add(name, kind, view.subject.is_building(name), example)?;
+        state.report.add(name, kind, base.subject.is_building(name), example)?;
     }
     Ok(())
 }
 
 /// The remaining pages have no item.
-pub(super) fn end(view: &SurveySnapshot, state: &mut SurveyState, window: usize) -> Result<(), EngineError> {
-    let rules = &view.subject.rules.windows[window];
-    let container = view.subject.container(&rules.window.pages.container)?;
+pub(super) fn end(base: &SurveySnapshot, state: &mut SurveyState, window: usize) -> Result<(), EngineError> {
+    let rules = &base.subject.rules.windows[window];
+    let container = base.subject.container(&rules.window.pages.container)?;
     let orphans = std::mem::take(&mut state.window.pages);
     for rid in orphans.into_values().flat_map(|pages| pages.rids) {
-        if let Some(bytes) = view.snapshot.get(ITEMS, &keys::item(container.number, rid))? {
-            report(view, state, rules, &view.visit(container, rid, &bytes)?, FindingKind::Window)?;
+        if let Some(bytes) = base.snapshot.get(ITEMS, &keys::item(container.number, rid))? {
+            report(base, state, rules, &base.visit(container, rid, &bytes)?, FindingKind::Window)?;
         }
     }
     Ok(())
 }
 
 fn report(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     state: &mut SurveyState,
     rules: &WindowRules,
     visited: &VisitedItem<'_>,
@@ -132,7 +132,7 @@ fn report(
     let is_page = visited.container.definition.id == rules.window.pages.container;
     let path = if is_page { &rules.window.pages.path } else { &rules.window.path };
     let example = || item_example(visited.container, &visited.row, &path.to_string(), None, None);
-    state.report.add(name, kind, view.subject.is_building(name), example)
+    state.report.add(name, kind, base.subject.is_building(name), example)
 }
 
 /// Whether an array, or nothing, is at the path.
@@ -163,12 +163,12 @@ fn is_ordered(rules: &WindowRules, array: &[Value]) -> bool {
 
 /// The partition key of the pages of an item; nothing where there can be none.
 fn page_key(
-    view: &SurveySnapshot,
+    base: &SurveySnapshot,
     rules: &WindowRules,
     item: &Value,
     id: &str,
 ) -> Result<Option<Vec<u8>>, EngineError> {
-    let container = view.subject.container(&rules.window.pages.container)?;
+    let container = base.subject.container(&rules.window.pages.container)?;
     let page = Item::from_value(&rules.page_item(item, id, &Page { number: 0, elements: Vec::new() }));
     let key = container.definition.partition_key.extract(page.root()).ok();
     Ok(key

@@ -117,7 +117,7 @@ impl<'a> RowBuilder<'a> {
         RowBuilder { copied, ..self }
     }
 
-    /// A new item; whatever had its id before is buried.
+    /// A new item; an invisible item that had its id is removed.
     pub fn create(&mut self, rid: u64, version: NewVersion<'_>) -> Result<(), EngineError> {
         let (key, value) = (version.id_key.to_vec(), keys::number_value(rid));
         self.ops.push(Op::Put { space: keys::LOOKUPS, key, value });
@@ -138,7 +138,7 @@ impl<'a> RowBuilder<'a> {
         self.put(rid, Some(old), version)
     }
 
-    /// A new version of a stored item that had another id; whatever had this id before is buried.
+    /// A new version of a stored item that had another id; an invisible item that had this id is removed.
     pub fn rename(
         &mut self,
         rid: u64,

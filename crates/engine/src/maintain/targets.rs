@@ -43,10 +43,10 @@ pub(super) struct TargetDifferences {
     items: (usize, usize),
 }
 
-/// The differences of a group for one target, and the works that have them.
+/// The differences of a group for one target, and the entries that have them.
 struct MergedDifference {
     difference: TargetDifference,
-    works: Vec<usize>,
+    entries: Vec<usize>,
 }
 
 /// One item, and all that changes of it.
@@ -59,7 +59,7 @@ struct ChangedTarget<'c, 'm> {
 /// Why a target cannot have what its group makes of it.
 struct Overflow {
     error: ItemError,
-    works: Vec<usize>,
+    entries: Vec<usize>,
 }
 
 impl TargetDifferences {
@@ -117,19 +117,20 @@ impl Differences for TargetDifferences {
     fn build(
         &self,
         shared: &Shared,
-        works: &[(usize, &dyn Differences)],
+        entries: &[(usize, &dyn Differences)],
     ) -> Result<BuiltTargets, EngineError> {
-        let own = works.iter().map(|(work, own)| (*work, own.as_any().downcast_ref::<TargetDifferences>()));
+        let own =
+            entries.iter().map(|(entry, own)| (*entry, own.as_any().downcast_ref::<TargetDifferences>()));
         let of_model = |own: &&TargetDifferences| Arc::ptr_eq(&own.model, &self.model);
         let (same, others): (Vec<_>, Vec<_>) =
-            own.map(|(work, own)| (work, own.filter(of_model))).partition(|(_, own)| own.is_some());
+            own.map(|(entry, own)| (entry, own.filter(of_model))).partition(|(_, own)| own.is_some());
         if !others.is_empty() {
-            let refused = others.into_iter().map(|(work, _)| (work, WriteRefused::Stale)).collect();
+            let refused = others.into_iter().map(|(entry, _)| (entry, WriteRefused::Stale)).collect();
             return Ok(BuiltTargets { refused, ..BuiltTargets::default() });
         }
-        let works: Vec<(usize, &TargetDifferences)> =
-            same.into_iter().filter_map(|(work, own)| Some((work, own?))).collect();
-        Builder { shared, model: &self.model, works: &works }.build()
+        let entries: Vec<(usize, &TargetDifferences)> =
+            same.into_iter().filter_map(|(entry, own)| Some((entry, own?))).collect();
+        Builder { shared, model: &self.model, entries: &entries }.build()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -140,7 +141,7 @@ impl Differences for TargetDifferences {
 struct Builder<'a> {
     shared: &'a Shared,
     model: &'a DatabaseModel,
-    works: &'a [(usize, &'a TargetDifferences)],
+    entries: &'a [(usize, &'a TargetDifferences)],
 }
 
 impl<'a> Builder<'a> {
@@ -162,8 +163,8 @@ impl<'a> Builder<'a> {
         }
         for target in changing.values() {
             if !self.is_in_commit(&target.found) {
-                let works = target.merged.iter().flat_map(|own| &own.works);
-                built.refused = works.map(|work| (*work, WriteRefused::Stale)).collect();
+                let entries = target.merged.iter().flat_map(|own| &own.entries);
+                built.refused = entries.map(|entry| (*entry, WriteRefused::Stale)).collect();
                 return Ok(built);
             }
             if let Err(overflow) = self.add(&*snapshot, target, &mut built)? {
@@ -176,7 +177,7 @@ impl<'a> Builder<'a> {
 
     fn merged(&self) -> BTreeMap<(usize, TargetHash), MergedDifference> {
         let mut all: BTreeMap<(usize, TargetHash), MergedDifference> = BTreeMap::new();
-        for (work, own) in self.works {
+        for (entry, own) in self.entries {
             for target in &own.targets {
                 let name = (target.link, target.hash);
                 match all.get_mut(&name) {
@@ -190,10 +191,10 @@ impl<'a> Builder<'a> {
                         if self.shared.injected_bug.is(InjectedBug::DifferenceTwice) {
                             merged.difference.merge(target);
                         }
-                        merged.works.push(*work);
+                        merged.entries.push(*entry);
                     }
                     None => {
-                        let merged = MergedDifference { difference: target.clone(), works: vec![*work] };
+                        let merged = MergedDifference { difference: target.clone(), entries: vec![*entry] };
                         all.insert(name, merged);
                     }
                 }
@@ -205,7 +206,7 @@ impl<'a> Builder<'a> {
     /// Of all containers of targets. Before the snapshot.
     fn visibility_points(&self) -> Result<HashMap<u32, (&'a Arc<Container>, VisibilityPoint)>, EngineError> {
         let mut visibility_points = HashMap::new();
-        for (_, own) in self.works {
+        for (_, own) in self.entries {
             for container in &own.containers {
                 let visibility_point = || (container, container.visibility_point(self.shared));
                 visibility_points.entry(container.number).or_insert_with(visibility_point);
@@ -230,10 +231,10 @@ impl<'a> Builder<'a> {
         TargetRoute { link: &self.model.rules.links[link], declaration, container }
     }
 
-    /// Whether the partition of an item is one that the works have named.
+    /// Whether the partition of an item is one that the entries have named.
     fn is_in_commit(&self, found: &FoundTarget<'_>) -> bool {
         let sequencer = &found.logical_partition.place.partition.sequencer;
-        let mut partitions = self.works.iter().flat_map(|(_, own)| &own.partitions);
+        let mut partitions = self.entries.iter().flat_map(|(_, own)| &own.partitions);
         partitions.any(|other| Arc::ptr_eq(other, sequencer))
     }
 
@@ -263,8 +264,8 @@ impl<'a> Builder<'a> {
         let body = match self.body(&value, &row, owner, container) {
             Ok(body) => body,
             Err(EngineError::RefusedByModel(error)) => {
-                let works = merged.iter().flat_map(|own| own.works.clone()).collect();
-                return Ok(Err(Overflow { error, works }));
+                let entries = merged.iter().flat_map(|own| own.entries.clone()).collect();
+                return Ok(Err(Overflow { error, entries }));
             }
             Err(error) => return Err(error),
         };
@@ -272,10 +273,10 @@ impl<'a> Builder<'a> {
         let client = row.client_version().filter(|_| keeps_client);
         let maintained = MaintainedVersion { by: changed_by.join(",").into(), client };
         let cost = self.write(found, container, (rid, &row), (&body, maintained), built)?;
-        let mut works: Vec<usize> = merged.iter().flat_map(|own| own.works.clone()).collect();
-        works.sort_unstable();
-        works.dedup();
-        built.charges.extend(works.into_iter().map(|work| (work, cost)));
+        let mut entries: Vec<usize> = merged.iter().flat_map(|own| own.entries.clone()).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        built.charges.extend(entries.into_iter().map(|entry| (entry, cost)));
         Ok(Ok(()))
     }
 
@@ -327,17 +328,17 @@ impl<'a> Builder<'a> {
             container: container.definition.id.clone(),
             limit: SizeLimit::Elements(mirror.max),
         };
-        Ok(Overflow { error, works: own.works.clone() })
+        Ok(Overflow { error, entries: own.entries.clone() })
     }
 
-    /// Of the works that made a target too large, the last one that adds to it.
+    /// Of the entries that made a target too large, the last one that adds to it.
     fn refuse(&self, overflow: Overflow) -> (usize, WriteRefused) {
-        let adds = |work: &&usize| {
-            let own = self.works.iter().find(|(other, _)| other == *work);
+        let adds = |entry: &&usize| {
+            let own = self.entries.iter().find(|(other, _)| other == *entry);
             own.is_some_and(|(_, own)| own.targets.iter().any(adds_values))
         };
-        let Overflow { error, works } = overflow;
-        let last = works.iter().filter(adds).max().or(works.iter().max());
+        let Overflow { error, entries } = overflow;
+        let last = entries.iter().filter(adds).max().or(entries.iter().max());
         (last.copied().unwrap_or_default(), WriteRefused::Failed(error.into()))
     }
 

@@ -80,9 +80,9 @@ pub(crate) struct VisitFigures {
     pub by_declaration: BTreeMap<String, DeclarationVisit>,
     /// Items that were written.
     pub written: u64,
-    /// Of a refactoring: items that it changed, what it left, and what its journals grow by.
+    /// Of a refactoring: items that it changed, what it did not convert, and what its journals grow by.
     pub converted: u64,
-    pub left: Vec<UnconvertedPath>,
+    pub unconverted: Vec<UnconvertedPath>,
     pub journal_bytes: u64,
 }
 
@@ -312,7 +312,7 @@ impl Unit<'_> {
             }
         }
         figures.converted = self.conversions.converted;
-        figures.left = self.conversions.left.clone();
+        figures.unconverted = self.conversions.unconverted.clone();
         figures.journal_bytes = self.journal_bytes();
         figures.written = self.slots.iter().filter(|slot| slot.is_written()).count() as u64;
         Ok(figures)

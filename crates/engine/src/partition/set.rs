@@ -291,7 +291,7 @@ impl PartitionSet {
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
     /// `ResourceNotFound`. Call it before the commit that drops the container. Fails where it is unknown how a commit ended:
-    /// then the container is to be revived.
+    /// then the partitions are to be opened again.
     pub fn retire(&self) -> Result<(), EngineError> {
         self.shared_state.retired.store(true, Ordering::Release);
         drop(self.shared_state.committing.lock());

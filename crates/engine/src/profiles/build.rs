@@ -41,7 +41,7 @@ pub(crate) struct BuildOptions {
 /// A profile that is being built.
 pub(crate) struct ProfileBuild {
     database: String,
-    view: ProfileSnapshot,
+    base: ProfileSnapshot,
     stage: ProfileStage,
     /// The container of the walk, and where the walk goes on.
     place: usize,
@@ -135,7 +135,7 @@ impl ProfileBuild {
         let total = 2 * sources.iter().map(|source| source.container.usage().0).sum::<u64>();
         Ok(ProfileBuild {
             database: database.to_owned(),
-            view: ProfileSnapshot { sources, snapshot },
+            base: ProfileSnapshot { sources, snapshot },
             stage: ProfileStage::Survey,
             place: 0,
             range: None,
@@ -151,11 +151,11 @@ impl ProfileBuild {
 
     /// Looks at some more items; true when that was the last of them.
     pub fn step(&mut self, items_max: usize) -> Result<bool, EngineError> {
-        let is_over = match self.view.sources.get(self.place) {
+        let is_over = match self.base.sources.get(self.place) {
             None => true,
             Some(_) if !self.is_visited() => {
                 self.place += 1;
-                self.place >= self.view.sources.len()
+                self.place >= self.base.sources.len()
             }
             Some(_) => self.walk(items_max)?,
         };
@@ -180,7 +180,7 @@ impl ProfileBuild {
 
     /// One page of the walk over a container; whether it was the last of the last container.
     fn walk(&mut self, items_max: usize) -> Result<bool, EngineError> {
-        let source = &self.view.sources[self.place];
+        let source = &self.base.sources[self.place];
         let sampling = self.stage == ProfileStage::Survey && source.container.usage().0 > SURVEY_ALL_MAX;
         let range = match self.range.take() {
             _ if sampling => survey_range(source.container.number, self.survey_place),
@@ -188,7 +188,7 @@ impl ProfileBuild {
             None => KeyRange::prefix(&keys::container_prefix(source.container.number)),
         };
         let rows_max = if sampling { SURVEY_ITEMS } else { items_max };
-        let page = self.view.snapshot.scan(&Scan { rows_max, ..scan(ITEMS, range.clone()) })?;
+        let page = self.base.snapshot.scan(&Scan { rows_max, ..scan(ITEMS, range.clone()) })?;
         for (key, bytes) in &page.rows {
             let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             let row = ItemRow::parse(bytes)?;
@@ -208,12 +208,12 @@ impl ProfileBuild {
             None if sampling && has_more => {}
             _ => self.end_container(),
         }
-        Ok(self.place >= self.view.sources.len())
+        Ok(self.place >= self.base.sources.len())
     }
 
     /// A survey is followed by the scan of the same container.
     fn end_container(&mut self) {
-        let source = &self.view.sources[self.place];
+        let source = &self.base.sources[self.place];
         self.survey_place = 0;
         match self.stage {
             ProfileStage::Survey => {
@@ -238,14 +238,14 @@ impl ProfileBuild {
 
     fn next_stage(&mut self) -> Result<(), EngineError> {
         self.place = 0;
-        let (state, view) = (&mut self.state, &self.view);
+        let (state, base) = (&mut self.state, &self.base);
         let results = &state.results;
-        let relations = state.relations.get_or_insert_with(|| Relations::new(&scanned(view, results)));
+        let relations = state.relations.get_or_insert_with(|| Relations::new(&scanned(base, results)));
         self.stage = match self.stage {
             ProfileStage::Survey | ProfileStage::Scan => {
                 let lookups = relations.lookups();
-                state.wanted = PendingLookups::new(&lookups, view);
-                state.wanted.answer_by_id(&lookups, view, relations)?;
+                state.wanted = PendingLookups::new(&lookups, base);
+                state.wanted.answer_by_id(&lookups, base, relations)?;
                 ProfileStage::Prove
             }
             ProfileStage::Prove => {
@@ -255,8 +255,8 @@ impl ProfileBuild {
             }
             ProfileStage::Pair => {
                 let lookups = relations.target_lookups();
-                state.wanted = PendingLookups::new(&lookups, view);
-                state.wanted.answer_by_id(&lookups, view, relations)?;
+                state.wanted = PendingLookups::new(&lookups, base);
+                state.wanted.answer_by_id(&lookups, base, relations)?;
                 ProfileStage::Compare
             }
             ProfileStage::Compare | ProfileStage::Done => {
@@ -281,16 +281,16 @@ impl ProfileBuild {
         };
         let followed = self.state.results.iter().map(|_| None).collect();
         let scanned = ScanResults { results: self.state.results, followed, relations: &relations };
-        let built = self.view.assemble(self.database, scanned, model, self.scan_max);
-        let is_followed = [self.state.scans.len(), self.touched_logs.len()] == [self.view.sources.len(); 2];
+        let built = self.base.assemble(self.database, scanned, model, self.scan_max);
+        let is_followed = [self.state.scans.len(), self.touched_logs.len()] == [self.base.sources.len(); 2];
         if !is_followed {
             return Ok((built, None));
         }
         let mut sources = Vec::new();
         for ((source, scan), touched_logs) in
-            self.view.sources.iter().zip(self.state.scans).zip(self.touched_logs)
+            self.base.sources.iter().zip(self.state.scans).zip(self.touched_logs)
         {
-            let positions = positions_in(&*self.view.snapshot, &source.container)?;
+            let positions = positions_in(&*self.base.snapshot, &source.container)?;
             sources.push(RetainedScan::new(source, scan, touched_logs, positions));
         }
         let retained = RetainedScans { sources, relations, scan_max: self.scan_max, scanned_ms: self.now_ms };
@@ -404,8 +404,8 @@ impl ItemReader for CurrentItems<'_> {
     }
 }
 
-fn scanned<'a>(view: &'a ProfileSnapshot, results: &'a [ScanResult]) -> Vec<ContainerScan<'a>> {
-    let definitions = view.sources.iter().map(|source| &source.container.definition);
+fn scanned<'a>(base: &'a ProfileSnapshot, results: &'a [ScanResult]) -> Vec<ContainerScan<'a>> {
+    let definitions = base.sources.iter().map(|source| &source.container.definition);
     definitions
         .zip(results)
         .map(|(definition, scan): (&ContainerDefinition, _)| ContainerScan { definition, scan })

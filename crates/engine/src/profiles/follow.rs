@@ -25,7 +25,7 @@ use crate::store::keys::{self, ITEMS};
 /// A profile that is being brought up to date.
 pub(crate) struct ProfileFollow {
     database: String,
-    view: ProfileSnapshot,
+    base: ProfileSnapshot,
     retained: RetainedScans,
     touched: Vec<TouchedItem>,
     next: usize,
@@ -60,15 +60,15 @@ impl ProfileFollow {
         if containers.iter().any(|own| own.partitions.settle_prepared().is_err()) {
             return Ok(None);
         }
-        let view = view(shared, containers, &retained)?;
-        let hides_keys = view.sources.iter().any(|source| source.visibility_point.hides_keys());
-        if hides_keys || view.sources.iter().any(|source| source.container.partitions.is_moved()) {
+        let base = take_snapshot(shared, containers, &retained)?;
+        let hides_keys = base.sources.iter().any(|source| source.visibility_point.hides_keys());
+        if hides_keys || base.sources.iter().any(|source| source.container.partitions.is_moved()) {
             return Ok(None);
         }
-        let touched = retained.begin(&view, touched_rids);
+        let touched = retained.begin(&base, touched_rids);
         let taken = reached.iter().map(|_| HashMap::new()).collect();
         let (database, now_ms) = (database.to_owned(), now_ms(shared));
-        Ok(Some(ProfileFollow { database, view, retained, touched, next: 0, reached, taken, now_ms }))
+        Ok(Some(ProfileFollow { database, base, retained, touched, next: 0, reached, taken, now_ms }))
     }
 
     /// Looks at some more items; true when that was the last of them.
@@ -92,9 +92,9 @@ impl ProfileFollow {
 
     fn visit(&mut self, at: usize) -> Result<(), EngineError> {
         let TouchedItem { place, rid, is_new } = self.touched[at];
-        let source = &self.view.sources[place];
+        let source = &self.base.sources[place];
         let retained = &mut self.retained.sources[place];
-        let bytes = self.view.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
+        let bytes = self.base.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
         let row = bytes.as_deref().map(ItemRow::parse).transpose()?;
         let Some(row) = row.filter(|row| !source.container.is_invisible(row, &source.visibility_point))
         else {
@@ -121,10 +121,10 @@ impl ProfileFollow {
         let relations = &mut self.retained.relations;
         relations.end_follow();
         let lookups = relations.target_lookups();
-        answer_without_scan(&lookups, &self.view, relations)?;
+        answer_without_scan(&lookups, &self.base, relations)?;
         relations.end_compare();
-        for (source, retained) in self.view.sources.iter().zip(&mut self.retained.sources) {
-            let (items, bytes) = totals_in(&*self.view.snapshot, &source.container)?;
+        for (source, retained) in self.base.sources.iter().zip(&mut self.retained.sources) {
+            let (items, bytes) = totals_in(&*self.base.snapshot, &source.container)?;
             retained.scan.set_total(items, bytes);
         }
         let reached = std::mem::take(&mut self.reached).into_iter().zip(std::mem::take(&mut self.taken));
@@ -136,16 +136,16 @@ impl ProfileFollow {
 
     /// The profiles, without what was recorded, and what the next refresh goes on with.
     pub fn finish(self, model: Option<&Model>) -> (BuiltProfile, Option<RetainedScans>) {
-        let (view, retained) = (&self.view, self.retained);
+        let (base, retained) = (&self.base, self.retained);
         let (mut results, mut followed) = (Vec::new(), Vec::new());
-        for (source, own) in view.sources.iter().zip(&retained.sources) {
+        for (source, own) in base.sources.iter().zip(&retained.sources) {
             let partitions = u32::try_from(source.container.partitions().len()).unwrap_or(u32::MAX);
             results.push(own.scan.finish(0, self.now_ms, partitions));
             let (since_ms, changes) = (retained.scanned_ms, own.scan.followed());
             followed.push((changes > 0).then_some(FollowedChanges { since_ms, changes }));
         }
         let scanned = ScanResults { results, followed, relations: &retained.relations };
-        let built = view.assemble(self.database, scanned, model, retained.scan_max);
+        let built = base.assemble(self.database, scanned, model, retained.scan_max);
         (built, Some(retained))
     }
 }
@@ -162,9 +162,9 @@ impl RetainedScans {
     }
 
     /// Collects the items to read, in order.
-    fn begin(&mut self, view: &ProfileSnapshot, touched_rids: Vec<TouchedRids>) -> Vec<TouchedItem> {
+    fn begin(&mut self, base: &ProfileSnapshot, touched_rids: Vec<TouchedRids>) -> Vec<TouchedItem> {
         let mut touched = Vec::new();
-        for (place, (source, touched_rids)) in view.sources.iter().zip(touched_rids).enumerate() {
+        for (place, (source, touched_rids)) in base.sources.iter().zip(touched_rids).enumerate() {
             let numbers: HashSet<u64> = touched_rids.keys().copied().collect();
             self.relations.begin_follow(&source.container.definition.id, &numbers);
             touched.extend(touched_rids.into_iter().map(|(rid, is_new)| TouchedItem { place, rid, is_new }));
@@ -174,7 +174,7 @@ impl RetainedScans {
     }
 }
 
-fn view(
+fn take_snapshot(
     shared: &Arc<Shared>,
     containers: Vec<Arc<Container>>,
     retained: &RetainedScans,

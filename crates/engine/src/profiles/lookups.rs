@@ -23,11 +23,11 @@ struct LookupKey {
 }
 
 impl PendingLookups {
-    pub fn new(lookups: &[Lookup], view: &ProfileSnapshot) -> PendingLookups {
+    pub fn new(lookups: &[Lookup], base: &ProfileSnapshot) -> PendingLookups {
         let mut wanted = PendingLookups::default();
         for lookup in lookups {
-            let Some(place) = place_of(lookup, view) else { continue };
-            if !is_found_by_id(&view.sources[place].container.definition, &lookup.key) {
+            let Some(place) = place_of(lookup, base) else { continue };
+            if !is_found_by_id(&base.sources[place].container.definition, &lookup.key) {
                 wanted.add(place, lookup);
             }
         }
@@ -74,16 +74,16 @@ impl PendingLookups {
     pub fn answer_by_id(
         &self,
         lookups: &[Lookup],
-        view: &ProfileSnapshot,
+        base: &ProfileSnapshot,
         relations: &mut Relations,
     ) -> Result<(), EngineError> {
         for lookup in lookups {
-            let source = place_of(lookup, view).map(|place| &view.sources[place]);
+            let source = place_of(lookup, base).map(|place| &base.sources[place]);
             let is_direct =
                 |source: &&ProfileSource| is_found_by_id(&source.container.definition, &lookup.key);
             let Some(source) = source.filter(is_direct) else { continue };
             for (number, id) in lookup.values.iter().enumerate() {
-                let row = row_of(source, view, id)?;
+                let row = row_of(source, base, id)?;
                 answer((lookup.number, number), row, source, relations)?;
             }
         }
@@ -94,17 +94,17 @@ impl PendingLookups {
 /// Answers without a walk: by id, or by the number that an item had when it was last found.
 pub(super) fn answer_without_scan(
     lookups: &[Lookup],
-    view: &ProfileSnapshot,
+    base: &ProfileSnapshot,
     relations: &mut Relations,
 ) -> Result<(), EngineError> {
     for lookup in lookups {
-        let Some(source) = place_of(lookup, view).map(|place| &view.sources[place]) else { continue };
+        let Some(source) = place_of(lookup, base).map(|place| &base.sources[place]) else { continue };
         let by_id = is_found_by_id(&source.container.definition, &lookup.key);
         for (number, value) in lookup.values.iter().enumerate() {
             let known = lookup.items.get(number).copied().flatten();
             let row = match known {
-                _ if by_id => row_of(source, view, value)?,
-                Some(rid) => row_with(source, view, rid, (&lookup.key, value))?,
+                _ if by_id => row_of(source, base, value)?,
+                Some(rid) => row_with(source, base, rid, (&lookup.key, value))?,
                 None => None,
             };
             answer((lookup.number, number), row, source, relations)?;
@@ -133,32 +133,32 @@ fn answer(
     Ok(())
 }
 
-fn place_of(lookup: &Lookup, view: &ProfileSnapshot) -> Option<usize> {
-    view.sources.iter().position(|source| source.container.definition.id == lookup.container)
+fn place_of(lookup: &Lookup, base: &ProfileSnapshot) -> Option<usize> {
+    base.sources.iter().position(|source| source.container.definition.id == lookup.container)
 }
 
 fn row_of(
     source: &ProfileSource,
-    view: &ProfileSnapshot,
+    base: &ProfileSnapshot,
     id: &str,
 ) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
     let container = &*source.container;
     let key = PartitionKey(vec![Component::String(id.to_owned())]);
     let Ok(routed) = RoutedKey::of(container, key) else { return Ok(None) };
-    let Some(rid) = view.snapshot.get(LOOKUPS, &routed.id_key(container, id))? else { return Ok(None) };
+    let Some(rid) = base.snapshot.get(LOOKUPS, &routed.id_key(container, id))? else { return Ok(None) };
     let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
-    let row = view.snapshot.get(ITEMS, &keys::item(container.number, rid))?;
+    let row = base.snapshot.get(ITEMS, &keys::item(container.number, rid))?;
     Ok(row.map(|row| (rid, row)))
 }
 
 /// The row of a number, where the item has the value still.
 fn row_with(
     source: &ProfileSource,
-    view: &ProfileSnapshot,
+    base: &ProfileSnapshot,
     rid: u64,
     (key, value): (&str, &str),
 ) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
-    let row = view.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
+    let row = base.snapshot.get(ITEMS, &keys::item(source.container.number, rid))?;
     let Some(row) = row else { return Ok(None) };
     let name = names(key).pop().unwrap_or_default();
     let is_same = ItemRow::parse(&row)?.node()?.get(&name).and_then(Node::as_str) == Some(value);

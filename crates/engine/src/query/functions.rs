@@ -166,9 +166,9 @@ impl<'a> PageFunctions<'a> {
         self.prefetched.borrow_mut().is_over = true;
     }
 
-    /// Calls the functions of the items that `look` passes to the evaluator, as far as the calls are known in advance.
+    /// Calls the functions of the items that `check` passes to the evaluator, as far as the calls are known in advance.
     /// Results of earlier prefetches are dropped.
-    pub fn prefetch(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
+    pub fn prefetch(&self, mut check: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
         self.prefetched.borrow_mut().answers.clear();
         // A call can depend on the result of every other call in the text. One more round, because equal calls are not
         // distinguished: one of them may have received the result of another.
@@ -178,7 +178,7 @@ impl<'a> PageFunctions<'a> {
         };
         for _ in 0..rounds {
             self.prefetched.borrow_mut().round += 1;
-            look()?;
+            check()?;
             if !self.call_queued()? {
                 break;
             }

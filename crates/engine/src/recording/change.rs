@@ -1,6 +1,6 @@
 //! What a write changed: names of paths and lengths of arrays, no values.
 
-use quire_profile::{ArrayLength, Change, escaped};
+use quire_profile::{ArrayLength, ItemChange, escaped};
 use quire_value::{Kind, Node};
 
 use super::hash::KeyedHash;
@@ -17,8 +17,8 @@ pub(super) fn of(
     hash: &KeyedHash,
     before: Option<(Node<'_>, u64)>,
     after: Option<(Node<'_>, u64)>,
-) -> Change {
-    let mut walk = ChangeWalk { hash, change: Change::default(), path: Vec::new(), numbers: 0, bytes: 0 };
+) -> ItemChange {
+    let mut walk = ChangeWalk { hash, change: ItemChange::default(), path: Vec::new(), numbers: 0, bytes: 0 };
     if let (Some((before, _)), Some((after, _))) = (before, after) {
         walk.compare(before, after);
     }
@@ -36,7 +36,7 @@ fn item_type(hash: &KeyedHash, item: Node<'_>) -> Option<u64> {
 
 struct ChangeWalk<'a> {
     hash: &'a KeyedHash,
-    change: Change,
+    change: ItemChange,
     /// Segments down to where the walk is.
     path: Vec<&'a str>,
     /// Changed paths that are numbers before and after.
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    fn change(before: &str, after: &str) -> Change {
+    fn change(before: &str, after: &str) -> ItemChange {
         let item = |text: &str| Item::from_json(text.as_bytes(), Limits::default()).expect("JSON");
         let (before, after) = (item(before), item(after));
         of(&KeyedHash::new(&[7; 32]), Some((before.root(), 1)), Some((after.root(), 2)))

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use quire_profile::{ActionSource, Change, Operation, Record, RecordedQuery, Workload};
+use quire_profile::{ActionSource, ItemChange, Operation, Record, RecordedQuery, Workload};
 use quire_resource::PartitionKey;
 use quire_sql::Parameters;
 use quire_storage::Storage;
@@ -198,7 +198,7 @@ impl Recorder {
         waiting(self.record_for(place, time_ms, request, weight));
         for write in writes {
             let bytes = write.change.size_after.unwrap_or(0);
-            let change = Some(Change { in_batch: true, ..write.change });
+            let change = Some(ItemChange { in_batch: true, ..write.change });
             waiting(Record {
                 time_ms,
                 action,

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use quire_profile::{Change, Operation};
+use quire_profile::{ItemChange, Operation};
 use quire_resource::PartitionKey;
 use quire_value::Node;
 
@@ -21,7 +21,7 @@ pub struct ObservedRequest {
     pub(super) item: Option<u64>,
     pub(super) id: Option<u64>,
     pub(super) partition_key: Option<u64>,
-    pub(super) change: Option<Change>,
+    pub(super) change: Option<ItemChange>,
     pub(super) query: Option<ObservedQuery>,
     /// Of a request that makes several.
     pub(super) writes: Vec<ObservedWrite>,
@@ -34,7 +34,7 @@ pub(crate) struct ObservedWrite {
     pub(super) item: u64,
     pub(super) id: u64,
     pub(super) partition_key: u64,
-    pub(super) change: Change,
+    pub(super) change: ItemChange,
 }
 
 #[derive(Debug, Default)]

@@ -115,7 +115,7 @@ fn a_record_above_the_limit_of_a_commit_is_stored_and_others_too() {
             let mut request = request(number);
             let paths = (0..8).map(|path| format!("/{number}-{path}-{}", "n".repeat(1_000))).collect();
             let (size_before, size_after) = (Some(1), Some(1));
-            let change = quire_profile::Change { paths, size_before, size_after, ..Default::default() };
+            let change = quire_profile::ItemChange { paths, size_before, size_after, ..Default::default() };
             request.observed.change = Some(change);
             recorder.add(&place(1, 1), hour * 3_600_000, request);
         }
@@ -164,7 +164,7 @@ fn memory_of_what_waits_is_bounded() {
     for action in 0..WAITING_MAX as u64 {
         let mut request = request(action);
         let paths = vec!["n".repeat(1_000); 8];
-        request.observed.change = Some(quire_profile::Change { paths, ..Default::default() });
+        request.observed.change = Some(quire_profile::ItemChange { paths, ..Default::default() });
         recorder.add(&place(1, 1), 1_000, request);
     }
     let bytes: usize = recorder

@@ -17,7 +17,7 @@ pub(crate) struct Conversion {
     /// Nothing: it has the new form already.
     pub changes: Vec<PathChange>,
     /// Places that stay as they are, and why.
-    pub left: Vec<(String, &'static str)>,
+    pub unconverted: Vec<(String, &'static str)>,
 }
 
 /// What was changed at one place: `at` are the positions in arrays that `*` stands for.
@@ -77,7 +77,7 @@ pub(crate) fn concerns(rule: &Rule, item: Node<'_>) -> bool {
 }
 
 pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
-    let (mut changes, mut left) = (Vec::new(), Vec::new());
+    let (mut changes, mut unconverted) = (Vec::new(), Vec::new());
     match rule {
         Rule::Rename { parent, from, to } => {
             for at in parent.places_in(&item) {
@@ -89,7 +89,7 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
                         changes.push(PathChange { at, element, what });
                     }
                     RenameOutcome::Differs => {
-                        left.push((parent.join(&Pointer::of_name(from)).at(&at), BOTH_NAMES));
+                        unconverted.push((parent.join(&Pointer::of_name(from)).at(&at), BOTH_NAMES));
                     }
                 }
             }
@@ -108,13 +108,13 @@ pub(crate) fn convert(rule: &Rule, mut item: Value) -> Conversion {
                             what: PathChangeKind::Replaced { before, after },
                         });
                     }
-                    RetypeOutcome::Lossy => left.push((path.at(&at), LOSSY)),
+                    RetypeOutcome::Lossy => unconverted.push((path.at(&at), LOSSY)),
                 }
             }
         }
         Rule::Structure(_) | Rule::Rekey(_) => {}
     }
-    Conversion { item, changes, left }
+    Conversion { item, changes, unconverted }
 }
 
 /// Puts all places of an item back that are as their changes left them.
@@ -271,7 +271,7 @@ mod tests {
         let conversion = convert(rule, json(before));
         assert_eq!(conversion.item.to_json(), after);
         let stored = Item::from_value(&json(before));
-        let is_concerned = !conversion.changes.is_empty() || !conversion.left.is_empty();
+        let is_concerned = !conversion.changes.is_empty() || !conversion.unconverted.is_empty();
         assert_eq!(concerns(rule, stored.root()), is_concerned, "{before}");
         let again = convert(rule, conversion.item.clone());
         assert_eq!(again.changes, [], "a second time changes nothing");
@@ -291,7 +291,7 @@ mod tests {
         check(&rename_rule(""), r#"{"id":"1","a":{"x":[1]},"c":2}"#, r#"{"id":"1","b":{"x":[1]},"c":2}"#);
         check(&rename_rule(""), r#"{"id":"1","a":2,"b":2}"#, r#"{"id":"1","b":2}"#);
         let both = check(&rename_rule(""), r#"{"a":1,"b":2}"#, r#"{"a":1,"b":2}"#);
-        assert_eq!(both.left, [("/a".to_owned(), BOTH_NAMES)]);
+        assert_eq!(both.unconverted, [("/a".to_owned(), BOTH_NAMES)]);
         check(&rename_rule(""), r#"{"id":"1","c":1}"#, r#"{"id":"1","c":1}"#);
         check(
             &rename_rule("/l/*"),
@@ -309,7 +309,7 @@ mod tests {
             r#"{"l":[{"p":"12"},{"p":3},{"p":"x"},{}]}"#,
             r#"{"l":[{"p":12},{"p":3},{"p":"x"},{}]}"#,
         );
-        assert_eq!(found.left, [("/l/2/p".to_owned(), LOSSY)]);
+        assert_eq!(found.unconverted, [("/l/2/p".to_owned(), LOSSY)]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) struct DryRun {
     pub items: u64,
     pub journal_bytes: u64,
     converted: u64,
-    left: u64,
+    unconverted: u64,
     conflicts: Vec<Value>,
     examples: Vec<Value>,
     preview: Preview,
@@ -92,8 +92,8 @@ impl DryRun {
         let before = row.node()?.to_value();
         let conversion = convert(&order.rule, before.clone());
         self.items += 1;
-        self.left += conversion.left.len() as u64;
-        for (place, _) in conversion.left.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
+        self.unconverted += conversion.unconverted.len() as u64;
+        for (place, _) in conversion.unconverted.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
             self.conflicts.push(item_example(container, row, place, None, None)?);
         }
         if conversion.changes.is_empty() {
@@ -121,8 +121,8 @@ impl DryRun {
         let find = ItemFinder { shared, container };
         let found = self.preview.preview_item(structure, &container.definition.id, &before, &find)?;
         self.items += 1;
-        self.left += found.left.len() as u64;
-        for (place, _) in found.left.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
+        self.unconverted += found.unconverted.len() as u64;
+        for (place, _) in found.unconverted.iter().take(LEFT_MAX - self.conflicts.len().min(LEFT_MAX)) {
             self.conflicts.push(item_example(container, row, place, None, None)?);
         }
         self.journal_bytes += found.journal_bytes;
@@ -154,7 +154,7 @@ impl DryRun {
             Rule::Structure(_) => json.set("wouldMake", self.preview.created()),
             Rule::Rename { .. } | Rule::Retype { .. } | Rule::Rekey(_) => {}
         }
-        json.set("wouldLeave", self.left);
+        json.set("wouldLeave", self.unconverted);
         json.set("journalBytes", self.journal_bytes);
         json.set("conflicts", Value::Array(self.conflicts.clone()));
         json.set("examples", Value::Array(self.examples.clone()));

@@ -93,7 +93,7 @@ impl RefactoringRun<'_, '_> {
                 continue;
             }
             let conversion = convert(&order.rule, row.node()?.to_value());
-            for (place, why) in &conversion.left {
+            for (place, why) in &conversion.unconverted {
                 self.conflict(&conversion.item, place, why);
             }
             if !conversion.changes.is_empty() {

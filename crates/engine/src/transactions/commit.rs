@@ -143,7 +143,7 @@ impl<'a> Transaction<'a> {
     pub(super) fn prepare(&mut self) -> Result<(PendingCommit, PreparedWrite), EngineError> {
         let own = std::mem::take(&mut self.own);
         let mut items = own.into_items();
-        if self.view.indexes.is_building() {
+        if self.read_snapshot.indexes.is_building() {
             self.refresh(&mut items)?;
         }
         let mut rows =
@@ -158,7 +158,7 @@ impl<'a> Transaction<'a> {
         Ok((PendingCommit { items: stamped, first_ordinal: 0, charge: self.charge }, prepared))
     }
 
-    /// Index rows of stored items are replaced without an LSN while indexes are built: what the view shows of them may
+    /// Index rows of stored items are replaced without an LSN while indexes are built: what the snapshot shows of them may
     /// be gone.
     fn refresh(&self, items: &mut [OwnItem]) -> Result<(), EngineError> {
         let snapshot = self.logical_partition.container.snapshot(self.shared)?;

@@ -27,7 +27,7 @@ impl Transaction<'_> {
                 let mut reader = ScopeReader::new(
                     self.shared,
                     self.logical_partition.container,
-                    &self.view,
+                    &self.read_snapshot,
                     windows,
                     meter,
                 );

@@ -92,8 +92,8 @@ pub(crate) enum TransactionRead {
 pub(crate) struct Transaction<'a> {
     shared: &'a Shared,
     logical_partition: LogicalPartition<'a>,
-    view: ReadSnapshot,
-    /// Of the partition, noted before the rules and the view.
+    read_snapshot: ReadSnapshot,
+    /// Of the partition, noted before the rules and the snapshot.
     generation: u64,
     rules: Arc<WriteRules>,
     lsn: u64,
@@ -202,14 +202,14 @@ impl<'a> Transaction<'a> {
         let sequencer = &logical_partition.place.partition.sequencer;
         let (generation, lsn) = (sequencer.generation(), sequencer.lsn()?);
         let rules = logical_partition.container.partitions.write_rules();
-        let view = ReadSnapshot::take(shared, logical_partition.container)?;
-        let ts = view.visibility_point.seconds.max(sequencer.last_ts());
+        let read_snapshot = ReadSnapshot::take(shared, logical_partition.container)?;
+        let ts = read_snapshot.visibility_point.seconds.max(sequencer.last_ts());
         let (own, read_set) = (OwnWrites::default(), ReadSet::new(logical_partition.container));
         let read_last = VecDeque::new();
         Ok(Transaction {
             shared,
             logical_partition,
-            view,
+            read_snapshot,
             generation,
             rules,
             lsn,
@@ -266,7 +266,7 @@ impl<'a> Transaction<'a> {
             return Ok(own.now.as_ref().filter(|now| now.rid == child).map(|now| now.body.id.clone()));
         }
         let key = keys::item(self.logical_partition.container.number, child);
-        let bytes = self.view.snapshot.get(keys::ITEMS, &key)?;
+        let bytes = self.read_snapshot.snapshot.get(keys::ITEMS, &key)?;
         let stored = bytes.map(|bytes| StoredRow { rid: child, bytes });
         let Some((_, row)) = self.live(stored.as_ref())? else {
             self.read_set.all();
@@ -289,9 +289,10 @@ impl<'a> Transaction<'a> {
     ) -> Result<Page, EngineError> {
         self.read_set.all();
         let request = self.page_request(page_size, continuation);
-        let view = self.view.without(self.own.deleted());
+        let read_snapshot = self.read_snapshot.without(self.own.deleted());
         let container = self.logical_partition.container;
-        let answer = query::query_snapshot(self.shared, container, &view, text, parameters, &request);
+        let answer =
+            query::query_snapshot(self.shared, container, &read_snapshot, text, parameters, &request);
         self.charge += answer.charge;
         answer.result
     }
@@ -339,12 +340,12 @@ impl<'a> Transaction<'a> {
         PageRequest { scope, item_count_max, continuation, cancel, ..PageRequest::default() }
     }
 
-    /// What the view has under an id, visible or not.
+    /// What the snapshot has under an id, visible or not.
     fn stored(&mut self, id_key: &[u8]) -> Result<Option<StoredRow>, EngineError> {
         if let Some((_, stored)) = self.read_last.iter().find(|(key, _)| key == id_key) {
             return Ok(stored.clone());
         }
-        let stored = self.logical_partition.find(&*self.view.snapshot, id_key)?;
+        let stored = self.logical_partition.find(&*self.read_snapshot.snapshot, id_key)?;
         self.read_set.item(id_key, stored.as_ref())?;
         if self.read_last.len() >= READ_KEPT {
             self.read_last.pop_front();
@@ -357,8 +358,9 @@ impl<'a> Transaction<'a> {
     fn live<'s>(&self, stored: Option<&'s StoredRow>) -> Result<Option<(u64, ItemRow<'s>)>, EngineError> {
         let Some(stored) = stored else { return Ok(None) };
         let (rid, row) = stored.parse()?;
-        let visible = !self.logical_partition.container.is_invisible(&row, &self.view.visibility_point)
-            && self.logical_partition.has(&row)?;
+        let visible =
+            !self.logical_partition.container.is_invisible(&row, &self.read_snapshot.visibility_point)
+                && self.logical_partition.has(&row)?;
         Ok(visible.then_some((rid, row)))
     }
 }

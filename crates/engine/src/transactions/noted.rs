@@ -21,8 +21,9 @@ impl Transaction<'_> {
     fn noted(&self, own: &OwnItem) -> Result<Option<ObservedWrite>, EngineError> {
         let stored = own.origin.as_ref().or(own.before.as_ref());
         let row = stored.map(|stored| ItemRow::parse(&stored.bytes)).transpose()?;
-        let row = row
-            .filter(|row| !self.logical_partition.container.is_invisible(row, &self.view.visibility_point));
+        let row = row.filter(|row| {
+            !self.logical_partition.container.is_invisible(row, &self.read_snapshot.visibility_point)
+        });
         let before = row.as_ref().map(|row| Ok::<_, EngineError>((row.node()?, u64::from(row.json_bytes))));
         let before = before.transpose()?;
         let after = own.now.as_ref();

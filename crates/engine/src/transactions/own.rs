@@ -8,14 +8,14 @@ use crate::items::prepare::IndexedVersion;
 use crate::items::unique::Tuple;
 use crate::store::item_row::own_etag_text;
 
-/// An item that was changed: as the view has it, and as it is now.
+/// An item that was changed: as the snapshot has it, and as it is now.
 pub(super) struct OwnItem {
     pub id_key: Vec<u8>,
-    /// What the view has under the id, expired or not; `None` also when it goes on under another id.
+    /// What the snapshot has under the id, expired or not; `None` also when it goes on under another id.
     pub before: Option<StoredRow>,
-    /// The view has the id for an item that goes on under another.
+    /// The snapshot has the id for an item that goes on under another.
     pub is_left: bool,
-    /// What the view has of the item that got this id from another.
+    /// What the snapshot has of the item that got this id from another.
     pub origin: Option<StoredRow>,
     /// `None`: it is deleted.
     pub now: Option<UncommittedVersion>,
@@ -109,7 +109,7 @@ impl OwnWrites {
         self.items
     }
 
-    /// Notes that an item goes on under another id; `before` is what the view has under the one it leaves, `taken` under
+    /// Notes that an item goes on under another id; `before` is what the snapshot has under the one it leaves, `taken` under
     /// the one it gets.
     pub fn rename(
         &mut self,
@@ -119,7 +119,7 @@ impl OwnWrites {
     ) {
         self.set(from.clone(), before, None);
         let left = &mut self.items[self.by_id_key[&from]];
-        // What it has from the view is under this id, or came to it from yet another one.
+        // What it has from the snapshot is under this id, or came to it from yet another one.
         let is_own = left.before.as_ref().is_some_and(|stored| stored.rid == now.rid);
         let origin = if is_own { left.before.take() } else { left.origin.take() };
         left.is_left |= is_own;
@@ -127,7 +127,7 @@ impl OwnWrites {
         self.items[self.by_id_key[&to]].origin = origin;
     }
 
-    /// Notes what an item is now; `before` is what the view has under its id.
+    /// Notes what an item is now; `before` is what the snapshot has under its id.
     pub fn set(&mut self, id_key: Vec<u8>, before: Option<StoredRow>, now: Option<UncommittedVersion>) {
         let at = match self.by_id_key.get(&id_key) {
             Some(&at) => at,

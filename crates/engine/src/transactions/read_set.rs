@@ -25,7 +25,7 @@ const ITEMS_MAX: usize = 128;
 type ItemVersion = (u64, u64, u16);
 
 pub(super) struct ReadSet {
-    /// Single items by their id rows' keys, as the view has them; `None`: everything was seen.
+    /// Single items by their id rows' keys, as the snapshot has them; `None`: everything was seen.
     items: Option<HashMap<Vec<u8>, Option<ItemVersion>>>,
 }
 
@@ -96,7 +96,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Whether an item has become invisible since the view, though its row is still there.
+    /// Whether an item has become invisible since the snapshot, though its row is still there.
     fn has_become_invisible(
         &self,
         stored: Option<&StoredRow>,
@@ -105,6 +105,6 @@ impl Transaction<'_> {
         let Some(stored) = stored else { return Ok(false) };
         let (row, container) = (ItemRow::trusted(&stored.bytes)?, self.logical_partition.container);
         Ok(container.is_invisible(&row, visibility_point)
-            != container.is_invisible(&row, &self.view.visibility_point))
+            != container.is_invisible(&row, &self.read_snapshot.visibility_point))
     }
 }

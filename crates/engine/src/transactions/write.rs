@@ -168,7 +168,8 @@ impl Transaction<'_> {
             None => self.logical_partition.place.new_rid(self.logical_partition.container)?,
         };
         let own_etag = if self.own_etags { Some(item_row::random_etag()?) } else { None };
-        let indexed = IndexedVersion::new(&self.view.indexes, change.indexing, body.item.root(), rid);
+        let indexed =
+            IndexedVersion::new(&self.read_snapshot.indexes, change.indexing, body.item.root(), rid);
         let (created, json_bytes) = (found.is_none(), body.json_bytes as usize);
         let charge = match created {
             true => charge::write(json_bytes, indexed.values),
@@ -214,7 +215,7 @@ impl Transaction<'_> {
         let stored = self.stored(id_key)?;
         let there = stored.as_ref().map(StoredRow::parse).transpose()?;
         let live = there.filter(|(_, row)| {
-            !self.logical_partition.container.is_invisible(row, &self.view.visibility_point)
+            !self.logical_partition.container.is_invisible(row, &self.read_snapshot.visibility_point)
         });
         let live = self.logical_partition.check_existence(verb, id, live)?;
         Ok(live.map(|(rid, row)| ItemToChange { rid, json_bytes: row.json_bytes, etag: row.stamp.etag() }))
@@ -236,7 +237,7 @@ impl Transaction<'_> {
         }
         let own = [before.map(|stored| stored.rid), found.map(|found| found.rid)];
         let is_moved = |rid: u64| own.contains(&Some(rid)) || self.own.by_rid(rid).is_some();
-        let (snapshot, now) = (&*self.view.snapshot, &self.view.visibility_point);
+        let (snapshot, now) = (&*self.read_snapshot.snapshot, &self.read_snapshot.visibility_point);
         let invisible_conflicts = self.logical_partition.check_unique(snapshot, tuples, now, &is_moved)?;
         if !invisible_conflicts.is_empty() && matches!(self.holds, ReadProtection::Named) {
             return Err(EngineError::TransactionConflict);
@@ -250,7 +251,7 @@ impl Transaction<'_> {
             return Ok(now.indexed.values);
         }
         let Some(stored) = self.stored(id_key)? else { return Ok(0) };
-        let rows = self.view.indexes.rows_of(rid, &ItemRow::parse(&stored.bytes)?)?;
+        let rows = self.read_snapshot.indexes.rows_of(rid, &ItemRow::parse(&stored.bytes)?)?;
         Ok(rows.map_or(0, |rows| rows.scalars))
     }
 

@@ -1,13 +1,13 @@
 //! A recorded operation as a request, in the form that the items of a database have.
 
-use quire_profile::{Change, Operation, Record, RecordedQuery};
+use quire_profile::{ItemChange, Operation, Record, RecordedQuery};
 use quire_resource::PartitionKey;
 use quire_value::{Object, Value};
 
 use super::query::with_values;
 use super::replay::{ITEM_GONE, NO_VALUES, NOT_SAMPLED, REFUSED, RecordedOperation, Skip, unnamed};
 use super::requests::{QueryScope, ReplayContext, Request, Verb};
-use super::sample::{ItemPlace, SampledContainer};
+use super::sample::{SampledContainer, SampledItem};
 use super::scratch::Side;
 use super::values::{PathRules, Random, changed, set_at, values_at, varied};
 use crate::catalog::RoutedKey;
@@ -49,12 +49,12 @@ pub(super) fn request(
 pub(super) fn place(
     context: &ReplayContext<'_>,
     recorded: &RecordedOperation<'_>,
-) -> Result<ItemPlace, Skip> {
+) -> Result<SampledItem, Skip> {
     let number = recorded.record.item.ok_or_else(|| unnamed(recorded.record.operation))?;
     sampled(context, recorded.container(), number)
 }
 
-fn sampled(context: &ReplayContext<'_>, container: &str, number: u64) -> Result<ItemPlace, Skip> {
+fn sampled(context: &ReplayContext<'_>, container: &str, number: u64) -> Result<SampledItem, Skip> {
     let found = context.sample.container(container).and_then(|own| own.items.get(&number));
     match found {
         Some(place) => Ok(place.clone()),
@@ -68,7 +68,7 @@ pub(super) fn write(
     context: &ReplayContext<'_>,
     side: Side,
     recorded: &RecordedOperation<'_>,
-    change: &Change,
+    change: &ItemChange,
 ) -> Result<Request, Skip> {
     let (container, record) = (recorded.container(), recorded.record);
     let place = context.place_on(side, container, &place(context, recorded)?).ok_or(ITEM_GONE)?;
@@ -88,7 +88,7 @@ pub(super) fn write(
     })
 }
 
-pub(super) fn written(container: &str, verb: Verb, place: ItemPlace, body: Value) -> Request {
+pub(super) fn written(container: &str, verb: Verb, place: SampledItem, body: Value) -> Request {
     Request::Write { container: container.to_owned(), verb, id: place.id, key: Some(place.key), body }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn changed_item(
     context: &ReplayContext<'_>,
     side: Side,
     container: &str,
-    (item, change): (&Value, &Change),
+    (item, change): (&Value, &ItemChange),
     random: &mut Random,
 ) -> Value {
     let mut fixed = vec!["/id".to_owned(), "/ttl".to_owned()];
@@ -239,10 +239,10 @@ fn pick_item(context: &ReplayContext<'_>, container: &str, random: &mut Random) 
 }
 
 /// Items that the query returned and that are still there; one of its partition key where it returned none.
-fn returned(context: &ReplayContext<'_>, record: &Record, query: &RecordedQuery) -> Vec<ItemPlace> {
+fn returned(context: &ReplayContext<'_>, record: &Record, query: &RecordedQuery) -> Vec<SampledItem> {
     let Some(own) = context.sample.container(&record.container) else { return Vec::new() };
     let found = query.items.iter().take(ITEMS_MAX).filter_map(|number| own.items.get(number).cloned());
-    let found: Vec<ItemPlace> = found.collect();
+    let found: Vec<SampledItem> = found.collect();
     if !found.is_empty() {
         return found;
     }
@@ -256,7 +256,7 @@ fn returned(context: &ReplayContext<'_>, record: &Record, query: &RecordedQuery)
 fn scope(
     context: &ReplayContext<'_>,
     record: &Record,
-    first: Option<&ItemPlace>,
+    first: Option<&SampledItem>,
 ) -> Result<QueryScope, Skip> {
     let container = context.sample.container(&record.container).ok_or(NO_VALUES)?;
     if let Some(hash) = record.partition_key {

@@ -8,7 +8,7 @@ use quire_resource::{EpkRange, PartitionKey};
 use quire_value::{Item, Limits, Value, text};
 
 use super::query::ReplayedQuery;
-use super::sample::{ItemPlace, Reference, Sample};
+use super::sample::{Reference, Sample, SampledItem};
 use super::scratch::{Scratch, Side};
 use crate::api::{EngineError, ItemRead, PageRequest, ReadItem, Scope, WriteItem, WriteKind};
 use crate::catalog::{Catalog, Container};
@@ -38,7 +38,7 @@ pub(super) struct ReplayContext<'a> {
 pub(super) enum Request {
     Read {
         container: String,
-        place: ItemPlace,
+        place: SampledItem,
     },
     Write {
         container: String,
@@ -103,7 +103,7 @@ impl ReplayContext<'_> {
     }
 
     /// An item as it is there now, without system properties. It costs nothing.
-    pub fn item(&self, side: Side, container: &str, place: &ItemPlace) -> Option<Value> {
+    pub fn item(&self, side: Side, container: &str, place: &SampledItem) -> Option<Value> {
         let container = self.container(side, container).ok()?;
         let found = find_item(self.shared, &container, &place.id, &place.key)?;
         let mut item = text::parse(&found.body, ITEM_LIMITS).ok()?;
@@ -113,7 +113,7 @@ impl ReplayContext<'_> {
     }
 
     /// Where an item of the sample is: another partition key may find it in the new form.
-    pub fn place_on(&self, side: Side, container: &str, place: &ItemPlace) -> Option<ItemPlace> {
+    pub fn place_on(&self, side: Side, container: &str, place: &SampledItem) -> Option<SampledItem> {
         let now = self.container(Side::Now, container).ok()?;
         let own = self.container(side, container).ok()?;
         let key = &own.definition.partition_key;
@@ -122,17 +122,17 @@ impl ReplayContext<'_> {
         }
         let item = self.item(Side::Now, container, place)?;
         let key = key.extract(Item::from_value(&item).root()).ok()?;
-        Some(ItemPlace { id: place.id.clone(), key })
+        Some(SampledItem { id: place.id.clone(), key })
     }
 
     /// Where the item with this id is, in a container whose partition key is the id; else by the sample.
-    pub fn place_of_id(&self, side: Side, container: &str, id: &str) -> Option<ItemPlace> {
+    pub fn place_of_id(&self, side: Side, container: &str, id: &str) -> Option<SampledItem> {
         let own = self.container(side, container).ok()?;
         let definition = &own.definition.partition_key;
         if definition.paths.len() == 1 && definition.paths[0].to_string() == "/id" {
             let item = Value::Object(quire_value::Object::from_iter([("id", id)]));
             let key = definition.extract(Item::from_value(&item).root()).ok()?;
-            return Some(ItemPlace { id: id.to_owned(), key });
+            return Some(SampledItem { id: id.to_owned(), key });
         }
         let sampled = self.sample.container(container)?.items.values().find(|place| place.id == id)?;
         self.place_on(side, container, sampled)
@@ -155,7 +155,7 @@ impl ReplayContext<'_> {
         Ok(cost)
     }
 
-    fn read(&self, side: Side, container: &str, place: &ItemPlace) -> Result<Cost, EngineError> {
+    fn read(&self, side: Side, container: &str, place: &SampledItem) -> Result<Cost, EngineError> {
         let container = self.container(side, container)?;
         let read = ReadItem { id: &place.id, partition_key: &place.key, if_none_match: None, session: None };
         let answer = read_item(self.shared, &container, &read);

@@ -53,14 +53,14 @@ pub(crate) struct SampledContainer {
     pub source: Arc<Container>,
     visibility_point: VisibilityPoint,
     /// By number.
-    pub items: HashMap<u64, ItemPlace>,
+    pub items: HashMap<u64, SampledItem>,
     /// Their numbers, in the order in which they were chosen.
     pub order: Vec<u64>,
 }
 
 /// Where an item is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ItemPlace {
+pub(crate) struct SampledItem {
     pub id: String,
     pub key: PartitionKey,
 }
@@ -194,7 +194,7 @@ impl Sample {
         {
             return Ok(());
         }
-        let item = ItemPlace { id: row.id()?.to_owned(), key: row.partition_key()? };
+        let item = SampledItem { id: row.id()?.to_owned(), key: row.partition_key()? };
         container.items.insert(number, item);
         container.order.push(number);
         self.bytes += u64::from(row.json_bytes);

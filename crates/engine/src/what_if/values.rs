@@ -1,6 +1,6 @@
 //! Values of a replay: taken from items, or made up with the type and length of those that are there.
 
-use quire_profile::{ArrayLength, Change, names};
+use quire_profile::{ArrayLength, ItemChange, names};
 use quire_value::{Number, Object, Value, random};
 
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
@@ -43,7 +43,12 @@ pub(super) struct PathRules<'a> {
 }
 
 /// The item after a write that changed these paths.
-pub(super) fn changed(item: &Value, change: &Change, rules: &PathRules<'_>, random: &mut Random) -> Value {
+pub(super) fn changed(
+    item: &Value,
+    change: &ItemChange,
+    rules: &PathRules<'_>,
+    random: &mut Random,
+) -> Value {
     let mut item = item.clone();
     let elements = change.element_keys.len().max(1);
     for path in &change.paths {
@@ -185,10 +190,10 @@ mod tests {
             before: *before,
             after: *after,
         });
-        let change = Change {
+        let change = ItemChange {
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
             lengths: lengths.collect(),
-            ..Change::default()
+            ..ItemChange::default()
         };
         let rules = PathRules { fixed: &["/id".to_owned()], borrowed: &|_| None };
         changed(&json(item), &change, &rules, &mut Random::new(seed, 1))
@@ -221,8 +226,11 @@ mod tests {
     #[test]
     fn as_many_elements_change_as_were_recorded() {
         let item = json(r#"{"h":[{"p":10},{"p":20},{"p":30},{"p":40}]}"#);
-        let change =
-            Change { paths: vec!["/h/*/p".to_owned()], element_keys: vec![1, 2], ..Change::default() };
+        let change = ItemChange {
+            paths: vec!["/h/*/p".to_owned()],
+            element_keys: vec![1, 2],
+            ..ItemChange::default()
+        };
         let rules = PathRules { fixed: &[], borrowed: &|_| Some(Value::from(99)) };
         let new = changed(&item, &change, &rules, &mut Random::new(3, 1));
         assert_eq!(values_at(&new, "/h/*/p").iter().filter(|price| price.as_i64() == Some(99)).count(), 2);

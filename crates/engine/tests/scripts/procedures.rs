@@ -91,8 +91,8 @@ fn errors_go_to_the_callback() {
         ("c.queryDocuments(link, 'SELECT * FROM c', {continuation: 'nonsense'}, tell)", "400"),
         ("c.readDocuments(link, {continuation: 'nonsense'}, tell)", "400"),
     ] {
-        let told = bench.run(&format!("function tell(e) {{ done(e ? e.number : 'no error'); }} {text}"));
-        assert_eq!(told.expect(text), expected, "{text}");
+        let answer = bench.run(&format!("function tell(e) {{ done(e ? e.number : 'no error'); }} {text}"));
+        assert_eq!(answer.expect(text), expected, "{text}");
     }
     assert_eq!(bench.plain("a"), r#"{"id":"a","pk":"p","name":"x"}"#, "nothing was changed");
     assert_eq!(bench.ids(), ["a"]);

@@ -50,7 +50,7 @@ impl StorageLayer for FaultyStorage {
                 *self.late.lock() = Some(commit);
                 Err(CommitError::Unknown { token })
             }
-            _ => panic!("the storage died, as it was told to"),
+            _ => panic!("the storage died, as the test wants"),
         }
     }
     fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {

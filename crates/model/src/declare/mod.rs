@@ -61,7 +61,7 @@ pub enum IfMatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     pub name: String,
-    pub from: Place,
+    pub from: ContainerPath,
     pub to: Target,
     pub integrity: Integrity,
     pub on_delete: OnDelete,
@@ -69,7 +69,7 @@ pub struct Link {
 
 /// A path of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ContainerPath {
     pub container: String,
     pub path: Pointer,
 }

@@ -193,7 +193,7 @@ impl Reader {
         let name = self.name(&members);
         let from = self.inner(&members, "from").map(|from| {
             self.check_members(&from, FROM, |_| false);
-            Place {
+            ContainerPath {
                 container: self.string(&from, "container"),
                 path: self.path(&from, "path", Paths::Elements),
             }
@@ -203,7 +203,8 @@ impl Reader {
         let on_delete = self.choice(&members, "onDelete", ON_DELETE);
         Link {
             name,
-            from: from.unwrap_or_else(|| Place { container: String::new(), path: Pointer::default() }),
+            from: from
+                .unwrap_or_else(|| ContainerPath { container: String::new(), path: Pointer::default() }),
             to: to.unwrap_or_else(|| Target {
                 container: String::new(),
                 key: Pointer::default(),

@@ -24,7 +24,7 @@ pub(crate) fn names_of(rollup: &Rollup) -> &'static [&'static str] {
 /// One expression of the model.
 pub(super) struct ModelExpression<'a> {
     pub at: String,
-    /// Place and name of the declaration around it.
+    /// ContainerPath and name of the declaration around it.
     pub declaration_at: String,
     pub declaration: &'a str,
     pub link: &'a str,

@@ -62,13 +62,13 @@ fn length(part: &impl Encode) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{Change, HOUR_MS, Operation, RING_BYTES_MAX, RING_MAX, Record};
+    use super::super::{HOUR_MS, ItemChange, Operation, RING_BYTES_MAX, RING_MAX, Record};
     use super::*;
 
     /// A change of 8 paths of a kilobyte each.
     fn record(number: u64, hour: u64) -> Record {
         let paths = (0..8).map(|path| format!("/{number}-{path}-{}", "n".repeat(1_000))).collect();
-        let change = Change { paths, size_before: Some(1), size_after: Some(1), ..Change::default() };
+        let change = ItemChange { paths, size_before: Some(1), size_after: Some(1), ..ItemChange::default() };
         Record {
             time_ms: hour * HOUR_MS,
             action: None,

@@ -19,7 +19,7 @@ use super::actions::Patterns;
 use super::change_sets::ChangeSets;
 use super::growth::{Growth, Versions};
 use super::hour::{ExecutionTotals, HourTotals, ItemTotals, OperationCount};
-use super::record::{ActionSource, ArrayLength, Change, Operation, Record, RecordedQuery};
+use super::record::{ActionSource, ArrayLength, ItemChange, Operation, Record, RecordedQuery};
 use super::sequence::{FollowedRead, SequenceTotals};
 use super::shape::{Projection, QueryShape, Scope};
 
@@ -294,7 +294,7 @@ encode_struct!(Record {
     query,
     weight,
 });
-encode_struct!(Change {
+encode_struct!(ItemChange {
     paths,
     size_before,
     size_after,

@@ -35,7 +35,7 @@ use self::record::RETURNED_ITEMS_MAX;
 pub use self::change_sets::ChangeSets;
 pub use self::encode::CorruptWorkload;
 pub use self::placeholders::{ParameterQuery, Placeholder, Role, any_value, parameter_query};
-pub use self::record::{ActionSource, ArrayLength, Change, Operation, Record, RecordedQuery};
+pub use self::record::{ActionSource, ArrayLength, ItemChange, Operation, Record, RecordedQuery};
 pub use self::rewrite::{Replacement, rewritten};
 pub use self::sequence::{ItemReader, ItemSequence};
 pub use self::shape::{Projection, QueryShape, SHAPE_TEXT_BYTES_MAX, Scope, shape_of};

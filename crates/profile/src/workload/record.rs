@@ -29,7 +29,7 @@ pub struct Record {
     pub id: Option<u64>,
     /// Keyed hash.
     pub partition_key: Option<u64>,
-    pub change: Option<Change>,
+    pub change: Option<ItemChange>,
     pub query: Option<RecordedQuery>,
     /// How many requests the record stands for: more than 1 where actions are sampled.
     pub weight: u32,
@@ -61,7 +61,7 @@ pub enum Operation {
 
 /// What a write did to an item.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Change {
+pub struct ItemChange {
     /// Generic: `*` for elements. Empty when nothing changed, or for a new item.
     pub paths: Vec<String>,
     pub size_before: Option<u64>,
@@ -184,7 +184,7 @@ fn cut<T>(list: &mut Vec<T>, length_max: usize) {
     }
 }
 
-impl Change {
+impl ItemChange {
     fn to_json(&self) -> Value {
         let mut json = Object::new();
         let texts =
@@ -279,9 +279,9 @@ mod tests {
             item: Some(1),
             id: None,
             partition_key: None,
-            change: Some(Change {
+            change: Some(ItemChange {
                 lengths: vec![ArrayLength { path: String::new(), before: 1, after: 2 }; 100_000],
-                ..Change::default()
+                ..ItemChange::default()
             }),
             query: Some(RecordedQuery { items: Vec::with_capacity(100_000), ..RecordedQuery::default() }),
             weight: 1,

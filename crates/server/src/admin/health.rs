@@ -7,7 +7,7 @@ use hyper::header::HeaderValue;
 use quire_engine::{WorkerState, WorkerStatus};
 
 use crate::admin::{AdminCall, AdminReply, AdminResult};
-use crate::state::State;
+use crate::state::ServerState;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain");
 
@@ -29,7 +29,7 @@ pub(crate) fn ready(call: &AdminCall<'_>) -> AdminResult {
 }
 
 /// The workers of the engine and the tasks of the server.
-pub(super) fn workers(state: &State) -> Vec<WorkerStatus> {
+pub(super) fn workers(state: &ServerState) -> Vec<WorkerStatus> {
     let mut workers = state.engine.workers();
     workers.extend(state.tasks.status());
     workers

@@ -8,11 +8,11 @@ use hyper::header::HeaderValue;
 use crate::admin::health::workers;
 use crate::admin::{AdminReply, AdminResult};
 use crate::edge::metrics::OtherCounts;
-use crate::state::State;
+use crate::state::ServerState;
 
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 
-pub(crate) async fn read(state: &Arc<State>) -> AdminResult {
+pub(crate) async fn read(state: &Arc<ServerState>) -> AdminResult {
     let shared = state.clone();
     let read = move || (shared.engine.statistics(), shared.engine.job_counts());
     let (engine, jobs) = state.pool.read(read).await?;

@@ -49,7 +49,7 @@ pub(crate) use self::reply::AdminReply;
 use crate::auth::{self, Access, AuthError, Signed};
 use crate::edge::request::{Request, Response};
 use crate::operations::{self, AdminOperation};
-use crate::state::State;
+use crate::state::ServerState;
 use crate::wire::status::{HandlerError, RequestError};
 
 const RESOURCE_TYPE: &str = "_quire";
@@ -61,7 +61,7 @@ pub(crate) type AdminResult = Result<AdminReply, HandlerError>;
 
 /// An authorized request below `/_quire/`, its body read.
 pub(crate) struct AdminCall<'a> {
-    pub state: &'a Arc<State>,
+    pub state: &'a Arc<ServerState>,
     pub request: &'a Request,
     operation: AdminOperation,
 }
@@ -123,7 +123,11 @@ impl AdminCall<'_> {
 }
 
 /// Whether the sender of a request has the access.
-pub(crate) async fn authorize(state: &State, request: &Request, access: Access) -> Result<(), AuthError> {
+pub(crate) async fn authorize(
+    state: &ServerState,
+    request: &Request,
+    access: Access,
+) -> Result<(), AuthError> {
     let path = path::without_query(&request.path);
     let signed = Signed {
         method: &request.method,
@@ -137,7 +141,7 @@ pub(crate) async fn authorize(state: &State, request: &Request, access: Access) 
 
 /// Serves a request that is authorized.
 pub(crate) async fn dispatch(
-    state: &Arc<State>,
+    state: &Arc<ServerState>,
     request: &Request,
     path: &AdminPath<'_>,
     operation: AdminOperation,

@@ -7,7 +7,7 @@ use hyper::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::routes::RouteError;
-use crate::state::State;
+use crate::state::ServerState;
 
 const PREFIX: &str = "/_quire/";
 /// Where samples for emulators fetch the certificate to trust.
@@ -48,7 +48,7 @@ pub(super) fn without_query(path: &str) -> &str {
 }
 
 impl<'a> AdminPath<'a> {
-    pub fn parse(state: &State, method: &Method, path: &'a str) -> Result<AdminPath<'a>, RouteError> {
+    pub fn parse(state: &ServerState, method: &Method, path: &'a str) -> Result<AdminPath<'a>, RouteError> {
         let path = without_query(path);
         if path == AUTHORITY_PATH {
             let is_there = state.certificate.is_some();

@@ -10,7 +10,7 @@ use hyper::{HeaderMap, Method};
 
 use super::header::{self, Kind};
 use super::{AuthError, KeyKind, Principal};
-use crate::state::State;
+use crate::state::ServerState;
 
 const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 
@@ -31,7 +31,7 @@ pub(crate) struct Signed<'a> {
 
 /// The header of a key is short, so it is decoded without an allocation; `None` for all other headers.
 pub(super) fn authenticate_short(
-    state: &State,
+    state: &ServerState,
     headers: &HeaderMap,
     signed: &Signed<'_>,
     sent: &[u8],
@@ -46,7 +46,7 @@ pub(super) fn authenticate_short(
 
 /// `signature` is the base64 text of the header.
 pub(super) fn authenticate(
-    state: &State,
+    state: &ServerState,
     headers: &HeaderMap,
     signed: &Signed<'_>,
     signature: &[u8],
@@ -62,7 +62,7 @@ pub(super) fn authenticate(
 }
 
 fn verify(
-    state: &State,
+    state: &ServerState,
     signed: &Signed<'_>,
     dates: &Dates<'_>,
     signature: &[u8],

@@ -33,7 +33,7 @@ pub(crate) use token_text::TokenKey;
 use self::header::{HeaderError, Kind};
 use crate::edge::request::Request;
 use crate::routes::{Route, RouteKind};
-use crate::state::State;
+use crate::state::ServerState;
 
 /// The sender of a request, as far as its access is concerned.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ impl From<HeaderError> for AuthError {
 
 /// The principal of the request.
 pub(crate) async fn authenticate(
-    state: &State,
+    state: &ServerState,
     request: &Request,
     route: &Route<'_>,
 ) -> Result<Principal, AuthError> {
@@ -150,7 +150,7 @@ pub(crate) async fn authenticate(
 
 /// The same for a request that is not of the protocol.
 pub(crate) async fn authenticate_signed(
-    state: &State,
+    state: &ServerState,
     headers: &HeaderMap,
     signed: &Signed<'_>,
 ) -> Result<Principal, AuthError> {

@@ -11,7 +11,7 @@ use quire_value::Value;
 use super::token_text::{Mode, Payload, ReadError, read, write};
 use super::{Access, AuthError, Principal};
 use crate::routes::{RouteKind, script_segment};
-use crate::state::State;
+use crate::state::ServerState;
 
 /// `dbs/{db}/colls/{container}`.
 const CONTAINER_LINK_PARTS: usize = 4;
@@ -49,7 +49,7 @@ impl Grant {
 }
 
 /// A fresh token for a permission, its `_token`.
-pub(crate) fn resource_token(state: &State, permission: &Resource, lifetime_seconds: i64) -> String {
+pub(crate) fn resource_token(state: &ServerState, permission: &Resource, lifetime_seconds: i64) -> String {
     let terms = Terms::of(permission);
     let link = terms.as_ref().map_or("", |terms| terms.resource.as_str());
     let owner = Target::of_link(&state.engine, link).map(|target| target.owner.to_string());
@@ -71,7 +71,7 @@ pub(crate) fn lifetime_seconds(header: Option<&str>) -> Result<i64, AuthError> {
 }
 
 /// `signature` is what follows `sig=`.
-pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal, AuthError> {
+pub(super) fn authenticate(state: &ServerState, signature: &[u8]) -> Result<Principal, AuthError> {
     let payload = read(&state.token_key, signature).map_err(|error| match error {
         ReadError::Malformed => AuthError::Malformed,
         ReadError::Forged => AuthError::BadToken,

@@ -1,8 +1,8 @@
 //! Answers, counted until they are sent.
 //!
 //! A client may read its answers slowly, or not at all. Long answers to clients with a key are counted beside the bodies of
-//! requests ([`State::bytes`]). What such a client could hold besides, and everything that one without a key can hold, has a
-//! budget of its own ([`State::answers`]), so that nobody without a key takes memory from requests that have one: the
+//! requests ([`ServerState::bytes`]). What such a client could hold besides, and everything that one without a key can hold, has a
+//! budget of its own ([`ServerState::answers`]), so that nobody without a key takes memory from requests that have one: the
 //! streams of HTTP/2, of which a connection has many, and answers to unauthenticated requests.
 
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use hyper::body::Body;
 use crate::edge::budget::ByteReservation;
 use crate::edge::request::Response;
 use crate::net::connection_state::{ConnectionState, Transfer};
-use crate::state::State;
+use crate::state::ServerState;
 use crate::wire::status::RequestError;
 
 /// A shorter answer of HTTP/1, of which a connection has one, is not counted.
@@ -28,7 +28,7 @@ const STREAM_BYTES: usize = 16 << 10;
 /// Counts an answer until its client has read it. When memory is short, a read is refused; a write is answered in any
 /// case, because it was done.
 pub(crate) fn count(
-    state: &State,
+    state: &ServerState,
     connection: &Arc<ConnectionState>,
     response: &mut Response,
     version: Version,
@@ -50,7 +50,7 @@ pub(crate) fn count(
 
 /// Counts the answer to a request that was refused because memory is short. It is short itself.
 pub(crate) fn count_refusal(
-    state: &State,
+    state: &ServerState,
     connection: &Arc<ConnectionState>,
     response: &mut Response,
     version: Version,
@@ -62,7 +62,7 @@ pub(crate) fn count_refusal(
     }
 }
 
-fn reserve_long(state: &State, bytes: usize, is_read: bool) -> Result<ByteReservation, RequestError> {
+fn reserve_long(state: &ServerState, bytes: usize, is_read: bool) -> Result<ByteReservation, RequestError> {
     let mut reserved = state.bytes.reserve();
     if let Err(error) = reserved.grow_to(bytes) {
         state.network.connections.end_stalled();
@@ -75,7 +75,7 @@ fn reserve_long(state: &State, bytes: usize, is_read: bool) -> Result<ByteReserv
 }
 
 /// Another connection makes place for what does not fit: a refusal would be held in the same way.
-fn reserve_buffered(state: &State, bytes: usize) -> ByteReservation {
+fn reserve_buffered(state: &ServerState, bytes: usize) -> ByteReservation {
     let mut reserved = state.answers.reserve();
     if reserved.grow_to(bytes).is_err() {
         state.network.connections.close_longest_waiting();

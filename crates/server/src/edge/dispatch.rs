@@ -11,13 +11,13 @@ use crate::handlers::views;
 use crate::handlers::{Call, HandlerResult, charge, partition_key};
 use crate::operations::{self, Operation};
 use crate::routes::{Route, RouteKind};
-use crate::state::State;
+use crate::state::ServerState;
 use crate::wire::headers::Reply;
 use crate::wire::status::{Failure, HandlerError};
 
 /// Before anything of the body is read.
 pub(crate) fn authorize(
-    state: &State,
+    state: &ServerState,
     request: &Request,
     route: &Route<'_>,
     operation: &Operation,
@@ -29,7 +29,7 @@ pub(crate) fn authorize(
 
 /// Serves an authorized request.
 pub(crate) async fn dispatch(
-    state: &State,
+    state: &ServerState,
     request: &Request,
     route: &Route<'_>,
     operation: Operation,
@@ -48,7 +48,7 @@ pub(crate) fn refuse(request: &Request, error: &HandlerError) -> Response {
 }
 
 async fn serve(
-    state: &State,
+    state: &ServerState,
     request: &Request,
     kind: &RouteKind<'_>,
     operation: Operation,

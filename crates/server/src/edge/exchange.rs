@@ -28,7 +28,7 @@ use crate::net::connection_state::ConnectionState;
 use crate::net::panics::catch_panic;
 use crate::operations::{self, Flags};
 use crate::routes::RouteError;
-use crate::state::State;
+use crate::state::ServerState;
 use crate::wire::headers::error_response;
 use crate::wire::status::{Failure, HandlerError, RequestError};
 
@@ -37,7 +37,7 @@ const REFUSED_BODY_BYTES_MAX: u64 = 16 << 10;
 
 /// Answers a request of the main listener.
 pub(crate) async fn answer(
-    state: &Arc<State>,
+    state: &Arc<ServerState>,
     guard: &Guard,
     connection: &Arc<ConnectionState>,
     received: hyper::Request<Incoming>,
@@ -88,7 +88,7 @@ pub(crate) async fn answer(
     response
 }
 
-pub(crate) fn panicked(state: &State, path: &str, activity_id: &HeaderValue, reason: &str) -> Response {
+pub(crate) fn panicked(state: &ServerState, path: &str, activity_id: &HeaderValue, reason: &str) -> Response {
     log::panicked(path, activity_id, reason);
     state.metrics.panicked();
     let error = RequestError::Internal { what: "a request panicked".to_owned() };
@@ -100,7 +100,7 @@ pub(crate) fn panicked(state: &State, path: &str, activity_id: &HeaderValue, rea
 
 /// Answers a request of the metrics listener: metrics without a key, and nothing else.
 pub(crate) async fn answer_metrics(
-    state: &Arc<State>,
+    state: &Arc<ServerState>,
     guard: &Guard,
     connection: &Arc<ConnectionState>,
     received: &hyper::Request<Incoming>,
@@ -125,7 +125,7 @@ pub(crate) async fn answer_metrics(
 
 /// Owns what it needs: its future must be `Send` inside [`catch_panic`].
 struct Exchange {
-    state: Arc<State>,
+    state: Arc<ServerState>,
     connection: Arc<ConnectionState>,
     body: Incoming,
     /// The body was read to its end. (A chunked one does not say so itself.)
@@ -293,7 +293,7 @@ impl Exchange {
 }
 
 /// The verbs with which the table has operations of a path; none for what is not supported at all.
-fn allowed_verbs(state: &State, path: &str) -> String {
+fn allowed_verbs(state: &ServerState, path: &str) -> String {
     const VERBS: [Method; 6] =
         [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let has = |method: &&Method| match admin::is_own(path) {

@@ -10,7 +10,7 @@ use crate::edge::request::Request;
 use crate::handlers::{Call, HandlerResult, charge};
 use crate::operations::Action;
 use crate::routes::RouteKind;
-use crate::state::State;
+use crate::state::ServerState;
 use crate::wire::status::Failure;
 
 /// Requests with the same value belong together.
@@ -25,7 +25,7 @@ pub(crate) struct RecordedAction(u64, ActionSource);
 
 impl RecordedAction {
     /// `None` where the request is not recorded: nothing is, or there are too many.
-    pub fn of(state: &State, request: &Request) -> Option<RecordedAction> {
+    pub fn of(state: &ServerState, request: &Request) -> Option<RecordedAction> {
         if !state.engine.is_recording() {
             return None;
         }
@@ -88,7 +88,7 @@ fn operation(kind: &RouteKind<'_>, action: Action) -> Option<Operation> {
 }
 
 /// The header of the client, else its trace, else its connection.
-fn action(state: &State, request: &Request) -> (u64, ActionSource) {
+fn action(state: &ServerState, request: &Request) -> (u64, ActionSource) {
     let hash = |text: &[u8]| state.engine.recorded_hash(text);
     if let Some(action) = request.headers.get(ACTION) {
         return (hash(action.as_bytes()), ActionSource::Header);

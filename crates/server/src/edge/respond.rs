@@ -11,7 +11,7 @@ use crate::edge::request::Response;
 use crate::net::connection_state::ConnectionState;
 use crate::net::panics::catch_panic;
 use crate::net::threads;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// What a listener is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum ListenerKind {
 
 /// What the requests of one listener share.
 pub(crate) struct ListenerContext {
-    state: Arc<State>,
+    state: Arc<ServerState>,
     kind: ListenerKind,
     guard: Guard,
 }
@@ -40,7 +40,7 @@ impl ListenerKind {
 }
 
 impl ListenerContext {
-    pub fn new(state: Arc<State>, address: SocketAddr, kind: ListenerKind) -> ListenerContext {
+    pub fn new(state: Arc<ServerState>, address: SocketAddr, kind: ListenerKind) -> ListenerContext {
         let config = &state.config;
         let origins = if kind == ListenerKind::Main { config.cors_origins.as_slice() } else { &[] };
         let guard = Guard::new(

@@ -21,7 +21,7 @@ use crate::edge::request::Request;
 use crate::handlers::consistency;
 use crate::net::pool::{PoolPermit, Work};
 use crate::operations::{Action, Lane, Operation};
-use crate::state::State;
+use crate::state::ServerState;
 use crate::wire::binary_json;
 use crate::wire::headers::Reply;
 use crate::wire::item_operations::indexing_directive;
@@ -51,7 +51,7 @@ const OFFER_AUTOSCALE: HeaderName = HeaderName::from_static("x-ms-cosmos-offer-a
 
 /// A request about to be served.
 pub(crate) struct Call<'a> {
-    pub state: &'a State,
+    pub state: &'a ServerState,
     pub request: &'a Request,
     /// `x-ms-documentdb-partitionkey`, once parsed.
     pub partition_key: Option<PartitionKey>,
@@ -68,7 +68,7 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub fn new(
-        state: &'a State,
+        state: &'a ServerState,
         request: &'a Request,
         operation: Operation,
     ) -> Result<Call<'a>, HandlerError> {

@@ -16,7 +16,7 @@ use crate::wire::headers::Reply;
 use crate::wire::status::HandlerError;
 
 /// A change of the catalog, with everything that it needs of its request.
-pub(crate) type Change<T> = Box<dyn FnOnce(&Engine) -> Result<T, EngineError> + Send>;
+pub(crate) type CatalogCall<T> = Box<dyn FnOnce(&Engine) -> Result<T, EngineError> + Send>;
 
 /// The resources of one kind that one owner has.
 pub(crate) trait CatalogResource: Sync {
@@ -29,7 +29,7 @@ pub(crate) trait CatalogResource: Sync {
     fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError>;
     fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError>;
     /// Gives the resource and whether it is new: an upsert may have replaced one.
-    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError>;
+    fn create(&self, call: &Call<'_>) -> Result<CatalogCall<(Arc<Resource>, bool)>, HandlerError>;
 
     /// The body of the resource in an answer.
     fn body(&self, _call: &Call<'_>, resource: &Resource) -> Result<Object, HandlerError> {
@@ -44,11 +44,11 @@ pub(crate) trait CatalogResource: Sync {
 pub(crate) type ChargedReply = Result<(Reply, f64), EngineError>;
 
 pub(crate) trait Replace: CatalogResource {
-    fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError>;
+    fn replace(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<Arc<Resource>>, HandlerError>;
 }
 
 pub(crate) trait Delete: CatalogResource {
-    fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError>;
+    fn delete(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<()>, HandlerError>;
 }
 
 pub(crate) async fn create(call: &Call<'_>, kind: &impl CatalogResource) -> HandlerResult {
@@ -108,7 +108,7 @@ pub(crate) async fn delete(call: &Call<'_>, kind: &impl Delete, name: &str) -> H
 /// The outer error is that of the pool.
 async fn run<T: Send + 'static>(
     call: &Call<'_>,
-    change: Change<T>,
+    change: CatalogCall<T>,
 ) -> Result<Result<T, EngineError>, EngineError> {
     let engine = call.state.engine.clone();
     call.run(move || change(&engine)).await

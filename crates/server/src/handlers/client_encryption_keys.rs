@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quire_engine::{Engine, EngineError, Resource};
 
-use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Replace};
+use crate::handlers::catalog::{CatalogCall, CatalogResource, ChargedReply, Replace};
 use crate::handlers::{Call, HandlerResult};
 use crate::wire::Feed;
 use crate::wire::headers::database_names;
@@ -38,7 +38,7 @@ impl CatalogResource for Keys<'_> {
         engine.catalog().client_encryption_keys(self.database)
     }
 
-    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+    fn create(&self, call: &Call<'_>) -> Result<CatalogCall<(Arc<Resource>, bool)>, HandlerError> {
         let (database, body) = (self.database.to_owned(), call.json()?);
         Ok(Box::new(move |engine| {
             Ok((engine.catalog().create_client_encryption_key(&database, &body)?, true))
@@ -52,7 +52,7 @@ impl CatalogResource for Keys<'_> {
 }
 
 impl Replace for Keys<'_> {
-    fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
+    fn replace(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<Arc<Resource>>, HandlerError> {
         let (body, precondition) = (call.json()?, call.precondition()?);
         let (database, name) = (self.database.to_owned(), name.to_owned());
         let replace = move |engine: &Engine| {

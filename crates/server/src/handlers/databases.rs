@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quire_engine::{Engine, EngineError, Resource};
 
-use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Delete};
+use crate::handlers::catalog::{CatalogCall, CatalogResource, ChargedReply, Delete};
 use crate::handlers::{Call, HandlerResult};
 use crate::operations::Action;
 use crate::wire::Feed;
@@ -36,7 +36,7 @@ impl CatalogResource for Databases {
         Ok(engine.catalog().databases())
     }
 
-    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+    fn create(&self, call: &Call<'_>) -> Result<CatalogCall<(Arc<Resource>, bool)>, HandlerError> {
         let (body, throughput) = (call.json()?, call.throughput()?);
         Ok(Box::new(move |engine| Ok((engine.catalog().create_database(&body, throughput)?, true))))
     }
@@ -52,7 +52,7 @@ impl CatalogResource for Databases {
 }
 
 impl Delete for Databases {
-    fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
+    fn delete(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<()>, HandlerError> {
         let (name, precondition) = (name.to_owned(), call.precondition()?);
         Ok(Box::new(move |engine| engine.catalog().delete_database(&name, &precondition)))
     }

@@ -8,7 +8,7 @@ use quire_value::Object;
 
 use crate::auth;
 use crate::handlers::call::owner_missing;
-use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Delete, Replace};
+use crate::handlers::catalog::{CatalogCall, CatalogResource, ChargedReply, Delete, Replace};
 use crate::handlers::{Call, HandlerResult};
 use crate::operations::Action;
 use crate::wire::Feed;
@@ -58,7 +58,7 @@ impl CatalogResource for Permissions<'_> {
         engine.catalog().permissions(self.database, self.user)
     }
 
-    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+    fn create(&self, call: &Call<'_>) -> Result<CatalogCall<(Arc<Resource>, bool)>, HandlerError> {
         let (body, upsert) = (call.json()?, call.is_upsert());
         let (database, user) = self.names();
         Ok(Box::new(move |engine| engine.catalog().create_permission(&database, &user, &body, upsert)))
@@ -77,7 +77,7 @@ impl CatalogResource for Permissions<'_> {
 }
 
 impl Replace for Permissions<'_> {
-    fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
+    fn replace(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<Arc<Resource>>, HandlerError> {
         let (body, precondition) = (call.json()?, call.precondition()?);
         let ((database, user), name) = (self.names(), name.to_owned());
         let replace = move |engine: &Engine| {
@@ -88,7 +88,7 @@ impl Replace for Permissions<'_> {
 }
 
 impl Delete for Permissions<'_> {
-    fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
+    fn delete(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<()>, HandlerError> {
         let ((database, user), name, precondition) = (self.names(), name.to_owned(), call.precondition()?);
         Ok(Box::new(move |engine| engine.catalog().delete_permission(&database, &user, &name, &precondition)))
     }

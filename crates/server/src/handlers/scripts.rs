@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quire_engine::{Container, Engine, EngineError, Resource, ScriptKind};
 
-use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Delete, Replace};
+use crate::handlers::catalog::{CatalogCall, CatalogResource, ChargedReply, Delete, Replace};
 use crate::handlers::{Call, HandlerResult, charge, items};
 use crate::operations::Action;
 use crate::wire::Feed;
@@ -46,7 +46,7 @@ impl CatalogResource for Scripts<'_> {
         engine.catalog().scripts(self.database, self.container, self.kind)
     }
 
-    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+    fn create(&self, call: &Call<'_>) -> Result<CatalogCall<(Arc<Resource>, bool)>, HandlerError> {
         let (body, precondition, upsert) = (call.json()?, call.precondition()?, call.is_upsert());
         let (kind, (database, container)) = (self.kind, self.names());
         Ok(Box::new(move |engine| match upsert {
@@ -72,7 +72,7 @@ impl CatalogResource for Scripts<'_> {
 }
 
 impl Replace for Scripts<'_> {
-    fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
+    fn replace(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<Arc<Resource>>, HandlerError> {
         let (body, precondition) = (call.json()?, call.precondition()?);
         let (kind, (database, container), name) = (self.kind, self.names(), name.to_owned());
         let replace = move |engine: &Engine| {
@@ -83,7 +83,7 @@ impl Replace for Scripts<'_> {
 }
 
 impl Delete for Scripts<'_> {
-    fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
+    fn delete(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<()>, HandlerError> {
         let (kind, (database, container), name) = (self.kind, self.names(), name.to_owned());
         let precondition = call.precondition()?;
         let delete = move |engine: &Engine| {

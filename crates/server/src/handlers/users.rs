@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quire_engine::{Engine, EngineError, Resource};
 
-use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Delete, Replace};
+use crate::handlers::catalog::{CatalogCall, CatalogResource, ChargedReply, Delete, Replace};
 use crate::handlers::{Call, HandlerResult};
 use crate::wire::Feed;
 use crate::wire::headers::database_names;
@@ -38,7 +38,7 @@ impl CatalogResource for Users<'_> {
         engine.catalog().users(self.database)
     }
 
-    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+    fn create(&self, call: &Call<'_>) -> Result<CatalogCall<(Arc<Resource>, bool)>, HandlerError> {
         let (database, body, upsert) = (self.database.to_owned(), call.json()?, call.is_upsert());
         Ok(Box::new(move |engine| engine.catalog().create_user(&database, &body, upsert)))
     }
@@ -50,7 +50,7 @@ impl CatalogResource for Users<'_> {
 }
 
 impl Replace for Users<'_> {
-    fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
+    fn replace(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<Arc<Resource>>, HandlerError> {
         let (body, precondition) = (call.json()?, call.precondition()?);
         let (database, name) = (self.database.to_owned(), name.to_owned());
         Ok(Box::new(move |engine| engine.catalog().replace_user(&database, &name, &body, &precondition)))
@@ -58,7 +58,7 @@ impl Replace for Users<'_> {
 }
 
 impl Delete for Users<'_> {
-    fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
+    fn delete(&self, call: &Call<'_>, name: &str) -> Result<CatalogCall<()>, HandlerError> {
         let (database, name, precondition) =
             (self.database.to_owned(), name.to_owned(), call.precondition()?);
         Ok(Box::new(move |engine| engine.catalog().delete_user(&database, &name, &precondition)))

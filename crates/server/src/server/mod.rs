@@ -37,7 +37,7 @@ use crate::net::pool::Pool;
 use crate::net::supervised::{Tasks, supervised};
 use crate::net::threads::Threads;
 use crate::net::tls::{self, Certificate, TlsError};
-use crate::state::State;
+use crate::state::ServerState;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -61,7 +61,7 @@ pub enum ServerError {
 
 /// Bound to its addresses; answers nothing before [`Server::run`].
 pub struct Server {
-    state: Arc<State>,
+    state: Arc<ServerState>,
     main: Listener,
     metrics: Option<Listener>,
 }
@@ -130,7 +130,7 @@ async fn bind(address: SocketAddr, tls: Option<TlsAcceptor>) -> Result<Listener,
 
 /// The task that accepts the connections of a listener.
 fn listen(
-    state: &Arc<State>,
+    state: &Arc<ServerState>,
     listener: Listener,
     kind: ListenerKind,
     phase: &watch::Receiver<Phase>,
@@ -149,7 +149,7 @@ fn listen(
 }
 
 /// The tasks that look at files and the clock while the server runs.
-fn watch_files_and_clock(state: &Arc<State>) -> Vec<JoinHandle<()>> {
+fn watch_files_and_clock(state: &Arc<ServerState>) -> Vec<JoinHandle<()>> {
     let mut tasks = Vec::new();
     if let Some(path) = state.config.key_file.clone() {
         let handle = ServerHandle { state: state.clone() };
@@ -196,10 +196,10 @@ fn state(
     engine: Arc<Engine>,
     address: SocketAddr,
     certificate: Option<Arc<Certificate>>,
-) -> Result<State, ServerError> {
+) -> Result<ServerState, ServerError> {
     let network = network(&mut config.limits);
     let issuer = config.oidc.clone().map(Issuer::new).transpose()?;
-    Ok(State {
+    Ok(ServerState {
         address,
         keys: ArcSwap::from_pointee(config.keys.clone()),
         certificate,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::auth::{KeyError, Keys};
 use crate::net::tls::{Tls, TlsError, TlsFiles};
 use crate::server::may_protect;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// How often the files of keys and certificate are checked for changes.
 const FILE_INTERVAL: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ pub enum ReloadError {
 /// Changes a running server.
 #[derive(Clone)]
 pub struct ServerHandle {
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<ServerState>,
 }
 
 impl ServerHandle {
@@ -95,7 +95,7 @@ async fn watch_files(files: &[&Path], failure: &str, reload: impl Fn() -> Result
 }
 
 /// A jump of the clock is logged when it happens, and not with the next token. The time is stored now and then.
-pub(super) async fn watch_clock(state: Arc<State>) {
+pub(super) async fn watch_clock(state: Arc<ServerState>) {
     loop {
         tokio::time::sleep(CLOCK_INTERVAL).await;
         if state.token_clock.is_store_due(&state.engine) {

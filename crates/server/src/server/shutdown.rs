@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::net::connection::Phase;
 use crate::server::ServerError;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// For engine calls that are still running when the last connection is closed.
 const CALLS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ const CALLS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Ends the tasks, which closes the listeners, waits for the open connections, and closes the engine. `ended` ends with the
 /// last connection.
 pub(super) async fn stop(
-    state: Arc<State>,
+    state: Arc<ServerState>,
     tasks: Vec<JoinHandle<()>>,
     phase: watch::Sender<Phase>,
     mut ended: mpsc::Receiver<Infallible>,
@@ -56,7 +56,7 @@ async fn end(tasks: Vec<JoinHandle<()>>) {
 
 /// Returns when every open connection runs a query in a user-defined function, for a second: a function that runs in this
 /// process and does not end cannot be stopped, so the shutdown does not wait for it.
-async fn only_functions_run(state: &State) {
+async fn only_functions_run(state: &ServerState) {
     const INTERVAL: Duration = Duration::from_millis(250);
     const COUNT: u32 = 4;
     let mut count = 0;
@@ -69,7 +69,7 @@ async fn only_functions_run(state: &State) {
 }
 
 /// Waits for the engine calls of connections that are closed, then closes the engine.
-async fn close(state: Arc<State>) -> Result<(), ServerError> {
+async fn close(state: Arc<ServerState>) -> Result<(), ServerError> {
     let finished = async {
         tokio::select! {
             () = state.pool.finished() => true,

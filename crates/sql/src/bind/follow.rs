@@ -15,7 +15,7 @@ const WANTS_ITEM_OR_ELEMENT: &str =
 
 /// Where in an item a value in scope is.
 #[derive(Clone)]
-pub(super) struct ItemPlace {
+pub(super) struct PathInItem {
     /// Level of the item.
     item: usize,
     path: Vec<LinkStep>,
@@ -23,19 +23,19 @@ pub(super) struct ItemPlace {
     elements: Vec<usize>,
 }
 
-impl ItemPlace {
-    pub fn of_item(level: usize) -> ItemPlace {
-        ItemPlace { item: level, path: Vec::new(), elements: Vec::new() }
+impl PathInItem {
+    pub fn of_item(level: usize) -> PathInItem {
+        PathInItem { item: level, path: Vec::new(), elements: Vec::new() }
     }
 
     /// Each element of the array here, at a level.
-    pub fn element(mut self, level: usize) -> ItemPlace {
+    pub fn element(mut self, level: usize) -> PathInItem {
         self.path.push(LinkStep::Element);
         self.elements.push(level);
         self
     }
 
-    fn steps(mut self, steps: &[Step]) -> Option<ItemPlace> {
+    fn steps(mut self, steps: &[Step]) -> Option<PathInItem> {
         for step in steps {
             match step {
                 Step::Name(name) => self.path.push(LinkStep::Name(name.clone())),
@@ -48,7 +48,7 @@ impl ItemPlace {
 
 impl Binder<'_> {
     /// Where in an item the value of an expression is, if it is a path of names.
-    pub(super) fn place_of(&self, expr: &Expr) -> Option<ItemPlace> {
+    pub(super) fn place_of(&self, expr: &Expr) -> Option<PathInItem> {
         match expr {
             Expr::Variable { level, .. } => self.scope.get(*level)?.place.clone(),
             Expr::Path { base, steps, .. } => self.place_of(base)?.steps(steps),

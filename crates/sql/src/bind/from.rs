@@ -5,7 +5,7 @@ use crate::syntax::diagnostic::Problem;
 use crate::syntax::lexer::Span;
 
 use super::bound::{Expr, Input, Origin, Source, Step};
-use super::follow::ItemPlace;
+use super::follow::PathInItem;
 use super::{Binder, ClauseKind, JOINS_MAX, QueryPosition};
 
 /// One level of the stack of values in scope.
@@ -14,7 +14,7 @@ pub(super) struct ScopeEntry {
     pub name: Option<String>,
     pub kind: ScopeEntryKind,
     /// Where in an item it is, if that is known.
-    pub place: Option<ItemPlace>,
+    pub place: Option<PathInItem>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ impl Binder<'_> {
                     sources.push(Source { input: Input::Container, iterate: false });
                     let whole = steps.is_empty() && !source.iterate;
                     let entry_name = if whole { name.clone() } else { None };
-                    let place = Some(ItemPlace::of_item(self.scope.len()));
+                    let place = Some(PathInItem::of_item(self.scope.len()));
                     self.scope.push(ScopeEntry { name: entry_name, kind: ScopeEntryKind::Item, place });
                     if whole {
                         return;

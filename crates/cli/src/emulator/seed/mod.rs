@@ -77,13 +77,13 @@ struct Source {
 
 /// Where something stands.
 #[derive(Clone)]
-struct Place {
+struct SeedLine {
     path: Arc<Path>,
     line: usize,
 }
 
 struct Database {
-    place: Place,
+    place: SeedLine,
     id: String,
     throughput: Option<Throughput>,
     containers: Vec<SeedContainer>,
@@ -91,12 +91,12 @@ struct Database {
 
 /// A container that a seed makes.
 struct SeedContainer {
-    place: Place,
+    place: SeedLine,
     id: String,
     body: Value,
     throughput: Option<Throughput>,
-    scripts: Vec<(Place, ScriptKind, Value)>,
-    items: Vec<(Place, Bytes)>,
+    scripts: Vec<(SeedLine, ScriptKind, Value)>,
+    items: Vec<(SeedLine, Bytes)>,
 }
 
 /// How many were made.
@@ -132,7 +132,7 @@ pub fn load(seed: &Path, mark: Option<&Path>, engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-impl Place {
+impl SeedLine {
     /// An error here, with the place in front.
     fn error(&self, error: impl std::fmt::Display) -> anyhow::Error {
         anyhow!("{}:{}: {error}", self.path.display(), self.line)
@@ -162,9 +162,12 @@ impl Source {
     }
 
     /// Of a part of the text.
-    fn place(&self, part: &str) -> Place {
+    fn place(&self, part: &str) -> SeedLine {
         let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
-        Place { path: Arc::clone(&self.path), line: self.line_starts.partition_point(|start| *start <= offset) }
+        SeedLine {
+            path: Arc::clone(&self.path),
+            line: self.line_starts.partition_point(|start| *start <= offset),
+        }
     }
 
     fn parse<'a, T: Deserialize<'a>>(&'a self, part: &'a str) -> Result<T> {
@@ -174,7 +177,7 @@ impl Source {
             // The library ends with a place of its own, counted from the part.
             let message = error.to_string();
             let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-            Place { path: Arc::clone(&self.path), line }.error(message)
+            SeedLine { path: Arc::clone(&self.path), line }.error(message)
         })
     }
 
@@ -259,7 +262,7 @@ impl Reader {
     }
 
     /// An array of items, or one item a line.
-    fn item_file(&mut self, path: &Path) -> Result<Vec<(Place, Bytes)>> {
+    fn item_file(&mut self, path: &Path) -> Result<Vec<(SeedLine, Bytes)>> {
         let source = self.open(path)?;
         let item = |part: &str| (source.place(part), Bytes::copy_from_slice(part.as_bytes()));
         if source.text.trim_start().starts_with('[') {
@@ -356,7 +359,7 @@ fn load_container(
 }
 
 /// Each writer takes the next item; of the items that failed, the first one of the file is reported.
-fn load_items(engine: &Engine, container: &Arc<Container>, items: &[(Place, Bytes)]) -> Result<usize> {
+fn load_items(engine: &Engine, container: &Arc<Container>, items: &[(SeedLine, Bytes)]) -> Result<usize> {
     let (next, failed_at) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
     let write_some = || -> (usize, Option<(usize, anyhow::Error)>) {
         let mut created = 0;
@@ -390,7 +393,11 @@ fn load_items(engine: &Engine, container: &Arc<Container>, items: &[(Place, Byte
     }
 }
 
-fn write_item(engine: &Engine, container: &Arc<Container>, (place, body): &(Place, Bytes)) -> Result<usize> {
+fn write_item(
+    engine: &Engine,
+    container: &Arc<Container>,
+    (place, body): &(SeedLine, Bytes),
+) -> Result<usize> {
     let write = WriteItem::new(WriteKind::Create, None, body.clone());
     count(engine.write_item(container, write).result).map_err(|error| place.error(error))
 }

@@ -3,7 +3,7 @@
 //! A leaf has one row with its vectors and, while there are changes that are not in it, one row of changes. Both are read by
 //! key: a filter tells the storage which of its tables have one, where a scan would read a block of each table.
 //!
-//! Row of changes: format byte 1, count of items that left 4, as many child ids of 8 bytes, and the vectors that came or are
+//! Row of changes: format byte 1, count of removed items 4, as many child ids of 8 bytes, and the vectors that are new or
 //! other ones as a block (see [`super::block`]). Numbers are little-endian. No item is in both.
 
 use quire_storage::Snapshot;
@@ -33,75 +33,75 @@ pub(crate) fn class_of(place: u64) -> Option<u8> {
 /// What has changed in a leaf since its row was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LeafChanges {
-    /// Items that left.
-    pub left: Vec<u64>,
-    /// Vectors that came, or are other ones.
-    pub came: VectorBlock,
+    /// Items that are no longer in the leaf.
+    pub removed: Vec<u64>,
+    /// Vectors that are new in the leaf, or other ones.
+    pub added: VectorBlock,
 }
 
 /// The same, read in place.
 #[derive(Clone, Copy)]
 pub(crate) struct LeafChangesRef<'a> {
-    left: &'a [u8],
-    pub came: VectorBlockRef<'a>,
+    removed: &'a [u8],
+    pub added: VectorBlockRef<'a>,
 }
 
 impl LeafChanges {
     pub fn new(dimensions: usize) -> LeafChanges {
-        LeafChanges { left: Vec::new(), came: VectorBlock::new(dimensions) }
+        LeafChanges { removed: Vec::new(), added: VectorBlock::new(dimensions) }
     }
 
     pub fn len(&self) -> usize {
-        self.left.len() + self.came.len()
+        self.removed.len() + self.added.len()
     }
 
     /// An item comes with a vector, or leaves.
     pub fn set(&mut self, rid: u64, coded: Option<&QuantizedVector>) {
-        set(&mut self.came, rid, coded);
-        self.left.retain(|other| *other != rid);
+        set(&mut self.added, rid, coded);
+        self.removed.retain(|other| *other != rid);
         if coded.is_none() {
-            self.left.push(rid);
+            self.removed.push(rid);
         }
     }
 
     /// Makes the row of the leaf what it is with these changes.
     pub fn apply(&self, block: &mut VectorBlock) {
-        self.left.iter().for_each(|rid| set(block, *rid, None));
-        (0..self.came.len()).for_each(|at| set(block, self.came.ids[at], Some(&self.came.get(at))));
+        self.removed.iter().for_each(|rid| set(block, *rid, None));
+        (0..self.added.len()).for_each(|at| set(block, self.added.ids[at], Some(&self.added.get(at))));
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let count = u32::try_from(self.left.len()).expect("a slice has a few thousand items");
+        let count = u32::try_from(self.removed.len()).expect("a slice has a few thousand items");
         let mut value = vec![FORMAT];
         value.extend(count.to_le_bytes());
-        self.left.iter().for_each(|rid| value.extend(rid.to_le_bytes()));
-        value.extend(self.came.encode());
+        self.removed.iter().for_each(|rid| value.extend(rid.to_le_bytes()));
+        value.extend(self.added.encode());
         value
     }
 }
 
 impl<'a> LeafChangesRef<'a> {
     pub fn parse(value: &'a [u8], dimensions: usize) -> Result<LeafChangesRef<'a>, EngineError> {
-        let (left, came) = split(value).ok_or_else(|| corrupt("changes of a leaf"))?;
-        Ok(LeafChangesRef { left, came: VectorBlockRef::parse(came, dimensions)? })
+        let (removed, added) = split(value).ok_or_else(|| corrupt("changes of a leaf"))?;
+        Ok(LeafChangesRef { removed, added: VectorBlockRef::parse(added, dimensions)? })
     }
 
-    fn left(self) -> impl Iterator<Item = u64> {
-        let (ids, _) = self.left.as_chunks::<ID_BYTES>();
+    fn removed(self) -> impl Iterator<Item = u64> {
+        let (ids, _) = self.removed.as_chunks::<ID_BYTES>();
         ids.iter().map(|id| u64::from_le_bytes(*id))
     }
 
     /// The items that the leaf's row is not right about.
     pub fn rids(self) -> impl Iterator<Item = u64> {
-        self.left().chain((0..self.came.len()).map(move |at| self.came.id(at)))
+        self.removed().chain((0..self.added.len()).map(move |at| self.added.id(at)))
     }
 
     pub fn to_changes(self) -> LeafChanges {
-        LeafChanges { left: self.left().collect(), came: self.came.to_block() }
+        LeafChanges { removed: self.removed().collect(), added: self.added.to_block() }
     }
 }
 
-/// The items that left, and the block behind them.
+/// The removed items, and the block behind them.
 fn split(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&[format], rest) = value.split_first_chunk()?;
     let (count, rest) = rest.split_first_chunk()?;
@@ -179,7 +179,7 @@ mod tests {
         changes.set(2, Some(&coded(2)));
         changes.set(3, Some(&coded(3)));
         changes.set(3, Some(&coded(4)));
-        assert_eq!((changes.len(), &changes.left, &changes.came.ids), (3, &vec![1], &vec![2, 3]));
+        assert_eq!((changes.len(), &changes.removed, &changes.added.ids), (3, &vec![1], &vec![2, 3]));
         let mut block = VectorBlock::new(2);
         (0..4).for_each(|rid| block.push(rid, &coded(0)));
         changes.apply(&mut block);

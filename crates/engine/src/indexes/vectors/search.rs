@@ -279,8 +279,8 @@ impl SearchReader<'_> {
     /// The vectors in the changes of a leaf; the items that its row is not right about.
     fn add_changes(&self, value: &[u8], nearest: &mut NearestVectors<'_>) -> Result<Vec<u64>, EngineError> {
         let changes = LeafChangesRef::parse(value, self.dimensions())?;
-        (self.search.spend)(changes.came.len())?;
-        nearest.add(changes.came, |_| true)?;
+        (self.search.spend)(changes.added.len())?;
+        nearest.add(changes.added, |_| true)?;
         Ok(changes.rids().collect())
     }
 

@@ -35,7 +35,7 @@ use crate::store::{journal, keys};
 pub(super) struct UnitConversions {
     /// The refactoring whose job visits the first slots, and how many of them.
     pub visit: Option<(u32, usize)>,
-    pub left: Vec<UnconvertedPath>,
+    pub unconverted: Vec<UnconvertedPath>,
     /// Visited items that were changed.
     pub converted: u64,
     /// Items that became parts of others in this unit.
@@ -180,7 +180,7 @@ impl<'a> Unit<'a> {
 
     fn add_unconverted(&mut self, at: usize, path: String, (why, is_undecided): (&'static str, bool)) {
         let (container, rid) = (self.slots[at].logical_partition.container.number, self.slots[at].rid);
-        self.conversions.left.push(UnconvertedPath { container, rid, path, why, is_undecided });
+        self.conversions.unconverted.push(UnconvertedPath { container, rid, path, why, is_undecided });
     }
 
     /// Rows of journals, for the commit of the unit.

@@ -2,6 +2,7 @@
 
 mod deletes; // what becomes of referrers
 mod doubt; // commits of unknown outcome
+#[allow(dead_code, reason = "these tests use a part of it")]
 #[path = "../../../tests/support/faulty_storage.rs"]
 mod faulty_storage;
 mod hot; // many writers of one target

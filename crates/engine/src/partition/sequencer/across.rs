@@ -38,7 +38,7 @@ use crate::sync::Mutex;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
-/// Partitions of one group, unless one work alone has more: their own writers wait meanwhile.
+/// Partitions of one group, unless one entry alone has more: their own writers wait meanwhile.
 const GROUP_PARTITIONS_MAX: usize = 64;
 
 /// Writes that are committed together or not at all.
@@ -50,7 +50,7 @@ pub(crate) struct AtomicWrites {
     pub differences: Option<Box<dyn Differences>>,
 }
 
-/// A work that is durable and visible.
+/// Atomic writes that are durable and visible.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AtomicWritesDone {
     /// In the order of its writes.
@@ -59,7 +59,7 @@ pub(crate) struct AtomicWritesDone {
     pub charge: f64,
 }
 
-/// The works of one database that wait for a commit.
+/// The atomic writes of one database that wait for a commit.
 #[derive(Default)]
 pub(crate) struct CommitQueue(Mutex<CommitQueueState>);
 
@@ -79,16 +79,16 @@ type AtomicTicket = Ticket<AtomicWrites, AtomicWritesDone>;
 
 struct LeaderHandover<'a>(&'a CommitQueue);
 
-/// The works of one commit, answered at the latest when dropped.
+/// The atomic writes of one commit, answered at the latest when dropped.
 #[derive(Default)]
 struct AtomicGroup(Vec<GroupedWrites>);
 
 struct GroupedWrites {
     ticket: Arc<AtomicTicket>,
-    work: AtomicWrites,
+    entry: AtomicWrites,
 }
 
-/// Writes of one partition, with the number of the work and the place in it that each has. Those that no work has by itself
+/// Writes of one partition, with the number of the entry and the place in it that each has. Those that no entry has by itself
 /// come last and have no place.
 type PlacedWrites = (Vec<PreparedWrite>, Vec<(usize, usize)>);
 
@@ -103,7 +103,7 @@ struct StampedCommit<'a> {
     guards: Vec<Guard>,
     ops: Vec<Op>,
     groups: Vec<(CommitGroup<'a>, CommittedState, CountedIndexes)>,
-    /// By work.
+    /// By entry of the queue.
     done: Vec<AtomicWritesDone>,
 }
 
@@ -131,13 +131,13 @@ impl CommitQueues {
 }
 
 impl CommitQueue {
-    /// Blocks until the work is durable and visible, or certainly not going to be (except after `Overloaded`).
-    pub fn submit(&self, shared: &Shared, work: AtomicWrites) -> Result<AtomicWritesDone, WriteRefused> {
-        if work.writes.is_empty() && work.differences.is_none() {
+    /// Blocks until the entry is durable and visible, or certainly not going to be (except after `Overloaded`).
+    pub fn submit(&self, shared: &Shared, entry: AtomicWrites) -> Result<AtomicWritesDone, WriteRefused> {
+        if entry.writes.is_empty() && entry.differences.is_none() {
             return Ok(AtomicWritesDone::default());
         }
         check_evaluated()?;
-        let ticket = Ticket::new(work);
+        let ticket = Ticket::new(entry);
         if self.enqueue(&ticket) || ticket.wait_to_lead() {
             WriteMeter::outside(|| self.lead(shared));
         }
@@ -174,9 +174,9 @@ impl CommitQueue {
         let mut group = AtomicGroup::default();
         let mut state = self.0.lock();
         while let Some(ticket) = state.queue.front() {
-            let look = |work: &AtomicWrites| {
-                partitions.extend(work.sequencers().map(|sequencer| sequencer.storage_partition()));
-                work.size()
+            let look = |entry: &AtomicWrites| {
+                partitions.extend(entry.sequencers().map(|sequencer| sequencer.storage_partition()));
+                entry.size()
             };
             let size = ticket.peek(look).unwrap_or_default();
             (bytes, ops) = (bytes + size.0, ops + size.1);
@@ -184,15 +184,15 @@ impl CommitQueue {
             if is_full && !group.0.is_empty() {
                 break;
             }
-            if let Some(work) = ticket.take() {
-                group.0.push(GroupedWrites { ticket: Arc::clone(ticket), work });
+            if let Some(entry) = ticket.take() {
+                group.0.push(GroupedWrites { ticket: Arc::clone(ticket), entry });
             }
             state.queue.pop_front();
         }
         group
     }
 
-    /// Learns how the last commit ended, where that is not known. What this queue's works share may be of other partitions
+    /// Learns how the last commit ended, where that is not known. What this queue's entries share may be of other partitions
     /// than those that the next ones touch.
     pub fn settle(&self) -> Result<(), EngineError> {
         let Some(in_doubt) = self.0.lock().in_doubt.clone() else { return Ok(()) };
@@ -223,15 +223,15 @@ impl CommitQueue {
             match partition.ready() {
                 Ok((committed, counted)) => drop(ready.insert(*id, ReadyPartition { committed, counted })),
                 Err(error) => {
-                    group.refuse(|work| work.touches(*id).then(|| WriteRefused::Failed(error.duplicate())))
+                    group.refuse(|entry| entry.touches(*id).then(|| WriteRefused::Failed(error.duplicate())))
                 }
             }
         }
-        group.refuse(|work| work.is_stale().then_some(WriteRefused::Stale));
-        group.refuse(|work| work.is_closed().then_some(WriteRefused::Failed(EngineError::PartitionMoved)));
+        group.refuse(|entry| entry.is_stale().then_some(WriteRefused::Stale));
+        group.refuse(|entry| entry.is_closed().then_some(WriteRefused::Failed(EngineError::PartitionMoved)));
         let built = group.build(shared);
         let targets = built.iter().flat_map(|built| &built.writes).map(|(sequencer, _)| sequencer);
-        let writes = group.0.iter().flat_map(|taken| &taken.work.writes).map(|(sequencer, _)| sequencer);
+        let writes = group.0.iter().flat_map(|taken| &taken.entry.writes).map(|(sequencer, _)| sequencer);
         let touched: BTreeMap<_, _> = writes
             .chain(targets)
             .map(|sequencer| (sequencer.storage_partition(), Arc::clone(sequencer)))
@@ -344,15 +344,15 @@ impl AtomicWrites {
 }
 
 impl AtomicGroup {
-    /// What the works touch, in the order of ids.
+    /// What the entries touch, in the order of ids.
     fn partitions(&self) -> BTreeMap<PartitionId, Arc<Sequencer>> {
-        let sequencers = self.0.iter().flat_map(|taken| taken.work.sequencers());
+        let sequencers = self.0.iter().flat_map(|taken| taken.entry.sequencers());
         sequencers.map(|sequencer| (sequencer.storage_partition(), Arc::clone(sequencer))).collect()
     }
 
     /// Answers those that are refused; the others stay.
     fn refuse(&mut self, refusal: impl Fn(&AtomicWrites) -> Option<WriteRefused>) {
-        self.0.retain(|taken| match refusal(&taken.work) {
+        self.0.retain(|taken| match refusal(&taken.entry) {
             Some(refused) => {
                 taken.ticket.done(Err(refused));
                 false
@@ -371,15 +371,15 @@ impl AtomicGroup {
         }
     }
 
-    /// What the differences of all works come to. Works that cannot be part of it are answered.
+    /// What the differences of all entries come to. Entries that cannot be part of it are answered.
     fn build(&mut self, shared: &Shared) -> Result<BuiltTargets, EngineError> {
         loop {
-            let works = self.0.iter().enumerate();
-            let works: Vec<(usize, &dyn Differences)> = works
-                .filter_map(|(number, taken)| Some((number, taken.work.differences.as_deref()?)))
+            let entries = self.0.iter().enumerate();
+            let entries: Vec<(usize, &dyn Differences)> = entries
+                .filter_map(|(number, taken)| Some((number, taken.entry.differences.as_deref()?)))
                 .collect();
-            let Some((_, first)) = works.first() else { return Ok(BuiltTargets::default()) };
-            let built = first.build(shared, &works)?;
+            let Some((_, first)) = entries.first() else { return Ok(BuiltTargets::default()) };
+            let built = first.build(shared, &entries)?;
             if built.refused.is_empty() {
                 return Ok(built);
             }
@@ -394,7 +394,7 @@ impl AtomicGroup {
         }
     }
 
-    /// Gives LSNs to the writes of all works, partition by partition.
+    /// Gives LSNs to the writes of all entries, partition by partition.
     fn stamp<'a>(
         &mut self,
         partitions: &'a BTreeMap<PartitionId, Arc<Sequencer>>,
@@ -405,7 +405,7 @@ impl AtomicGroup {
         let mut done = Vec::with_capacity(self.0.len());
         for (number, taken) in self.0.iter_mut().enumerate() {
             let mut count = 0;
-            for (sequencer, writes) in std::mem::take(&mut taken.work.writes) {
+            for (sequencer, writes) in std::mem::take(&mut taken.entry.writes) {
                 let (prepared, places) = by_partition.entry(sequencer.storage_partition()).or_default();
                 places.extend((count..count + writes.len()).map(|place| (number, place)));
                 count += writes.len();
@@ -419,7 +419,7 @@ impl AtomicGroup {
         for (sequencer, write) in built.writes {
             by_partition.entry(sequencer.storage_partition()).or_default().0.push(write);
         }
-        built.charges.iter().for_each(|(work, charge)| done[*work].charge += charge);
+        built.charges.iter().for_each(|(entry, charge)| done[*entry].charge += charge);
         let (guards, groups) = Default::default();
         let mut stamped = StampedCommit { guards, ops: built.ops, groups, done };
         for (id, sequencer) in partitions {
@@ -427,8 +427,8 @@ impl AtomicGroup {
                 continue;
             };
             let written = stamped.add(sequencer, prepared, ready);
-            for ((work, place), written) in places.into_iter().zip(written) {
-                stamped.done[work].written[place] = written;
+            for ((entry, place), written) in places.into_iter().zip(written) {
+                stamped.done[entry].written[place] = written;
             }
         }
         stamped
@@ -459,7 +459,7 @@ impl<'a> StampedCommit<'a> {
 }
 
 impl Drop for AtomicGroup {
-    /// Only a panic leaves works unanswered.
+    /// Only a panic leaves entries unanswered.
     fn drop(&mut self) {
         self.refuse(|_| Some(WriteRefused::Failed(EngineError::Overloaded)));
     }

@@ -10,8 +10,8 @@ use super::{PreparedWrite, Sequencer, WriteRefused};
 use crate::api::EngineError;
 use crate::runtime::Shared;
 
-/// What a work changes of items that it does not write itself. Whoever hands it in holds these items shared, so that nobody else
-/// writes them before the work is answered.
+/// What an entry changes of items that it does not write itself. Whoever hands it in holds these items shared, so that nobody else
+/// writes them before the entry is answered.
 pub(crate) trait Differences: Send {
     /// Partitions that items may change in.
     fn partitions(&self) -> &[Arc<Sequencer>];
@@ -19,12 +19,12 @@ pub(crate) trait Differences: Send {
     /// Bytes and ops that the new versions add to a commit, roughly from above.
     fn size(&self) -> (usize, usize);
 
-    /// Makes the versions of a whole group. `works` are all works with differences, by their places; this one is the first. All
-    /// partitions of the works are led by the caller, and every commit before is visible.
+    /// Makes the versions of a whole group. `entries` are all entries with differences, by their places; this one is the first. All
+    /// partitions of the entries are led by the caller, and every commit before is visible.
     fn build(
         &self,
         shared: &Shared,
-        works: &[(usize, &dyn Differences)],
+        entries: &[(usize, &dyn Differences)],
     ) -> Result<BuiltTargets, EngineError>;
 
     fn as_any(&self) -> &dyn Any;
@@ -33,12 +33,12 @@ pub(crate) trait Differences: Send {
 /// Items that the differences of a group change.
 #[derive(Default)]
 pub(crate) struct BuiltTargets {
-    /// Every write has an LSN of its own, after those of the works.
+    /// Every write has an LSN of its own, after those of the entries.
     pub writes: Vec<(Arc<Sequencer>, PreparedWrite)>,
     /// Rows that depend on no stamp.
     pub ops: Vec<Op>,
-    /// Works that cannot be part of the commit, by their places: then the others are built again without them.
+    /// Entries that cannot be part of the commit, by their places: then the others are built again without them.
     pub refused: Vec<(usize, WriteRefused)>,
-    /// What each work is charged for the items that it changes.
+    /// What each entry is charged for the items that it changes.
     pub charges: Vec<(usize, f64)>,
 }

@@ -28,9 +28,9 @@ impl<T, A> Ticket<T, A> {
     }
 
     /// Looks at what waits, unless it was taken.
-    pub fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+    pub fn peek<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
         match &*self.stage.lock() {
-            TicketStage::Waiting(waiting) | TicketStage::Lead(waiting) => Some(look(waiting)),
+            TicketStage::Waiting(waiting) | TicketStage::Lead(waiting) => Some(read(waiting)),
             TicketStage::Taken | TicketStage::Done(_) | TicketStage::Gone => None,
         }
     }

@@ -180,12 +180,12 @@ impl<'a> PageLinks<'a> {
         }
     }
 
-    /// Reads what the items that `look` shows need, all together.
-    pub fn prefetch(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
+    /// Reads what the items that `check` shows need, all together.
+    pub fn prefetch(&self, mut check: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
         self.clear_if_large()?;
         for _ in 0..self.rounds() {
             self.is_collecting.set(true);
-            let looked = look();
+            let looked = check();
             self.is_collecting.set(false);
             looked?;
             let pending = std::mem::take(&mut *self.pending.borrow_mut()).list;

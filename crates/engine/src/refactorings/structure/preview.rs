@@ -31,7 +31,7 @@ pub(crate) struct Preview {
 pub(crate) struct PreviewedItem {
     /// All items that would be written, with their containers; none where nothing changes.
     pub after: Vec<(String, Value)>,
-    pub left: Vec<(String, &'static str)>,
+    pub unconverted: Vec<(String, &'static str)>,
     pub journal_bytes: u64,
 }
 
@@ -65,7 +65,8 @@ impl Preview {
         find: &ItemFinder<'_>,
     ) -> Result<PreviewedItem, EngineError> {
         let mut plan = order.plan(container, None);
-        let mut found = PreviewedItem { left: order.survey(&mut plan, item), ..PreviewedItem::default() };
+        let mut found =
+            PreviewedItem { unconverted: order.survey(&mut plan, item), ..PreviewedItem::default() };
         let rule = order.rule(container, &plan);
         let mut after = item.clone();
         let mut made = Vec::new();
@@ -81,7 +82,7 @@ impl Preview {
             let key = match key {
                 Ok(key) => key,
                 Err(why) => {
-                    found.left.push((path(), why));
+                    found.unconverted.push((path(), why));
                     continue;
                 }
             };
@@ -89,7 +90,7 @@ impl Preview {
             let known = there.as_ref().map(digest).or_else(|| self.targets.get(&key).copied());
             match known {
                 Some(known) if known != digest(part) => {
-                    found.left.push((path(), DIFFERS));
+                    found.unconverted.push((path(), DIFFERS));
                     continue;
                 }
                 Some(_) => {}
@@ -124,7 +125,7 @@ impl Preview {
             let path = format!("{}/{position}", order.path);
             let id = element.as_str().unwrap_or_default();
             let Some(mut other) = find.by_id(&order.to, id)? else {
-                found.left.push((path, MISSING));
+                found.unconverted.push((path, MISSING));
                 continue;
             };
             let digest_of = digest(&Value::from(owner));
@@ -133,7 +134,7 @@ impl Preview {
                 _ => self.targets.get(id).copied(),
             };
             match known {
-                Some(known) if known != digest_of => found.left.push((path, TWO_OWNERS)),
+                Some(known) if known != digest_of => found.unconverted.push((path, TWO_OWNERS)),
                 Some(_) => {}
                 None => {
                     self.targets.insert(id.to_owned(), digest_of);
@@ -156,8 +157,8 @@ impl Preview {
         find: &ItemFinder<'_>,
     ) -> Result<PreviewedItem, EngineError> {
         let left = order.survey(&RefactoringPlan::default(), item);
-        let mut found = PreviewedItem { left, ..PreviewedItem::default() };
-        if !found.left.is_empty() {
+        let mut found = PreviewedItem { unconverted: left, ..PreviewedItem::default() };
+        if !found.unconverted.is_empty() {
             return Ok(found);
         }
         let mut after = item.clone();
@@ -170,7 +171,7 @@ impl Preview {
                             self.count_part(&key, (&path, &mut found));
                             put_at(&mut after, &order.into, &positions, target);
                         }
-                        None => found.left.push((path, DANGLING)),
+                        None => found.unconverted.push((path, DANGLING)),
                     }
                 }
             }
@@ -184,7 +185,7 @@ impl Preview {
             }
         }
         if after.to_json().len() > ITEM_BYTES_MAX {
-            found.left.push((order.into.to_string(), TOO_LARGE));
+            found.unconverted.push((order.into.to_string(), TOO_LARGE));
             return Ok(found);
         }
         if after != *item {
@@ -198,7 +199,7 @@ impl Preview {
         let count = self.targets.entry(key.to_owned()).or_default();
         *count += 1;
         if *count > 1 {
-            found.left.push((path.to_owned(), SEVERAL));
+            found.unconverted.push((path.to_owned(), SEVERAL));
         }
     }
 }
@@ -208,7 +209,7 @@ fn split(order: &SplitOrder, container: &str, item: &Value) -> PreviewedItem {
     let array = order.path.find(item, &[]).and_then(Value::as_array).unwrap_or_default();
     let older = array.len().saturating_sub(order.keep as usize);
     if older == 0 {
-        return PreviewedItem { left: order.survey(item), ..PreviewedItem::default() };
+        return PreviewedItem { unconverted: order.survey(item), ..PreviewedItem::default() };
     }
     let mut after = item.clone();
     put(&mut after, &order.path, Value::Array(array[older..].to_vec()));
@@ -218,7 +219,7 @@ fn split(order: &SplitOrder, container: &str, item: &Value) -> PreviewedItem {
     put(&mut page, &order.pages.number, Value::from(0));
     put(&mut page, &order.pages.path, Value::Array(array[..older.min(order.pages.size as usize)].to_vec()));
     let after = vec![(container.to_owned(), after), (order.pages.container.clone(), page)];
-    PreviewedItem { after, left: order.survey(item), journal_bytes: 0 }
+    PreviewedItem { after, unconverted: order.survey(item), journal_bytes: 0 }
 }
 
 /// Both ends of a join item, with each other's id.
@@ -235,7 +236,7 @@ fn merge(order: &MergeOrder, item: &Value, find: &ItemFinder<'_>) -> Result<Prev
                 put(&mut end, &order.into[at], Value::Array(array));
                 found.after.push((order.ends[at].clone(), end));
             }
-            None => found.left.push(([&order.left, &order.right][at].to_string(), MISSING)),
+            None => found.unconverted.push(([&order.left, &order.right][at].to_string(), MISSING)),
         }
     }
     Ok(found)

@@ -310,7 +310,7 @@ impl StructureRun<'_, '_> {
         moved.position = rids.last().map(|rid| (rid + 1).to_string());
         moved.converted += figures.converted;
         moved.journal_bytes += figures.journal_bytes;
-        for UnconvertedPath { container: number, rid, path, why, is_undecided } in &figures.left {
+        for UnconvertedPath { container: number, rid, path, why, is_undecided } in &figures.unconverted {
             if let Some(plan) = moved.plan.as_mut().filter(|_| *is_undecided) {
                 plan.undecided += 1;
             }

@@ -18,7 +18,7 @@ mod moved; // extract, split-array, rename
 mod relations; // embed, flip, merge-join-items
 
 use quire_model::Model;
-use quire_profile::{Change as RecordedChange, Operation, covers};
+use quire_profile::{ItemChange as RecordedChange, Operation, covers};
 use quire_value::Value;
 
 use self::containers::ContainerChange;

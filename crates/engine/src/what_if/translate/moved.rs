@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use quire_model::Model;
-use quire_profile::{ArrayLength, Change, Operation, Replacement, join, parent, rewritten};
+use quire_profile::{ArrayLength, ItemChange, Operation, Replacement, join, parent, rewritten};
 use quire_value::{Object, Value};
 
 use super::super::plain::{changed_item, place, write, written};
@@ -126,7 +126,7 @@ impl Extract {
         &mut self,
         context: &ReplayContext<'_>,
         recorded: &RecordedOperation<'_>,
-        change: &Change,
+        change: &ItemChange,
         random: &mut Random,
     ) -> Result<Vec<String>, Skip> {
         let targets = self.targets(context, recorded)?;
@@ -153,11 +153,11 @@ impl Extract {
 }
 
 /// A change below a path, as a change of the item that was there.
-fn relative(change: &Change, path: &str) -> Change {
+fn relative(change: &ItemChange, path: &str) -> ItemChange {
     let below = |own: &str| own.strip_prefix(path).unwrap_or(own).to_owned();
     let lengths = change.lengths.iter();
     let lengths = lengths.map(|own| ArrayLength { path: below(&own.path), ..own.clone() });
-    Change {
+    ItemChange {
         paths: change.paths.iter().map(|own| below(own)).filter(|own| !own.is_empty()).collect(),
         lengths: lengths.collect(),
         element_keys: Vec::new(),
@@ -275,14 +275,14 @@ fn renamed_query(
 }
 
 /// The same change where a path has another name.
-fn renamed(change: &Change, from: &str, to: &str) -> Change {
+fn renamed(change: &ItemChange, from: &str, to: &str) -> ItemChange {
     let new = |own: &str| match own.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with('/'))
     {
         Some(rest) => format!("{to}{rest}"),
         None => own.to_owned(),
     };
     let lengths = change.lengths.iter().map(|own| ArrayLength { path: new(&own.path), ..own.clone() });
-    Change {
+    ItemChange {
         paths: change.paths.iter().map(|own| new(own)).collect(),
         lengths: lengths.collect(),
         ..change.clone()
@@ -296,10 +296,10 @@ mod tests {
     #[test]
     fn changes_by_other_names() {
         let length = |path: &str| ArrayLength { path: path.to_owned(), before: 1, after: 2 };
-        let change = Change {
+        let change = ItemChange {
             paths: vec!["/a/b".to_owned(), "/ab".to_owned(), "/a".to_owned()],
             lengths: vec![length("/a/b")],
-            ..Change::default()
+            ..ItemChange::default()
         };
         let new = renamed(&change, "/a", "/x/y");
         assert_eq!(new.paths, ["/x/y/b", "/ab", "/x/y"]);

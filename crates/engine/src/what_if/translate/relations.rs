@@ -10,7 +10,7 @@ use super::super::plain::{changed_item, place, write, written};
 use super::super::query::ReplayedQuery;
 use super::super::replay::{ITEM_GONE, RecordedOperation};
 use super::super::requests::{QueryScope, ReplayContext, Request, Verb};
-use super::super::sample::ItemPlace;
+use super::super::sample::SampledItem;
 use super::super::scratch::Side;
 use super::super::values::{Random, set_at, values_at};
 use super::{Translated, change_of, divided, text};
@@ -78,7 +78,11 @@ impl Embed {
     }
 
     /// The item that has the recorded one as its part.
-    fn holder_of(&self, context: &ReplayContext<'_>, recorded: &RecordedOperation<'_>) -> Option<ItemPlace> {
+    fn holder_of(
+        &self,
+        context: &ReplayContext<'_>,
+        recorded: &RecordedOperation<'_>,
+    ) -> Option<SampledItem> {
         let (holder, part) = self.ends();
         let item = context.item(Side::Now, part, &place(context, recorded).ok()?)?;
         let (path, key) = (self.link.from.path.to_string(), self.link.to.key.to_string());

@@ -37,9 +37,9 @@ impl ManualClock {
     }
 
     /// At the given reading of the clock by this thread, counted from now on.
-    pub fn advance_at_reading(&self, look: i64, seconds: i64) {
+    pub fn advance_at_reading(&self, reading: i64, seconds: i64) {
         self.then_seconds.store(seconds, Ordering::Relaxed);
-        self.readings_left.store(look, Ordering::Relaxed);
+        self.readings_left.store(reading, Ordering::Relaxed);
         *self.observed_thread.lock() = Some(std::thread::current().id());
     }
 }
