@@ -183,7 +183,7 @@ fn fill(address: SocketAddr, signer: &Signer) {
 /// On the embedded storage, for as long as the process lives.
 fn start_quire() -> (SocketAddr, Arc<Engine>) {
     let folder = tempfile::tempdir().unwrap().keep();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let storage = Arc::new(LocalStorage::open(&folder, LocalOptions::default()).unwrap());
         let clock = Arc::new(SystemClock);
@@ -199,20 +199,20 @@ fn start_quire() -> (SocketAddr, Arc<Engine>) {
         let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Keys::well_known(), clock);
         let runtime = quire_server::runtime(&config).unwrap();
         let server = runtime.block_on(Server::bind(config, Arc::clone(&engine))).unwrap();
-        tell.send((server.local_addr(), engine)).unwrap();
+        sender.send((server.local_addr(), engine)).unwrap();
         runtime.block_on(server.run(std::future::pending())).unwrap();
     });
-    told.recv().unwrap()
+    receiver.recv().unwrap()
 }
 
 /// A bare hyper server that answers with a body.
 fn start_bare(body: Bytes) -> SocketAddr {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
+            sender.send(listener.local_addr().unwrap()).unwrap();
             let (stream, _) = listener.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
             let service = service_fn(move |request: Request<Incoming>| {
@@ -228,5 +228,5 @@ fn start_bare(body: Bytes) -> SocketAddr {
             connection.await.ok();
         });
     });
-    told.recv().unwrap()
+    receiver.recv().unwrap()
 }

@@ -1,4 +1,4 @@
-//! More connections than there are files to open: strangers go, clients with a key are served, the store goes on.
+//! More connections than there are files to open: clients without a key go, clients with a key are served, the store goes on.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

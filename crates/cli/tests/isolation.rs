@@ -71,15 +71,9 @@ fn also_with_transactions_over_partitions_and_containers() {
 #[test]
 fn also_with_a_model_on_the_containers() {
     let arguments = vec!["--enable-transactions".to_owned()];
-    let (stretch, clients_are) = (Duration::from_secs(3), Clients::Across);
-    let plan = IsolationPlan {
-        arguments,
-        rounds: rounds(),
-        round_time: stretch,
-        clients_are,
-        has_model: true,
-        ..plan()
-    };
+    let (round_time, clients_are) = (Duration::from_secs(3), Clients::Across);
+    let plan =
+        IsolationPlan { arguments, rounds: rounds(), round_time, clients_are, has_model: true, ..plan() };
     let figures = run_shown("with a model", &plan);
     assert!(figures.is_clean(), "no serial order explains what was seen, or what is maintained is wrong");
     assert!(figures.checked.committed > 20 && figures.places > 100, "hardly anything was done");

@@ -109,8 +109,8 @@ fn ordinary_requests_are_not_logged() {
     wait("all is removed", || client.figure("quire_reclaimed_containers") >= 2.0 * CONTAINERS as f64);
     wait("nothing is left to remove", || client.figure("quire_reclaim_jobs_waiting") == 0.0);
     write_private(&keys, &format!("primary={WELL_KNOWN_KEY}\nsecondary={WELL_KNOWN_KEY}\n"));
-    let told = Command::new("kill").args(["-HUP", &live.child.id().to_string()]).status().expect("kill");
-    assert!(told.success());
+    let signalled = Command::new("kill").args(["-HUP", &live.child.id().to_string()]).status().expect("kill");
+    assert!(signalled.success());
     let text = || std::fs::read_to_string(&log).expect("the log");
     wait("the keys are replaced", || text().contains("keys replaced"));
     live.stop().expect("stops");
