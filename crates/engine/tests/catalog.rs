@@ -359,26 +359,25 @@ fn offers_are_replaced_within_their_kind() {
 fn offers_are_found_by_query() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    let rows = || engine.catalog().offers().iter().map(|offer| offer.to_json()).collect::<Vec<_>>();
+    let offers = engine.catalog().offers();
+    let query = |text: &str, parameters: &Parameters, request: &_| {
+        engine.query_resources(text, parameters, &offers, |offer| offer.to_json(), request)
+    };
     let link = engine.catalog().database("d").unwrap().rid.self_link();
     let parameters = Parameters(vec![("@link".to_owned(), Value::from(link))]);
-    let page = engine
-        .query_resources("SELECT * FROM root r WHERE r.resource=@link", &parameters, rows(), &page_request())
-        .unwrap();
+    let page = query("SELECT * FROM root r WHERE r.resource=@link", &parameters, &page_request()).unwrap();
     assert_eq!(page.count, 1);
     let mut request = page_request();
     request.item_count_max = Some(1);
     let mut ids = Vec::new();
     loop {
-        let page = engine
-            .query_resources("SELECT VALUE c.id FROM c", &Parameters::default(), rows(), &request)
-            .unwrap();
+        let page = query("SELECT VALUE c.id FROM c", &Parameters::default(), &request).unwrap();
         ids.push(String::from_utf8(page.rows).unwrap());
         request.continuation = page.continuation;
         if request.continuation.is_none() {
             break;
         }
-        let other = engine.query_resources("SELECT * FROM c", &Parameters::default(), rows(), &request);
+        let other = query("SELECT * FROM c", &Parameters::default(), &request);
         assert!(matches!(other, Err(EngineError::BadContinuation)));
     }
     assert_eq!(ids.len(), 2);

@@ -13,7 +13,7 @@ use quire_server::{Endpoint, Keys, ServerConfig, WELL_KNOWN_KEY};
 use quire_storage::memory::MemoryStorage;
 use support::wait::wait_until;
 use support::{
-    RawConnection, TestServer, authorization, http2, now, signed, start_engine, start_tls, start_with,
+    RawConnection, TestServer, authorization, encode, http2, now, signed, start_engine, start_tls, start_with,
 };
 
 const DOCS: &str = "/dbs/d/colls/c/docs";
@@ -610,4 +610,148 @@ fn an_address_has_its_share() {
         connection.send(signed(WELL_KNOWN_KEY, "GET", "/", &[], ""));
         connection.read_reply().is_ok_and(|reply| reply.status == 200)
     });
+}
+
+// ---- queries over resources
+
+/// A token for the key `a` of the container `c`.
+fn token_of_one_key(server: &TestServer, mode: &str) -> String {
+    assert_eq!(server.call("POST", "/dbs/d/users", &[], r#"{"id":"u"}"#).status, 201);
+    let permission = serde_json::json!({
+        "id": "p", "permissionMode": mode, "resource": "dbs/d/colls/c", "resourcePartitionKey": ["a"],
+    });
+    let reply = server.call("POST", "/dbs/d/users/u/permissions", &[], &permission.to_string());
+    let permission: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+    encode(permission["_token"].as_str().unwrap())
+}
+
+/// By how much the memory of the process grows at most while `work` runs.
+fn growth_while(work: impl FnOnce() + Send) -> usize {
+    let (before, mut most) = (resident_bytes(), 0);
+    std::thread::scope(|scope| {
+        let work = scope.spawn(work);
+        while !work.is_finished() {
+            most = most.max(resident_bytes());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        work.join().unwrap();
+    });
+    println!("memory grew by {} MB", most.saturating_sub(before) >> 20);
+    most.saturating_sub(before)
+}
+
+/// Each row of each resource once had the whole memory of a query, and stayed until the last one was made.
+#[test]
+fn rows_of_resources_share_the_memory_of_a_query() {
+    let server = start_engine(
+        Arc::new(MemoryStorage::new()),
+        |options| {
+            options.query_memory = QueryMemoryLimits { total_bytes: 192 << 20, query_bytes: 128 << 20 }
+        },
+        |_| {},
+    );
+    assert_eq!(server.call("POST", "/dbs", &[], r#"{"id":"d"}"#).status, 201);
+    let container = r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#;
+    let throughput = [("x-ms-offer-throughput", "80000")];
+    assert_eq!(server.call("POST", "/dbs/d/colls", &throughput, container).status, 201);
+    let token = token_of_one_key(&server, "Read");
+    let ranges = "/dbs/d/colls/c/pkranges";
+    let query = |text: &str, size: &str| {
+        let headers = [
+            ("authorization", token.as_str()),
+            ("x-ms-documentdb-isquery", "True"),
+            ("x-ms-max-item-count", size),
+        ];
+        let list: Vec<usize> = (0..40).collect();
+        let body = serde_json::json!({"query": text, "parameters": [
+            {"name": "@a", "value": "x".repeat(1_000_000)}, {"name": "@l", "value": list},
+        ]});
+        server.call("POST", ranges, &headers, &body.to_string())
+    };
+    let all = server.call("GET", ranges, &[("authorization", token.as_str())], "").text();
+    assert!(all.matches("minInclusive").count() >= 14, "{all}");
+    let wide = format!("SELECT VALUE [{}@a] FROM c", "@a,".repeat(49));
+    let joined = "SELECT VALUE @a FROM c JOIN x IN (SELECT VALUE @l)";
+    let grown = growth_while(|| {
+        let reply = query(&wide, "1000");
+        assert!([400, 429].contains(&reply.status), "{}", reply.status);
+        assert!(reply.text().contains("memory"), "{}", reply.text());
+        let reply = query(joined, "1");
+        assert_eq!((reply.status, reply.header("x-ms-item-count")), (200, Some("1")));
+        let reply = query(joined, "-1");
+        assert_eq!((reply.status, reply.header("x-ms-item-count")), (200, Some("4")));
+        assert!(reply.header("x-ms-continuation").is_some());
+    });
+    // Other tests have memory, too. The rows were 560 MB.
+    assert!(grown < 400 << 20, "{grown} bytes");
+    wait_until("all memory is released", || metric(&server, "quire_query_memory_bytes") == 0);
+}
+
+/// Items that keep a query over them busy for minutes.
+fn create_heavy(server: &TestServer, items: usize) {
+    let list = format!("{:?}", (0..2000).collect::<Vec<_>>());
+    for item in 0..items {
+        let item = format!(r#"{{"id":"{item}","pk":"a","l":{list}}}"#);
+        let key = [("x-ms-documentdb-partitionkey", "[\"a\"]")];
+        assert_eq!(server.call("POST", DOCS, &key, &item).status, 201);
+    }
+}
+
+const HEAVY: &str = "SELECT VALUE 1 FROM c JOIN a IN c.l JOIN b IN c.l WHERE a + b < 0";
+const OF_KEY: [(&str, &str); 2] =
+    [("x-ms-documentdb-isquery", "True"), ("x-ms-documentdb-partitionkey", "[\"a\"]")];
+
+/// Connections that have sent a query and do not wait for its answer.
+fn begin(server: &TestServer, count: usize, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<RawConnection> {
+    let request = signed(WELL_KNOWN_KEY, "POST", path, headers, body);
+    let mut connections: Vec<_> = (0..count).map(|_| server.connect()).collect();
+    for connection in &mut connections {
+        connection.send(&request);
+    }
+    connections
+}
+
+/// Each request that waited once had a copy of all resources.
+#[test]
+fn queries_that_wait_hold_no_resources() {
+    let server = with_container(start_with(|config| config.limits.reads_max = 1));
+    create_heavy(&server, 100);
+    let script = |id| serde_json::json!({"id": id, "body": " ".repeat(2_000_000)}).to_string();
+    for id in ["a", "b", "c", "d", "e"] {
+        assert_eq!(server.call("POST", "/dbs/d/colls/c/udfs", &[], &script(id)).status, 201);
+    }
+    let heavy = format!(r#"{{"query":"{HEAVY}"}}"#);
+    let running = begin(&server, 1, DOCS, &OF_KEY, &heavy);
+    std::thread::sleep(Duration::from_millis(300));
+    let query = [("x-ms-documentdb-isquery", "True")];
+    let grown = growth_while(|| {
+        let waiting = begin(&server, 40, "/dbs/d/colls/c/udfs", &query, r#"{"query":"SELECT VALUE c.id FROM c"}"#);
+        std::thread::sleep(Duration::from_secs(1));
+        drop(running);
+        for mut connection in waiting {
+            let reply = connection.read_reply().unwrap();
+            assert!([200, 429].contains(&reply.status), "{}", reply.text());
+        }
+    });
+    assert!(grown < 200 << 20, "{grown} bytes, where the copies had 400 MB");
+}
+
+/// Values take many times the memory of their text, and wait as long.
+#[test]
+fn parsed_parameters_are_counted() {
+    let server = with_container(start_with(|config| {
+        config.limits.reads_max = 4;
+        config.limits.in_flight_bytes_max = 64 << 20;
+    }));
+    create_heavy(&server, 100);
+    let body = |elements: usize| {
+        let list = vec!["[]"; elements].join(",");
+        format!(r#"{{"query":"{HEAVY}","parameters":[{{"name":"@x","value":[{list}]}}]}}"#)
+    };
+    let running = begin(&server, 1, DOCS, &OF_KEY, &body(500_000));
+    wait_until("the values are counted", || metric(&server, "quire_in_flight_bytes") > 30 << 20);
+    let refused = server.call("POST", DOCS, &OF_KEY, &body(600_000));
+    refused.check_error(429, "TooManyRequests", "");
+    drop(running);
+    wait_until("the values are given back", || metric(&server, "quire_in_flight_bytes") == 0);
 }

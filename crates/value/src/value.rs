@@ -124,6 +124,16 @@ impl Value {
     pub fn take(&mut self) -> Value {
         std::mem::take(self)
     }
+    /// The estimated memory of the value, for limits.
+    pub fn approximate_size(&self) -> usize {
+        let inside = match self {
+            Value::Undefined | Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(elements) => elements.iter().map(Value::approximate_size).sum(),
+            Value::Object(object) => object.approximate_size(),
+        };
+        size_of::<Value>() + inside
+    }
     /// At most the length of its JSON text: cheap, for limits.
     pub fn json_len_min(&self) -> usize {
         match self {
@@ -217,6 +227,10 @@ impl Object {
     }
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
         self.0.iter_mut().map(|(name, value)| (name.as_str(), value))
+    }
+    /// The estimated memory of the members.
+    pub fn approximate_size(&self) -> usize {
+        self.iter().map(|(name, value)| name.len() + size_of::<Value>() + value.approximate_size()).sum()
     }
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())

@@ -32,15 +32,17 @@ impl Engine {
         })
     }
 
-    /// A query over resources that are already in memory (feeds of databases, containers, offers, ...).
-    pub fn query_resources(
+    /// A query over resources that are already in memory (feeds of databases, containers, offers, ...). `body` gives the
+    /// members of one.
+    pub fn query_resources<R>(
         &self,
         text: &str,
         parameters: &Parameters,
-        rows: Vec<Object>,
+        resources: &[R],
+        body: impl Fn(&R) -> Object,
         request: &PageRequest,
     ) -> Result<Page, EngineError> {
-        query::resources::query_resources(&self.shared, text, parameters, rows, request)
+        query::resources::query_resources(&self.shared, text, parameters, (resources, &body), request)
     }
 
     /// What a client does with the rows of the partitions, whatever part of the container it asks of.

@@ -27,7 +27,7 @@ const ROW_BYTES_SMALL: usize = 8 << 10;
 const TEXT_PIECE_BYTES: usize = 64 << 10;
 
 /// The text of a page, the bytes of its rows and their number, and its memory reservation.
-type FinishedRows = (Vec<u8>, (usize, usize), Option<Reservation>);
+pub(crate) type FinishedRows = (Vec<u8>, (usize, usize), Option<Reservation>);
 
 /// Rows of a page as they are written.
 pub(crate) struct PageRows {
@@ -111,7 +111,7 @@ impl PageRows {
         self.failure.is_none()
     }
 
-    fn finish(mut self) -> Result<FinishedRows, EngineError> {
+    pub fn finish(mut self) -> Result<FinishedRows, EngineError> {
         if let Some(failure) = self.failure {
             return Err(failure.into());
         }

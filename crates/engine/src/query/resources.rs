@@ -2,30 +2,38 @@
 //!
 //! Each page evaluates the whole query; the feeds are small. The continuation contains the number of rows sent and the
 //! resource of the last row. So resources that are created or deleted between pages do not shift other rows.
+//!
+//! The members of a resource are copied when it is evaluated, and a row is written to the page when it is made: neither all
+//! resources nor all rows are in memory at once.
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use quire_sql::{Environment, Item, Parameters, Query, QueryShape, Schema};
+use quire_sql::{
+    Allowance, Environment, Item, ItemSink, Parameters, Query, QueryShape, Row, Schema, SqlError,
+};
 use quire_value::{Object, Value};
 use ring::hmac;
 
+use super::page::PageRows;
 use crate::api::{EngineError, Page, PageRequest, QueryMetrics};
 use crate::runtime::{Shared, allowance};
 
-/// The page size of the service when a client names none.
-const PAGE_ROWS: usize = 1000;
-const PAGE_BYTES_MAX: usize = 4 << 20;
 /// A MAC of this purpose is not valid for another.
 const MAC_PURPOSE: &[u8] = b"resource query";
 const MAC_BYTES: usize = 32;
 
-/// A row and the resource it comes from.
-struct ResourceQueryRow {
-    value: Value,
-    /// `_rid` and which of its rows; `None` where rows do not come from single resources.
-    origin: Option<(String, u64)>,
+/// The `_rid` of a resource, and which of its rows.
+type RowOrigin = (String, u64);
+
+/// What a query reads.
+struct Resources<'r, R> {
+    all: &'r [R],
+    /// Gives the members of one.
+    body: &'r dyn Fn(&R) -> Object,
+    allowance: &'r Allowance,
 }
 
 /// The continuation of a resource query: where the last page ended.
@@ -34,131 +42,191 @@ struct ResourceContinuation {
     /// Binds a continuation to its query.
     query: u64,
     sent: u64,
-    origin: Option<(String, u64)>,
+    /// Of the last row; `None` where rows do not come from single resources.
+    origin: Option<RowOrigin>,
+}
+
+/// The rows of a query as they are made: those that were sent before are left out, the page takes what fits.
+struct ResourcePage {
+    rows: PageRows,
+    /// The last row that was sent before, until it is found.
+    after: Option<RowOrigin>,
+    /// Rows that are left out of the result, by OFFSET.
+    offset: u64,
+    /// The place of the next row in the result.
+    number: u64,
+    /// Rows of the result that were sent before.
+    sent: u64,
+    limit: u64,
+    /// Of the last row of the page.
+    last: Option<RowOrigin>,
+    is_full: bool,
+    checked: Result<(), SqlError>,
 }
 
 /// A query over resources that are already in memory (feeds of databases, containers, offers, ...).
-pub(crate) fn query_resources(
+pub(crate) fn query_resources<R>(
     shared: &Shared,
     text: &str,
     parameters: &Parameters,
-    rows: Vec<Object>,
+    (all, body): (&[R], &dyn Fn(&R) -> Object),
     request: &PageRequest,
 ) -> Result<Page, EngineError> {
     let started = Instant::now();
     let allowance = allowance::of_page(shared, &request.cancel);
     let query = Query::compile_within(text, parameters, Schema::default(), &allowance)?
-        .with_environment(Environment { allowance, ..Environment::default() });
+        .with_environment(Environment { allowance: allowance.clone(), ..Environment::default() });
     let compiled = Instant::now();
     let identity = identity(text, parameters);
     let mark = match &request.continuation {
         Some(token) => Some(ResourceContinuation::open(shared.continuation_key(), token, identity)?),
         None => None,
     };
-    let loaded_count = rows.len() as u64;
-    let rows = evaluate(&query, rows)?;
-    let first = mark.map_or(0, |mark| resume(&rows, &mark));
-    let mut page = write_page(&rows, first, rows_max(request), &request.head);
-    let next = first + page.count;
-    if next < rows.len() {
-        let mark = ResourceContinuation {
-            query: identity,
-            sent: next as u64,
-            origin: rows[next - 1].origin.clone(),
-        };
-        page.continuation = Some(mark.seal(shared.continuation_key()));
-    }
-    page.metrics = QueryMetrics {
-        loaded_count,
+    let resources = Resources { all, body, allowance: &allowance };
+    let page = fill(&query, &resources, mark, || PageRows::new(request, Some(&allowance)))?;
+    let continuation = page.is_full.then(|| {
+        let mark = ResourceContinuation { query: identity, sent: page.number, origin: page.last };
+        mark.seal(shared.continuation_key())
+    });
+    let (rows, (bytes, count), memory) = page.rows.finish()?;
+    let metrics = QueryMetrics {
+        loaded_count: all.len() as u64,
+        output_count: count as u64,
+        output_bytes: bytes as u64,
         compile_micros: (compiled - started).as_micros() as u64,
         execute_micros: compiled.elapsed().as_micros() as u64,
-        ..page.metrics
-    };
-    Ok(page)
-}
-
-fn rows_max(request: &PageRequest) -> usize {
-    match request.item_count_max {
-        None => PAGE_ROWS,
-        Some(count) => usize::try_from(count).map_or(usize::MAX, |count| count.max(1)),
-    }
-}
-
-fn evaluate(query: &Query, resources: Vec<Object>) -> Result<Vec<ResourceQueryRow>, EngineError> {
-    match query.shape() {
-        QueryShape::Streaming { offset, limit } => stream(query, resources, offset, limit),
-        QueryShape::Blocking | QueryShape::Constant => {
-            let resources: Vec<Value> = resources.into_iter().map(Value::Object).collect();
-            let rows = query.rows(&resources)?;
-            Ok(rows.into_iter().map(|value| ResourceQueryRow { value, origin: None }).collect())
-        }
-    }
-}
-
-fn stream(
-    query: &Query,
-    resources: Vec<Object>,
-    offset: u64,
-    limit: Option<u64>,
-) -> Result<Vec<ResourceQueryRow>, EngineError> {
-    let mut rows = Vec::new();
-    let mut evaluator = query.start()?;
-    for resource in resources {
-        let rid = resource.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let values = evaluator.row_values_of(&Item::value(&Value::Object(resource)))?;
-        rows.extend(
-            (0..)
-                .zip(values)
-                .map(|(nth, value)| ResourceQueryRow { value, origin: Some((rid.clone(), nth)) }),
-        );
-    }
-    if offset == 0 && limit.is_none() {
-        return Ok(rows);
-    }
-    // Rows of counts have no origin: only their number counts.
-    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let counted = rows.into_iter().skip(usize::try_from(offset).unwrap_or(usize::MAX)).take(limit);
-    Ok(counted.map(|row| ResourceQueryRow { origin: None, ..row }).collect())
-}
-
-/// After the last row that was sent, or after as many rows if its resource was deleted.
-fn resume(rows: &[ResourceQueryRow], mark: &ResourceContinuation) -> usize {
-    let found =
-        mark.origin.is_some().then(|| rows.iter().position(|row| row.origin == mark.origin)).flatten();
-    let next = found.map_or(mark.sent, |last| last as u64 + 1);
-    usize::try_from(next).unwrap_or(usize::MAX).min(rows.len())
-}
-
-fn write_page(rows: &[ResourceQueryRow], first: usize, rows_max: usize, head: &[u8]) -> Page {
-    let mut text = [head, b"["].concat();
-    let mut count = 0;
-    for row in rows[first..].iter().take(rows_max) {
-        if count > 0 {
-            text.push(b',');
-        }
-        row.value.write_json(&mut text);
-        count += 1;
-        if text.len() - head.len() > PAGE_BYTES_MAX {
-            break;
-        }
-    }
-    text.push(b']');
-    let metrics = QueryMetrics {
-        output_count: count as u64,
-        output_bytes: (text.len() - head.len()) as u64,
         ..QueryMetrics::default()
     };
-    Page {
-        rows: text,
+    Ok(Page {
+        rows,
         count,
-        continuation: None,
+        continuation,
         range: None,
         ties_descending: false,
         metrics,
         explain: None,
         index_metrics: None,
         followed: 0,
-        memory: None,
+        memory,
+    })
+}
+
+/// After the last row that was sent, or after as many rows if its resource was deleted.
+fn fill<R>(
+    query: &Query,
+    resources: &Resources<'_, R>,
+    mark: Option<ResourceContinuation>,
+    rows: impl Fn() -> Result<PageRows, EngineError>,
+) -> Result<ResourcePage, EngineError> {
+    let (sent, origin) = mark.map_or((0, None), |mark| (mark.sent, mark.origin));
+    if origin.is_some() {
+        let page = fill_from(query, resources, ResourcePage::new(rows()?, 0, origin))?;
+        if page.after.is_none() {
+            return Ok(page);
+        }
+    }
+    fill_from(query, resources, ResourcePage::new(rows()?, sent, None))
+}
+
+fn fill_from<R>(
+    query: &Query,
+    resources: &Resources<'_, R>,
+    mut page: ResourcePage,
+) -> Result<ResourcePage, EngineError> {
+    match query.shape() {
+        QueryShape::Streaming { offset, limit } => {
+            page.offset = offset;
+            page.limit = limit.unwrap_or(u64::MAX);
+            // Rows of counts have no origin: only their number counts.
+            let has_origins = offset == 0 && limit.is_none();
+            stream(query, resources, has_origins, &mut page)?;
+        }
+        QueryShape::Blocking | QueryShape::Constant => block(query, resources, &mut page)?,
+    }
+    page.checked.clone()?;
+    Ok(page)
+}
+
+fn stream<R>(
+    query: &Query,
+    resources: &Resources<'_, R>,
+    has_origins: bool,
+    page: &mut ResourcePage,
+) -> Result<(), EngineError> {
+    let mut evaluator = query.start()?;
+    resources.visit(&mut |resource| {
+        let rid = resource.get("_rid").and_then(Value::as_str).unwrap_or_default();
+        let (mut nth, mut flow) = (0, ControlFlow::Continue(()));
+        evaluator.rows_of(&Item::value(resource), &mut |row| {
+            flow = page.take(row, has_origins.then_some((rid, nth)));
+            nth += 1;
+            flow
+        })?;
+        Ok(flow)
+    })
+}
+
+fn block<R>(query: &Query, resources: &Resources<'_, R>, page: &mut ResourcePage) -> Result<(), EngineError> {
+    let scan =
+        &mut |sink: &mut ItemSink<'_>| resources.visit(&mut |resource| Ok(sink(&Item::value(resource), 1)));
+    query.run(scan, &mut |row| page.take(row, None))
+}
+
+impl<R> Resources<'_, R> {
+    fn visit(
+        &self,
+        visit: &mut dyn FnMut(&Value) -> Result<ControlFlow<()>, EngineError>,
+    ) -> Result<(), EngineError> {
+        for resource in self.all {
+            let body = (self.body)(resource);
+            let _memory = self.allowance.memory().reserve(body.approximate_size())?;
+            if visit(&Value::Object(body))?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ResourcePage {
+    fn new(rows: PageRows, sent: u64, after: Option<RowOrigin>) -> ResourcePage {
+        let (offset, limit, number) = (0, u64::MAX, 0);
+        let (last, is_full, checked) = (None, false, Ok(()));
+        ResourcePage { rows, after, offset, number, sent, limit, last, is_full, checked }
+    }
+
+    /// Takes the next row of the query. Breaks when no more rows are needed.
+    fn take(&mut self, row: &Row<'_>, origin: Option<(&str, u64)>) -> ControlFlow<()> {
+        if self.offset > 0 {
+            self.offset -= 1;
+            return ControlFlow::Continue(());
+        }
+        if self.number >= self.limit {
+            return ControlFlow::Break(());
+        }
+        if self.was_sent(origin) {
+            self.number += 1;
+            return ControlFlow::Continue(());
+        }
+        self.checked = row.check();
+        if self.checked.is_err() {
+            return ControlFlow::Break(());
+        }
+        if !self.rows.push_row(row) {
+            self.is_full = true;
+            return ControlFlow::Break(());
+        }
+        self.number += 1;
+        self.last = origin.map(|(rid, nth)| (rid.to_owned(), nth));
+        ControlFlow::Continue(())
+    }
+
+    fn was_sent(&mut self, origin: Option<(&str, u64)>) -> bool {
+        let Some((rid, nth)) = &self.after else { return self.number < self.sent };
+        if origin == Some((rid, *nth)) {
+            self.after = None;
+        }
+        true
     }
 }
 
@@ -217,10 +285,14 @@ mod tests {
         hmac::Key::new(hmac::HMAC_SHA256, &[byte; 32])
     }
 
-    fn rows(origins: &[&str]) -> Vec<ResourceQueryRow> {
-        let row =
-            |rid: &&str| ResourceQueryRow { value: Value::from(*rid), origin: Some((rid.to_string(), 0)) };
-        origins.iter().map(row).collect()
+    /// The rows of a page after `mark`, of a query over resources with these rids.
+    fn rows_after(mark: &ResourceContinuation, text: &str, rids: &[&str]) -> String {
+        let query = Query::compile(text, &Parameters::default(), &[]).unwrap();
+        let body = |rid: &&str| [("_rid", *rid)].into_iter().collect();
+        let rows = || PageRows::new(&PageRequest::default(), None);
+        let resources = Resources { all: rids, body: &body, allowance: &Allowance::default() };
+        let page = fill(&query, &resources, Some(mark.clone()), rows).unwrap();
+        String::from_utf8(page.rows.finish().unwrap().0).unwrap()
     }
 
     #[test]
@@ -245,9 +317,54 @@ mod tests {
     #[test]
     fn a_page_goes_on_after_its_last_row_whatever_came_or_went() {
         let mark = ResourceContinuation { query: 0, sent: 2, origin: Some(("b".to_owned(), 0)) };
-        assert_eq!(resume(&rows(&["a", "b", "c"]), &mark), 2);
-        assert_eq!(resume(&rows(&["b", "c"]), &mark), 1);
-        assert_eq!(resume(&rows(&["a", "c", "d"]), &mark), 2);
-        assert_eq!(resume(&rows(&["a"]), &mark), 1);
+        for (rids, expected) in [
+            (&["a", "b", "c"][..], r#"["c"]"#),
+            (&["b", "c"], r#"["c"]"#),
+            (&["a", "c", "d"], r#"["d"]"#),
+            (&["a"], "[]"),
+        ] {
+            assert_eq!(rows_after(&mark, "SELECT VALUE c._rid FROM c", rids), expected);
+        }
+        let counted = ResourceContinuation { query: 0, sent: 1, origin: None };
+        let rids = &["a", "b", "c", "d", "e"];
+        for (text, expected) in [
+            ("SELECT VALUE c._rid FROM c OFFSET 1 LIMIT 3", r#"["c","d"]"#),
+            ("SELECT VALUE c._rid FROM c ORDER BY c._rid DESC", r#"["d","c","b","a"]"#),
+            ("SELECT VALUE COUNT(1) FROM c", "[]"),
+        ] {
+            assert_eq!(rows_after(&counted, text, rids), expected, "{text}");
+        }
+    }
+
+    /// Rows count until the answer is made, whichever resources they come from.
+    #[test]
+    fn rows_of_all_resources_are_counted() {
+        const TEXT_BYTES: usize = 200 << 10;
+        let used = |text: &str, resources: usize, memory_bytes: usize| {
+            let allowance = Allowance::limited(Allowance::ITEM_STEPS_MAX, memory_bytes);
+            let environment = Environment { allowance: allowance.clone(), ..Environment::default() };
+            let query =
+                Query::compile(text, &Parameters::default(), &[]).unwrap().with_environment(environment);
+            let body = |_: &()| [("text", "x".repeat(TEXT_BYTES))].into_iter().collect();
+            let resources = Resources { all: &vec![(); resources], body: &body, allowance: &allowance };
+            let rows = || PageRows::new(&PageRequest::default(), Some(&allowance));
+            let page = fill(&query, &resources, None, rows)?;
+            let (_rows, _, memory) = page.rows.finish()?;
+            assert!(memory.is_some());
+            Ok::<_, EngineError>(allowance.memory().used_bytes())
+        };
+        for text in [
+            "SELECT * FROM c",
+            "SELECT VALUE c.text FROM c",
+            "SELECT DISTINCT c.text, 1 FROM c ORDER BY c.id",
+        ] {
+            for resources in [1, 4, 16] {
+                let rows = if text.contains("DISTINCT") { 1 } else { resources };
+                let used = used(text, resources, 64 << 20).unwrap();
+                assert!(used >= rows * TEXT_BYTES, "{text}: {used} bytes of {resources} resources");
+            }
+        }
+        let refused = used("SELECT * FROM c", 16, 8 * TEXT_BYTES).unwrap_err();
+        assert!(matches!(refused, EngineError::Sql(SqlError::QueryMemory { .. })), "{refused:?}");
     }
 }

@@ -61,9 +61,35 @@ impl Drop for ByteReservation {
     }
 }
 
+/// About what the values of a JSON text take in memory. Short values take far more than their text: `[],` is two values, with
+/// room for as many again.
+pub(crate) fn parsed_bytes(text: &[u8]) -> usize {
+    const VALUE_BYTES: usize = 32;
+    // Two of them are a string of its own.
+    const QUOTE_BYTES: usize = 16;
+    let inside = |byte: &u8| match byte {
+        b',' | b':' | b'[' | b'{' => VALUE_BYTES,
+        b'"' => QUOTE_BYTES,
+        _ => 0,
+    };
+    text.len() + text.iter().map(inside).sum::<usize>()
+}
+
 #[cfg(test)]
 mod tests {
+    use quire_value::{Limits, text};
+
     use super::*;
+
+    #[test]
+    fn parsed_values_are_estimated_before_they_are_parsed() {
+        let many = |part: &str| format!("[{}1]", format!("{part},").repeat(1000));
+        for text in [many("[]"), many("1"), many("{}"), many(r#""a""#), many(r#"{"a":[1,"b"]}"#)] {
+            let value = text::parse(text.as_bytes(), Limits::default()).unwrap();
+            let (estimate, size) = (parsed_bytes(text.as_bytes()), value.approximate_size());
+            assert!((size..4 * size).contains(&estimate), "{estimate} for {size} bytes: {}", &text[..20]);
+        }
+    }
 
     #[test]
     fn a_budget_refuses_what_does_not_fit() {

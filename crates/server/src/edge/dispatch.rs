@@ -1,5 +1,6 @@
 //! An authenticated request: authorized and run by the row of its operation.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::auth::{self, Principal};
@@ -29,7 +30,7 @@ pub(crate) fn authorize(
 
 /// Serves an authorized request.
 pub(crate) async fn dispatch(
-    state: &ServerState,
+    state: &Arc<ServerState>,
     request: &Request,
     route: &Route<'_>,
     operation: Operation,
@@ -48,7 +49,7 @@ pub(crate) fn refuse(request: &Request, error: &HandlerError) -> Response {
 }
 
 async fn serve(
-    state: &ServerState,
+    state: &Arc<ServerState>,
     request: &Request,
     kind: &RouteKind<'_>,
     operation: Operation,

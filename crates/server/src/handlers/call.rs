@@ -16,6 +16,7 @@ use quire_resource::{
 };
 use quire_value::{Limits, Value, text};
 
+use crate::edge::budget::{ByteReservation, parsed_bytes};
 use crate::edge::recording::RecordedAction;
 use crate::edge::request::Request;
 use crate::handlers::consistency;
@@ -26,6 +27,7 @@ use crate::wire::binary_json;
 use crate::wire::headers::Reply;
 use crate::wire::item_operations::indexing_directive;
 use crate::wire::status::{HandlerError, RequestError};
+use crate::wire::{QueryBody, parse_query};
 
 const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 /// An extension: links to follow from items.
@@ -49,9 +51,12 @@ const INDEXING_DIRECTIVE: HeaderName = HeaderName::from_static("x-ms-indexing-di
 const OFFER_THROUGHPUT: HeaderName = HeaderName::from_static("x-ms-offer-throughput");
 const OFFER_AUTOSCALE: HeaderName = HeaderName::from_static("x-ms-cosmos-offer-autopilot-settings");
 
+/// Less is not counted: a few KB beside those of the connection.
+const PARSED_BYTES_MIN: usize = 8 << 10;
+
 /// A request about to be served.
 pub(crate) struct Call<'a> {
-    pub state: &'a ServerState,
+    pub state: &'a Arc<ServerState>,
     pub request: &'a Request,
     /// `x-ms-documentdb-partitionkey`, once parsed.
     pub partition_key: Option<PartitionKey>,
@@ -60,6 +65,8 @@ pub(crate) struct Call<'a> {
     /// What is left of the throughput for this request, where it is enforced.
     pub charge_max: Option<f64>,
     permit: Mutex<Option<PoolPermit>>,
+    /// The memory of values that were parsed from the body, among that of all bodies.
+    parsed: Mutex<Option<ByteReservation>>,
     /// The action that the request belongs to, where it is recorded.
     pub recorded: Option<RecordedAction>,
     /// What the last engine call did, for the record of requests.
@@ -68,7 +75,7 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub fn new(
-        state: &'a ServerState,
+        state: &'a Arc<ServerState>,
         request: &'a Request,
         operation: Operation,
     ) -> Result<Call<'a>, HandlerError> {
@@ -78,9 +85,9 @@ impl<'a> Call<'a> {
         check_version(request)?;
         check_formats(request)?;
         let partition_key = partition_key(request)?;
-        let (charge_max, permit, observed) = (None, Mutex::new(None), Mutex::new(None));
-        let recorded = RecordedAction::of(state, request);
-        Ok(Call { state, request, partition_key, operation, charge_max, permit, recorded, observed })
+        let (charge_max, recorded) = (None, RecordedAction::of(state, request));
+        let (permit, parsed, observed) = (Mutex::new(None), Mutex::new(None), Mutex::new(None));
+        Ok(Call { state, request, partition_key, operation, charge_max, permit, parsed, recorded, observed })
     }
 
     /// Runs an engine call in the lane of the operation.
@@ -193,7 +200,26 @@ impl<'a> Call<'a> {
     }
 
     pub fn json(&self) -> Result<Value, HandlerError> {
-        Ok(text::parse(&self.body()?, Limits::default()).map_err(EngineError::from)?)
+        let body = self.body()?;
+        self.reserve_parsed(&body)?;
+        Ok(text::parse(&body, Limits::default()).map_err(EngineError::from)?)
+    }
+
+    pub fn query(&self) -> Result<QueryBody, HandlerError> {
+        let body = self.body()?;
+        self.reserve_parsed(&body)?;
+        parse_query(&body)
+    }
+
+    /// Before a body is parsed: its values are in memory until it is answered, however long it waits for a permit.
+    fn reserve_parsed(&self, body: &[u8]) -> Result<(), HandlerError> {
+        let bytes = parsed_bytes(body);
+        if bytes >= PARSED_BYTES_MIN {
+            let mut reserved = self.state.bytes.reserve();
+            reserved.grow_to(bytes).inspect_err(|_| self.state.network.connections.end_stalled())?;
+            *self.parsed.lock() = Some(reserved);
+        }
+        Ok(())
     }
 
     pub fn precondition(&self) -> Result<Precondition, HandlerError> {

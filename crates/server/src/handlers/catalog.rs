@@ -18,6 +18,9 @@ use crate::wire::status::HandlerError;
 /// A change of the catalog, with everything that it needs of its request.
 pub(crate) type CatalogCall<T> = Box<dyn FnOnce(&Engine) -> Result<T, EngineError> + Send>;
 
+/// From a resource to its body in an answer.
+pub(crate) type ResourceBody = Box<dyn Fn(&Resource) -> Object + Send>;
+
 /// The resources of one kind that one owner has.
 pub(crate) trait CatalogResource: Sync {
     type Owner: Send + Sync;
@@ -31,9 +34,9 @@ pub(crate) trait CatalogResource: Sync {
     /// Gives the resource and whether it is new: an upsert may have replaced one.
     fn create(&self, call: &Call<'_>) -> Result<CatalogCall<(Arc<Resource>, bool)>, HandlerError>;
 
-    /// The body of the resource in an answer.
-    fn body(&self, _call: &Call<'_>, resource: &Resource) -> Result<Object, HandlerError> {
-        Ok(resource.to_json())
+    /// What makes the body of a resource in an answer.
+    fn body(&self, _call: &Call<'_>) -> Result<ResourceBody, HandlerError> {
+        Ok(Box::new(Resource::to_json))
     }
 
     /// The answer with its charge and the headers about the owner.
@@ -65,8 +68,8 @@ pub(crate) fn read(call: &Call<'_>, kind: &impl CatalogResource, name: &str) -> 
     let owner = kind.owner(call)?;
     let outcome = match kind.find(&call.state.engine, name) {
         Ok(resource) => {
-            let body = kind.body(call, &resource)?;
-            Ok((call.read_reply(&resource, || Value::from(body).to_json())?, charge::READ))
+            let body = kind.body(call)?;
+            Ok((call.read_reply(&resource, || Value::from(body(&resource)).to_json())?, charge::READ))
         }
         Err(error) => Err(error),
     };
@@ -76,16 +79,16 @@ pub(crate) fn read(call: &Call<'_>, kind: &impl CatalogResource, name: &str) -> 
 pub(crate) fn list(call: &Call<'_>, kind: &impl CatalogResource) -> HandlerResult {
     let owner = kind.owner(call)?;
     let resources = kind.all(&call.state.engine)?;
-    let body = |resource: &Resource| kind.body(call, resource);
-    let reply = feeds::list(call, kind.feed(), &kind.owner_rid(&owner), resources, body)?;
+    let reply = feeds::list(call, kind.feed(), &kind.owner_rid(&owner), resources, kind.body(call)?)?;
     kind.answer(call, &owner, Ok((reply, charge::LIST)))
 }
 
 pub(crate) async fn query(call: &Call<'_>, kind: &impl CatalogResource) -> HandlerResult {
     let owner = kind.owner(call)?;
     let resources = kind.all(&call.state.engine)?;
-    let rows = resources.iter().map(|resource| kind.body(call, resource)).collect::<Result<_, _>>()?;
-    let reply = feeds::query(call, kind.feed(), &kind.owner_rid(&owner), rows).await?;
+    let body = kind.body(call)?;
+    let body = move |resource: &Arc<Resource>| body(resource);
+    let reply = feeds::query(call, kind.feed(), &kind.owner_rid(&owner), resources, body).await?;
     kind.answer(call, &owner, Ok((reply, charge::QUERY)))
 }
 
@@ -120,6 +123,6 @@ fn whole(
     status: StatusCode,
     resource: &Resource,
 ) -> Result<Reply, HandlerError> {
-    let body = Value::from(kind.body(call, resource)?).to_json();
+    let body = Value::from(kind.body(call)?(resource)).to_json();
     Ok(Reply::json(status, body).etag(&resource.etag))
 }

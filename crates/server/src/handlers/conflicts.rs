@@ -1,6 +1,7 @@
 //! Conflicts of several write regions: with one there are never any.
 
 use quire_engine::{EngineError, Scope};
+use quire_value::Object;
 
 use crate::handlers::{Call, HandlerResult, charge, feeds};
 use crate::wire::Feed;
@@ -19,7 +20,8 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
     if !is_narrowed && !call.crosses_partitions() {
         return Err(EngineError::CrossPartitionRefused.into());
     }
-    let reply = feeds::query(call, Feed::Conflicts, &container.resource.rid.to_string(), Vec::new()).await?;
+    let rid = container.resource.rid.to_string();
+    let reply = feeds::query(call, Feed::Conflicts, &rid, Vec::new(), Object::clone).await?;
     Ok(reply.in_container(&container).first_session(&container))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
-use quire_engine::{Container, Engine};
+use quire_engine::{Container, Engine, Resource};
 use quire_resource::SYSTEM_KEY_PATH;
 use quire_value::{Object, Value};
 
@@ -86,16 +86,15 @@ pub(crate) fn list(call: &Call<'_>, database: &str) -> HandlerResult {
     let owner = call.owner_database(database)?;
     let containers = call.state.engine.catalog().containers(database)?;
     let resources = containers.iter().map(|container| container.resource.clone()).collect();
-    let render = |resource: &quire_engine::Resource| Ok(resource.to_json());
-    let reply = feeds::list(call, Feed::Containers, &owner.rid.to_string(), resources, render)?;
+    let reply = feeds::list(call, Feed::Containers, &owner.rid.to_string(), resources, Resource::to_json)?;
     Ok(reply.owner(database_names(&owner), &owner.rid))
 }
 
 pub(crate) async fn query(call: &Call<'_>, database: &str) -> HandlerResult {
     let owner = call.owner_database(database)?;
     let containers = call.state.engine.catalog().containers(database)?;
-    let rows = containers.iter().map(|container| container.resource.to_json()).collect();
-    let reply = feeds::query(call, Feed::Containers, &owner.rid.to_string(), rows).await?;
+    let body = |container: &Arc<Container>| container.resource.to_json();
+    let reply = feeds::query(call, Feed::Containers, &owner.rid.to_string(), containers, body).await?;
     Ok(reply.owner(database_names(&owner), &owner.rid))
 }
 

@@ -12,8 +12,8 @@ use quire_value::{Object, Value};
 
 use crate::handlers::{Call, HandlerResult, charge};
 use crate::wire::headers::Reply;
-use crate::wire::status::{self, HandlerError};
-use crate::wire::{Feed, envelope, envelope_head, finish_envelope, parse_query};
+use crate::wire::status;
+use crate::wire::{Feed, envelope, envelope_head, finish_envelope};
 
 /// Resources of a page when the client names no size.
 const PAGE_SIZE: usize = 1000;
@@ -25,7 +25,7 @@ pub(super) fn list(
     feed: Feed,
     owner_rid: &str,
     mut resources: Vec<Arc<Resource>>,
-    render: impl Fn(&Resource) -> Result<Object, HandlerError>,
+    body: impl Fn(&Resource) -> Object,
 ) -> HandlerResult {
     let page = call.page()?;
     resources.sort_by_key(|resource| resource.rid);
@@ -46,7 +46,7 @@ pub(super) fn list(
         if end > start {
             rows.push(b',');
         }
-        Value::from(render(resource)?).write_json(&mut rows);
+        Value::from(body(resource)).write_json(&mut rows);
         end += 1;
         if rows.len() > PAGE_BYTES {
             break;
@@ -54,8 +54,8 @@ pub(super) fn list(
     }
     rows.push(b']');
     let continuation = (end < resources.len()).then(|| resources[end - 1].rid.to_string());
-    let body = envelope(feed, owner_rid, &rows, end - start);
-    let reply = Reply::json(StatusCode::OK, body).count(end - start);
+    let text = envelope(feed, owner_rid, &rows, end - start);
+    let reply = Reply::json(StatusCode::OK, text).count(end - start);
     Ok(reply.continuation(continuation).charge(charge::LIST))
 }
 
@@ -66,13 +66,20 @@ pub(super) fn rows_reply(feed: Feed, owner_rid: &str, rows: Vec<Value>) -> Reply
     Reply::json(StatusCode::OK, envelope(feed, owner_rid, rows.as_bytes(), count)).count(count)
 }
 
-pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Vec<Object>) -> HandlerResult {
-    let query = parse_query(&call.body()?)?;
+/// `body` gives the members of a resource, in the call: a query that waits holds no copies.
+pub(super) async fn query<R: Send + 'static>(
+    call: &Call<'_>,
+    feed: Feed,
+    owner_rid: &str,
+    resources: Vec<R>,
+    body: impl Fn(&R) -> Object + Send + 'static,
+) -> HandlerResult {
+    let query = call.query()?;
     let page = PageRequest { head: envelope_head(feed, owner_rid), ..call.page()? };
     let engine = call.state.engine.clone();
     let (text, answer) = call
         .run(move || {
-            let answer = engine.query_resources(&query.text, &query.parameters, rows, &page);
+            let answer = engine.query_resources(&query.text, &query.parameters, &resources, body, &page);
             (query.text, answer)
         })
         .await?;

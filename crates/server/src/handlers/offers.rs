@@ -23,13 +23,12 @@ pub(crate) fn read(call: &Call<'_>, offer: &str) -> HandlerResult {
 }
 
 pub(crate) fn list(call: &Call<'_>) -> HandlerResult {
-    feeds::list(call, Feed::Offers, "", call.state.engine.catalog().offers(), |offer| Ok(offer.to_json()))
+    feeds::list(call, Feed::Offers, "", call.state.engine.catalog().offers(), Resource::to_json)
 }
 
 /// How every client finds the offer of a container: an empty answer means there is none.
 pub(crate) async fn query(call: &Call<'_>) -> HandlerResult {
-    let rows = call.state.engine.catalog().offers().iter().map(|offer| offer.to_json()).collect();
-    feeds::query(call, Feed::Offers, "", rows).await
+    feeds::query(call, Feed::Offers, "", call.state.engine.catalog().offers(), |offer| offer.to_json()).await
 }
 
 pub(crate) async fn replace(call: &Call<'_>, offer: &str) -> HandlerResult {

@@ -26,7 +26,11 @@ pub(crate) fn list(call: &Call<'_>, database: &str, container: &str) -> HandlerR
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.owner_container(database, container)?;
     let rid = container.resource.rid.to_string();
-    let reply = feeds::query(call, Feed::PartitionKeyRanges, &rid, rows(&container)).await?;
+    let (partitions, etag) = (container.partitions(), container.partitions_etag());
+    let partitions: Vec<(usize, PartitionInfo)> = partitions.into_iter().enumerate().collect();
+    let (source, count) = (container.clone(), partitions.len());
+    let body = move |(position, partition): &_| row(&source, &etag, partition, *position, count);
+    let reply = feeds::query(call, Feed::PartitionKeyRanges, &rid, partitions, body).await?;
     Ok(reply.in_container(&container).first_session(&container))
 }
 
@@ -55,16 +59,22 @@ fn rows(container: &Container) -> Vec<Object> {
     partitions
         .into_iter()
         .enumerate()
-        .map(|(position, partition)| row(container, &etag, partition, position, count))
+        .map(|(position, partition)| row(container, &etag, &partition, position, count))
         .collect()
 }
 
 /// Members in the service's order.
-fn row(container: &Container, etag: &str, partition: PartitionInfo, position: usize, count: usize) -> Object {
-    let parents: Vec<Value> = partition.parents.into_iter().map(Value::from).collect();
+fn row(
+    container: &Container,
+    etag: &str,
+    partition: &PartitionInfo,
+    position: usize,
+    count: usize,
+) -> Object {
+    let parents: Vec<Value> = partition.parents.iter().map(|parent| Value::from(parent.as_str())).collect();
     let mut row = Object::new();
     row.set("_rid", partition.rid.to_string());
-    row.set("id", partition.id);
+    row.set("id", partition.id.as_str());
     row.set("_etag", etag);
     row.set("minInclusive", partition.range.min.to_hex());
     row.set("maxExclusive", partition.range.max.to_hex());

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use hyper::header::HeaderName;
 use quire_engine::{Engine, EngineError, Resource};
-use quire_value::Object;
 
 use crate::auth;
 use crate::handlers::call::owner_missing;
-use crate::handlers::catalog::{CatalogCall, CatalogResource, ChargedReply, Delete, Replace};
+use crate::handlers::catalog::{CatalogCall, CatalogResource, ChargedReply, Delete, Replace, ResourceBody};
 use crate::handlers::{Call, HandlerResult};
 use crate::operations::Action;
 use crate::wire::Feed;
@@ -64,10 +63,13 @@ impl CatalogResource for Permissions<'_> {
         Ok(Box::new(move |engine| engine.catalog().create_permission(&database, &user, &body, upsert)))
     }
 
-    fn body(&self, call: &Call<'_>, permission: &Resource) -> Result<Object, HandlerError> {
-        let mut body = permission.to_json();
-        body.set("_token", auth::resource_token(call.state, permission, lifetime(call)?));
-        Ok(body)
+    fn body(&self, call: &Call<'_>) -> Result<ResourceBody, HandlerError> {
+        let (state, lifetime_seconds) = (Arc::clone(call.state), lifetime(call)?);
+        Ok(Box::new(move |permission| {
+            let mut body = permission.to_json();
+            body.set("_token", auth::resource_token(&state, permission, lifetime_seconds));
+            body
+        }))
     }
 
     fn answer(&self, _call: &Call<'_>, owner: &Owner, outcome: ChargedReply) -> HandlerResult {

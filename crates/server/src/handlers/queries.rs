@@ -15,9 +15,9 @@ use quire_value::{Object, Value};
 
 use crate::handlers::items::{FOLLOWED, with_positions};
 use crate::handlers::{Call, HandlerResult, charge, feeds};
+use crate::wire;
 use crate::wire::headers::{Reply, page_head};
 use crate::wire::status::{self, HandlerError, RequestError};
-use crate::wire::{self, parse_query};
 
 const POPULATE_METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequerymetrics");
 const METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-query-metrics");
@@ -37,7 +37,7 @@ const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-ex
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
-    let query = parse_query(&call.body()?)?;
+    let query = call.query()?;
     let explain = call.is_true(&EXPLAIN);
     if explain {
         // It counts index rows of all partition keys.
@@ -182,7 +182,7 @@ fn metrics_text(metrics: &QueryMetrics) -> String {
 /// How a client should run a query over several partitions. Made from the text alone: nothing is read.
 pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
-    let query = parse_query(&call.body()?)?;
+    let query = call.query()?;
     let scope = call.scope()?;
     let (engine, source, cancel) =
         (call.state.engine.clone(), container.clone(), call.request.client.cancel());

@@ -14,5 +14,5 @@ pub(crate) mod status; // from errors to status codes
 pub(crate) use account::account;
 pub(crate) use feed::{Feed, envelope, envelope_head, finish_envelope};
 pub(crate) use plan::query_plan;
-pub(crate) use query::parse_query;
+pub(crate) use query::{QueryBody, parse_query};
 pub(crate) use quire_value::iso_date;

@@ -382,7 +382,7 @@ impl<'a> ValueRef<'a> {
     /// The estimated memory of an owned copy of the value.
     pub fn approximate_size(self) -> usize {
         match self {
-            ValueRef::Value(value) => value_size(value),
+            ValueRef::Value(value) => value.approximate_size(),
             ValueRef::Node(node) => node_size(node),
             ValueRef::Item(item) => node_size(item.user) + SYSTEM_PROPERTIES_BYTES,
         }
@@ -477,18 +477,6 @@ pub(super) fn sum_members<'v>(
         hasher.finish()
     };
     members.map(member_hash).fold(0, u64::wrapping_add)
-}
-
-fn value_size(value: &Value) -> usize {
-    let inside = match value {
-        Value::Undefined | Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len(),
-        Value::Array(elements) => elements.iter().map(value_size).sum(),
-        Value::Object(object) => {
-            object.iter().map(|(name, value)| name.len() + NODE_BYTES + value_size(value)).sum()
-        }
-    };
-    NODE_BYTES + inside
 }
 
 fn node_size(node: Node<'_>) -> usize {

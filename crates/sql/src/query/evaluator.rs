@@ -33,20 +33,14 @@ impl Evaluator<'_> {
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         self.check_item_by_item()?;
-        let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
-        let window = RowWindow { offset: 0, limit: None, in_order: true, ties_descending: false };
-        Execution::new(&self.context, &self.query.compiled.computed, Some(&mut scan)).top_rows(
-            &self.query.compiled.bound,
-            window,
-            &mut self.seen,
-            &mut |row| Ok(emit(&row)),
-        )
+        each_row(self.query, &self.context, &mut self.seen, item, emit)
     }
 
-    /// The rows of one item as values. They count as kept memory.
+    /// The rows of one item as values. They count as kept memory until the evaluator is dropped.
     pub fn row_values_of(&mut self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
-        let mut rows = CollectedRows::new(self.context.meter.allowance());
-        self.rows_of(item, &mut |row| rows.push(row))?;
+        self.check_item_by_item()?;
+        let mut rows = CollectedRows::new(&self.context.meter);
+        each_row(self.query, &self.context, &mut self.seen, item, &mut |row| rows.push(row))?;
         rows.finish()
     }
 
@@ -139,4 +133,21 @@ impl Evaluator<'_> {
         }
         Err(SqlError::Refused("the query cannot be evaluated item by item".to_owned()))
     }
+}
+
+fn each_row(
+    query: &Query,
+    context: &EvalContext<'_>,
+    seen: &mut DistinctRows,
+    item: &Item<'_>,
+    emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+) -> Result<(), SqlError> {
+    let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
+    let window = RowWindow { offset: 0, limit: None, in_order: true, ties_descending: false };
+    Execution::new(context, &query.compiled.computed, Some(&mut scan)).top_rows(
+        &query.compiled.bound,
+        window,
+        seen,
+        &mut |row| Ok(emit(&row)),
+    )
 }

@@ -106,7 +106,9 @@ impl Query {
         ranked: &Ranked,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
-        let mut rows = CollectedRows::new(&self.environment.allowance);
+        // Until the last row is emitted.
+        let meter = self.environment.allowance.meter();
+        let mut rows = CollectedRows::new(&meter);
         self.run_plain(run, &mut |row| rows.push(row))?;
         for row in ranked.rows(rows.finish()?) {
             if emit(&Row::from(Datum::Owned(row))).is_break() {
@@ -116,7 +118,8 @@ impl Query {
         Ok(())
     }
 
-    /// All rows over items in memory: the reference for every other way to run the query. They count as kept memory.
+    /// All rows over items in memory: the reference for every other way to run the query. They count as kept memory until
+    /// they are returned: a server sends rows as they are emitted.
     pub fn rows<'i>(&self, items: impl IntoIterator<Item = &'i Value>) -> Result<Vec<Value>, SqlError> {
         self.rows_with(Externals::NONE, items)
     }
@@ -128,7 +131,8 @@ impl Query {
         items: impl IntoIterator<Item = &'i Value>,
     ) -> Result<Vec<Value>, SqlError> {
         let mut items = items.into_iter();
-        let mut rows = CollectedRows::new(&self.environment.allowance);
+        let meter = self.environment.allowance.meter();
+        let mut rows = CollectedRows::new(&meter);
         let scan = &mut |sink: &mut ItemSink<'_>| {
             let _enough = items.try_for_each(|item| sink(&Item::value(item), 1));
             Ok::<(), SqlError>(())
@@ -145,16 +149,16 @@ impl Query {
     }
 }
 
-/// Rows in memory, within the limits.
-pub(super) struct CollectedRows {
+/// Rows in memory, within the limits. They are kept memory of the meter.
+pub(super) struct CollectedRows<'m> {
     rows: Vec<Value>,
-    meter: Meter,
+    meter: &'m Meter,
     result: Result<(), SqlError>,
 }
 
-impl CollectedRows {
-    pub fn new(allowance: &Allowance) -> CollectedRows {
-        CollectedRows { rows: Vec::new(), meter: allowance.meter(), result: Ok(()) }
+impl<'m> CollectedRows<'m> {
+    pub fn new(meter: &'m Meter) -> CollectedRows<'m> {
+        CollectedRows { rows: Vec::new(), meter, result: Ok(()) }
     }
 
     pub fn push(&mut self, row: &Row<'_>) -> ControlFlow<()> {
