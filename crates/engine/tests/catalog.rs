@@ -6,7 +6,7 @@ mod support;
 use std::sync::{Arc, Barrier};
 
 use expect_test::expect;
-use quire_engine::{Engine, EngineError, Migrate, Precondition, Resource};
+use quire_engine::{Engine, EngineError, Migrate, Precondition, Resource, ScriptKind};
 use quire_resource::{ResourceId, Throughput};
 use quire_sql::Parameters;
 use quire_storage::Storage;
@@ -381,6 +381,60 @@ fn offers_are_found_by_query() {
         assert!(matches!(other, Err(EngineError::BadContinuation)));
     }
     assert_eq!(ids.len(), 2);
+}
+
+/// All resources are in memory and are read at every start, with members that mean nothing here.
+#[test]
+fn members_without_a_limit_of_their_own_are_small() {
+    let engine = open(&MemoryStorage::new());
+    fill(&engine);
+    let catalog = engine.catalog();
+    let body = |more: &str, bytes: usize| {
+        // Three bytes of text each.
+        let list = vec!["[]"; bytes / size_of::<Value>()].join(",");
+        json(&format!(r#"{{"id":"large","x":[{list}]{more}}}"#))
+    };
+    let script = format!(r#","body":"{}""#, " ".repeat(1 << 20));
+    let permission = r#","permissionMode":"Read","resource":"dbs/d/colls/own""#;
+    let key =
+        r#","encryptionAlgorithm":"A","wrappedDataEncryptionKey":"AAEC","keyWrapMetadata":{"type":"AKV"}"#;
+    let container = r#","partitionKey":{"paths":["/pk"]}"#;
+    type Create<'c> = (&'c str, &'c dyn Fn(&Value) -> Result<(), EngineError>);
+    let creates: [Create<'_>; 6] = [
+        ("", &|body| catalog.create_database(body, None).map(drop)),
+        ("", &|body| catalog.create_user("d", body, true).map(drop)),
+        (permission, &|body| catalog.create_permission("d", "u", body, true).map(drop)),
+        (key, &|body| catalog.create_client_encryption_key("d", body).map(drop)),
+        (container, &|body| catalog.create_container("d", body, None).map(drop)),
+        (&script, &|body| catalog.upsert_script("d", "c", ScriptKind::StoredProcedure, body, &ANY).map(drop)),
+    ];
+    for (more, create) in creates {
+        let refused = create(&body(more, 16 << 10)).expect_err(&more[..more.len().min(40)]);
+        assert!(matches!(refused, EngineError::BadRequest { .. }), "{refused}");
+        assert!(refused.to_string().contains("at most 16384 bytes"), "{refused}");
+        create(&body(more, 15 << 10)).unwrap();
+    }
+}
+
+#[test]
+fn large_policies_fit_and_huge_ones_do_not() {
+    let engine = open(&MemoryStorage::new());
+    fill(&engine);
+    let container = |id: &str, policy: &str| {
+        json(&format!(r#"{{"id":"{id}","partitionKey":{{"paths":["/pk"]}},"indexingPolicy":{policy}}}"#))
+    };
+    let path = |number| format!(r#"{{"path":"/{}{number}/?"}}"#, "p".repeat(200));
+    let paths: Vec<_> = (0..1499).map(path).collect();
+    let excluded = r#""excludedPaths":[{"path":"/*"}]"#;
+    let large = container("large", &format!(r#"{{"includedPaths":[{}],{excluded}}}"#, paths.join(",")));
+    engine.catalog().create_container("d", &large, None).unwrap();
+    let x = vec!["[]"; 50_000].join(",");
+    let huge = container("huge", &format!(r#"{{{excluded},"x":[{x}]}}"#));
+    let refused = engine.catalog().create_container("d", &huge, None).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("at most 1048576 bytes"), "{refused}");
+    let huge = container("large", &format!(r#"{{{excluded},"x":[{x}]}}"#));
+    let refused = engine.catalog().replace_container("d", "large", &huge, &ANY).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("at most 1048576 bytes"), "{refused}");
 }
 
 #[test]

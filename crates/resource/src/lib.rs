@@ -14,10 +14,11 @@ mod throughput; // manual and autoscale offers
 mod ttl; // when items expire
 
 pub use container::{
-    BoundingBox, COMPOSITE_PATHS_MAX, CompositePath, ConflictResolution, ContainerDefinition, ContainerError,
-    DistanceFunction, FULL_TEXT_LANGUAGES, FullTextPath, FullTextPolicy, GeospatialType, IndexingMode,
-    IndexingPolicy, PathOrder, Quantizer, RuleNode, SortOrder, SpatialIndex, SpatialType, TupleIndex,
-    UniqueKey, VIEW_MEMBERS, VectorDataType, VectorEmbedding, VectorIndex, VectorIndexKind, ViewDefinition,
+    BoundingBox, COMPOSITE_PATHS_MAX, CONTAINER_MEMBERS, CompositePath, ConflictResolution,
+    ContainerDefinition, ContainerError, DistanceFunction, FULL_TEXT_LANGUAGES, FullTextPath, FullTextPolicy,
+    GeospatialType, IndexingMode, IndexingPolicy, PathOrder, Quantizer, RuleNode, SortOrder, SpatialIndex,
+    SpatialType, TupleIndex, UniqueKey, VIEW_MEMBERS, VectorDataType, VectorEmbedding, VectorIndex,
+    VectorIndexKind, ViewDefinition,
 };
 pub use name::{NameError, check_item_id, check_name};
 pub use partition_key::{

@@ -22,14 +22,28 @@ const SYSTEM_PROPERTIES: [&str; 13] = [
     "_token",
 ];
 
+const VALUE_BYTES: usize = size_of::<Value>();
+
 const INVALID_INPUT: &str = "One of the specified inputs is invalid";
 
-/// A body with a valid id, system properties dropped.
-pub(super) fn named(body: &Value) -> Result<(String, Object), EngineError> {
+/// What the members of a resource take in memory. All resources are in memory, and are read again at every start.
+const MEMBERS_BYTES_MAX: usize = 16 << 10;
+
+/// A body with a valid id, system properties dropped. The members in `limited` have limits of their own, all others together
+/// are small.
+pub(super) fn named(body: &Value, limited: &[&str]) -> Result<(String, Object), EngineError> {
     let object = user_part(body)?;
     check_required(&object, &["id"])?;
     let id = string(&object, "id")?.to_owned();
     check_name(&id)?;
+    let others = object.iter().filter(|(name, _)| !limited.contains(name));
+    let bytes: usize = others.map(|(name, value)| name.len() + value.approximate_size()).sum();
+    if bytes > MEMBERS_BYTES_MAX {
+        return Err(invalid(format!(
+            "The properties of a resource, apart from those with limits of their own, may take at most {MEMBERS_BYTES_MAX} \
+             bytes in memory, where each value counts {VALUE_BYTES} bytes besides its text. Those of '{id}' take {bytes}."
+        )));
+    }
     Ok((id, object))
 }
 

@@ -92,5 +92,5 @@ fn read_key(body: &Value) -> Result<(String, Object), EngineError> {
     if !matches!(object.get("keyWrapMetadata"), Some(Value::Object(_))) {
         return Err(body::invalid("keyWrapMetadata must be an object"));
     }
-    body::named(body)
+    body::named(body, &[])
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use quire_resource::{ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, Throughput};
+use quire_resource::{
+    CONTAINER_MEMBERS, ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, Throughput,
+};
 use quire_sql::{Projection, SqlError, check_computed_property};
 use quire_storage::Op;
 use quire_value::{Path, Value};
@@ -28,6 +30,9 @@ use crate::store::keys::{self as keys_of_rows, CATALOG, Counts, VERSIONS_BEGIN_U
 use crate::sync::races::{Race, is_put_back};
 
 /// The top bit tells containers from users in a rid.
+/// What the definition of a container takes in memory. Policies with as many paths as they may have, each of 200 letters, take
+/// about 700 KB.
+const DEFINITION_BYTES_MAX: usize = 1 << 20;
 pub(super) const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
 /// What the service gives to a container that asks for nothing and shares nothing.
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
@@ -173,9 +178,10 @@ impl Catalog {
         let existing = change.container(database, container)?;
         check_precondition(precondition, &existing.resource)?;
         self.check_not_rekeyed(&existing)?;
-        let (id, _) = body::named(body)?;
+        let (id, _) = body::named(body, &CONTAINER_MEMBERS)?;
         body::check_same_id(&existing.resource.id, &id)?;
         let definition = existing.definition.replace(body)?;
+        check_size(&definition)?;
         if existing.definition.indexing.spatial != definition.indexing.spatial {
             definition.check_new()?;
         }
@@ -504,14 +510,26 @@ fn too_many_changes() -> EngineError {
 }
 
 fn define(body: &Value) -> Result<ContainerDefinition, EngineError> {
-    body::named(body)?;
+    body::named(body, &CONTAINER_MEMBERS)?;
     let definition = ContainerDefinition::create(body)?;
+    check_size(&definition)?;
     definition.check_new()?;
     check_computed_properties(&definition)?;
     if let Some(view) = &definition.view {
         Projection::parse(&view.projection).map_err(|error| body::invalid(compile_message(&error)))?;
     }
     Ok(definition)
+}
+
+/// Policies keep what the client sent, with members that have no meaning here.
+fn check_size(definition: &ContainerDefinition) -> Result<(), EngineError> {
+    let bytes = definition.json.approximate_size();
+    if bytes <= DEFINITION_BYTES_MAX {
+        return Ok(());
+    }
+    Err(body::invalid(format!(
+        "The definition of a container may take at most {DEFINITION_BYTES_MAX} bytes in memory. This one takes {bytes}."
+    )))
 }
 
 fn check_encryption_keys(

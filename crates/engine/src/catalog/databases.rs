@@ -91,7 +91,7 @@ impl Catalog {
 
 impl CatalogChange<'_> {
     fn new_database(&mut self, body: &Value) -> Result<Arc<Resource>, EngineError> {
-        let (id, object) = body::named(body)?;
+        let (id, object) = body::named(body, &[])?;
         if self.state.databases.named(&id).is_some() {
             return Err(already_exists("database", &id));
         }
@@ -104,7 +104,7 @@ impl CatalogChange<'_> {
 }
 
 fn check_name(body: &Value) -> Result<(), EngineError> {
-    let (id, _) = body::named(body)?;
+    let (id, _) = body::named(body, &[])?;
     if id.starts_with(OWN_DATABASES) {
         let message = format!("Names of databases that begin with '{OWN_DATABASES}' are the server's own.");
         return Err(body::invalid(message));

@@ -161,7 +161,7 @@ fn read_permission(body: &Value) -> Result<(String, Object), EngineError> {
     if let Some(key) = object.get("resourcePartitionKey").filter(|key| !matches!(key, Value::Null)) {
         check_partition_key(key)?;
     }
-    body::named(body)
+    body::named(body, &[])
 }
 
 fn check_partition_key(key: &Value) -> Result<(), EngineError> {

@@ -298,18 +298,17 @@ fn check_count(kind: ScriptKind, scripts: &ContainerScripts) -> Result<(), Engin
 }
 
 fn check_size(scripts: &ContainerScripts) -> Result<(), EngineError> {
-    let text = |script: &Arc<Resource>| script.body.get("body").and_then(Value::as_str).map_or(0, str::len);
-    if scripts.iter().map(text).sum::<usize>() <= CONTAINER_BYTES_MAX {
+    if scripts.iter().map(|script| script.body.approximate_size()).sum::<usize>() <= CONTAINER_BYTES_MAX {
         return Ok(());
     }
     let reason =
-        format!("the scripts of a container have at most {CONTAINER_BYTES_MAX} bytes of text together");
+        format!("the scripts of a container take at most {CONTAINER_BYTES_MAX} bytes of memory together");
     Err(EngineError::Forbidden { reason })
 }
 
 fn read_script(kind: ScriptKind, body: &Value) -> Result<(String, Object), EngineError> {
     check_script(kind, &body::user_part(body)?)?;
-    let (id, object) = body::named(body)?;
+    let (id, object) = body::named(body, &["body"])?;
     if id.starts_with(RESERVED) {
         return Err(body::invalid(format!("Ids that begin with '{RESERVED}' are reserved.")));
     }

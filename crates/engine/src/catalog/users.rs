@@ -21,7 +21,7 @@ impl Catalog {
         upsert: bool,
     ) -> Result<(Arc<Resource>, bool), EngineError> {
         self.owner_database(database)?;
-        let (id, object) = body::named(body)?;
+        let (id, object) = body::named(body, &[])?;
         let mut change = self.change()?;
         let database = change.database(database)?;
         match database.users.named(&id).cloned() {
@@ -59,7 +59,7 @@ impl Catalog {
         let database = change.database(database)?;
         let existing = database.users.find(user).ok_or_else(|| not_found("user", user))?;
         check_precondition(precondition, &existing.resource)?;
-        let (id, object) = body::named(body)?;
+        let (id, object) = body::named(body, &[])?;
         if id != existing.resource.id && database.users.named(&id).is_some() {
             return Err(already_exists("user", &id));
         }

@@ -66,7 +66,7 @@ pub enum ContainerError {
 }
 
 /// Members of a container in the order in which they are returned; unknown ones follow.
-const MEMBERS: [&str; 16] = [
+pub const CONTAINER_MEMBERS: [&str; 16] = [
     "id",
     "indexingPolicy",
     "partitionKey",
@@ -241,7 +241,7 @@ impl ContainerDefinition {
 
     fn write_json(&self, given: &Object) -> Object {
         let mut json = Object::new();
-        for name in MEMBERS {
+        for name in CONTAINER_MEMBERS {
             let given = members::present(given, name);
             let written = match name {
                 "indexingPolicy" => Some(self.indexing.to_json()),
@@ -258,7 +258,7 @@ impl ContainerDefinition {
             }
         }
         for (name, value) in given.iter() {
-            if !MEMBERS.contains(&name) && !SYSTEM_MEMBERS.contains(&name) {
+            if !CONTAINER_MEMBERS.contains(&name) && !SYSTEM_MEMBERS.contains(&name) {
                 json.set(name, value.clone());
             }
         }
