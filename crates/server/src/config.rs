@@ -108,12 +108,13 @@ pub struct Limits {
     pub stream_count_max: u32,
     /// HTTP/2 streams that a client opened and reset before they were processed; more closes the connection.
     pub reset_count_max: usize,
-    /// Concurrent engine calls; reads, writes and scripts have a limit each.
+    /// Concurrent engine calls; reads, writes and scripts have a limit each, of which one container may use half. Many times the
+    /// cores, so that half is enough for all of them.
     pub reads_max: usize,
     pub writes_max: usize,
     /// Procedures, writes with triggers and queries with user-defined functions; those that wait for a script worker too.
     pub scripts_max: usize,
-    /// Calls of each kind that wait for a permit; more is 429 with a time to retry after.
+    /// Calls of each kind that wait for a permit; more is 429 with a time to retry after, as is a wait of 5 seconds.
     pub waiting_max: usize,
     /// How long a shutdown waits for requests that were accepted.
     pub shutdown_timeout: Duration,
@@ -150,6 +151,8 @@ impl ServerConfig {
 
 impl Default for Limits {
     fn default() -> Limits {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let lane = |calls_min: usize| calls_min.max(4 * cores);
         Limits {
             header_bytes_max: 64 << 10,
             header_count_max: 90,
@@ -163,8 +166,8 @@ impl Default for Limits {
             connections_per_address_max: None,
             stream_count_max: 128,
             reset_count_max: 32,
-            reads_max: 64,
-            writes_max: 256,
+            reads_max: lane(64),
+            writes_max: lane(256),
             scripts_max: 256,
             waiting_max: 4096,
             shutdown_timeout: Duration::from_secs(20),

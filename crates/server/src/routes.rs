@@ -92,6 +92,11 @@ pub(crate) fn script_segment(kind: ScriptKind) -> &'static str {
     }
 }
 
+/// The database and the container of a path as it was sent: `/dbs/d/colls/c` of `/dbs/d/colls/c/docs/i`.
+pub(crate) fn owner_part(path: &str) -> &str {
+    path.match_indices('/').nth(4).map_or(path, |(end, _)| &path[..end])
+}
+
 /// `path` is the raw request path; a query string after `?` is read for addresses and ignored otherwise.
 pub(crate) fn parse(path: &str) -> Result<Route<'_>, RouteError> {
     let mut buffer = [""; SEGMENT_COUNT_MAX];

@@ -645,9 +645,7 @@ fn growth_while(work: impl FnOnce() + Send) -> usize {
 fn rows_of_resources_share_the_memory_of_a_query() {
     let server = start_engine(
         Arc::new(MemoryStorage::new()),
-        |options| {
-            options.query_memory = QueryMemoryLimits { total_bytes: 192 << 20, query_bytes: 128 << 20 }
-        },
+        |options| options.query_memory = QueryMemoryLimits { total_bytes: 192 << 20, query_bytes: 128 << 20 },
         |_| {},
     );
     assert_eq!(server.call("POST", "/dbs", &[], r#"{"id":"d"}"#).status, 201);
@@ -702,7 +700,13 @@ const OF_KEY: [(&str, &str); 2] =
     [("x-ms-documentdb-isquery", "True"), ("x-ms-documentdb-partitionkey", "[\"a\"]")];
 
 /// Connections that have sent a query and do not wait for its answer.
-fn begin(server: &TestServer, count: usize, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<RawConnection> {
+fn begin(
+    server: &TestServer,
+    count: usize,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Vec<RawConnection> {
     let request = signed(WELL_KNOWN_KEY, "POST", path, headers, body);
     let mut connections: Vec<_> = (0..count).map(|_| server.connect()).collect();
     for connection in &mut connections {
@@ -725,7 +729,8 @@ fn queries_that_wait_hold_no_resources() {
     std::thread::sleep(Duration::from_millis(300));
     let query = [("x-ms-documentdb-isquery", "True")];
     let grown = growth_while(|| {
-        let waiting = begin(&server, 40, "/dbs/d/colls/c/udfs", &query, r#"{"query":"SELECT VALUE c.id FROM c"}"#);
+        let waiting =
+            begin(&server, 40, "/dbs/d/colls/c/udfs", &query, r#"{"query":"SELECT VALUE c.id FROM c"}"#);
         std::thread::sleep(Duration::from_secs(1));
         drop(running);
         for mut connection in waiting {
@@ -754,4 +759,42 @@ fn parsed_parameters_are_counted() {
     refused.check_error(429, "TooManyRequests", "");
     drop(running);
     wait_until("the values are given back", || metric(&server, "quire_in_flight_bytes") == 0);
+}
+
+// ---- shares of the pool
+
+/// A sender with one token once took all permits and all places in the queue.
+#[test]
+fn heavy_queries_of_a_token_delay_no_others() {
+    let server = with_container(start_with(|config| config.limits.reads_max = 8));
+    create_heavy(&server, 100);
+    let other = r#"{"id":"other","partitionKey":{"paths":["/pk"]}}"#;
+    assert_eq!(server.call("POST", "/dbs/d/colls", &[], other).status, 201);
+    let token = token_of_one_key(&server, "Read");
+    let headers = [&OF_KEY[..], &[("authorization", token.as_str())]].concat();
+    let heavy = format!(r#"{{"query":"{HEAVY}"}}"#);
+    let rid = server.call("GET", "/dbs/d/colls/c", &[], "").text();
+    let rid: serde_json::Value = serde_json::from_str(&rid).unwrap();
+    // One container has several paths.
+    let by_rid = format!("/{}docs", rid["_self"].as_str().unwrap());
+    let mut running = begin(&server, 60, DOCS, &headers, &heavy);
+    running.extend(begin(&server, 60, &by_rid, &headers, &heavy));
+    std::thread::sleep(Duration::from_millis(500));
+    for path in ["/dbs/d/colls/other/docs", DOCS] {
+        for _ in 0..5 {
+            assert_eq!(server.call("POST", path, &QUERY, QUICK).status, 200, "{path}");
+        }
+    }
+    // Four of them run at a time; the wait of the others has an end.
+    std::thread::sleep(Duration::from_secs(6));
+    let mut refused = 0;
+    for connection in &mut running {
+        connection.0.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let Ok(reply) = connection.read_reply() else { continue };
+        if reply.status != 200 {
+            reply.check_error(429, "TooManyRequests", "");
+            refused += 1;
+        }
+    }
+    assert!(refused > 20, "{refused} were refused");
 }

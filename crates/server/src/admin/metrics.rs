@@ -15,7 +15,7 @@ const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=
 pub(crate) async fn read(state: &Arc<ServerState>) -> AdminResult {
     let shared = state.clone();
     let read = move || (shared.engine.statistics(), shared.engine.job_counts());
-    let (engine, jobs) = state.pool.read(read).await?;
+    let (engine, jobs) = state.pool.read(state.pool.party(super::OWN_PATHS), read).await?;
     let connections = state.network.connections.counts();
     let other = OtherCounts { in_flight_bytes: state.bytes.reserved(), connections, jobs };
     let text = state.metrics.write(&engine, &workers(state), other);

@@ -53,6 +53,8 @@ use crate::state::ServerState;
 use crate::wire::status::{HandlerError, RequestError};
 
 const RESOURCE_TYPE: &str = "_quire";
+/// All requests below `/_quire/` share the pool as one party.
+const OWN_PATHS: &str = "/_quire";
 /// Between two checks of what a request waits for; the pause grows from one to the other.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
@@ -73,8 +75,9 @@ impl AdminCall<'_> {
         call: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, HandlerError> {
         let engine = self.state.engine.clone();
+        let pool = &self.state.pool;
         let (answer, _permit) =
-            self.state.pool.run(self.operation.lane.work(), move || call(&engine)).await?;
+            pool.run(self.operation.lane.work(), pool.party(OWN_PATHS), move || call(&engine)).await?;
         Ok(answer?)
     }
 

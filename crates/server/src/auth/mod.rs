@@ -18,7 +18,7 @@ mod token_text; // the bytes of resource tokens
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use quire_engine::Engine;
-use quire_resource::PartitionKey;
+use quire_resource::{PartitionKey, ResourceId};
 
 pub(crate) use keys::KeyKind;
 pub use keys::{KeyError, Keys, WELL_KNOWN_KEY};
@@ -52,6 +52,14 @@ impl Principal {
     /// Whether it is limited to one item.
     pub fn is_limited_to_item(&self) -> bool {
         matches!(self, Principal::ResourceToken(grant) if grant.is_of_item())
+    }
+
+    /// What its token is of: a container, or a user.
+    pub fn token_owner(&self) -> Option<ResourceId> {
+        match self {
+            Principal::ResourceToken(grant) => Some(grant.owner()),
+            Principal::Master { .. } | Principal::Oidc { .. } => None,
+        }
     }
 
     /// Whether it is limited to what one permission names.

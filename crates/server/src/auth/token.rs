@@ -46,6 +46,10 @@ impl Grant {
     pub fn may_write(&self) -> bool {
         self.mode == Mode::All
     }
+
+    pub fn owner(&self) -> ResourceId {
+        self.owner
+    }
 }
 
 /// A fresh token for a permission, its `_token`.

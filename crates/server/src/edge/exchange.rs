@@ -162,6 +162,7 @@ impl Exchange {
             is_limited_to_part: false,
             is_limited_to_item: false,
             has_token: false,
+            token_owner: None,
         })
     }
 
@@ -192,6 +193,7 @@ impl Exchange {
         request.is_limited_to_part = principal.is_limited_to_part();
         request.is_limited_to_item = principal.is_limited_to_item();
         request.has_token = principal.has_token();
+        request.token_owner = principal.token_owner();
         let operation = match found {
             Ok(operation) => operation,
             Err(error) => return self.refused(&request, &error.into()).await,

@@ -11,6 +11,7 @@ use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue, IF_MATCH, IF_NONE
 use hyper::http::uri::PathAndQuery;
 use hyper::{HeaderMap, Method, Uri};
 use quire_engine::{Cancel, Precondition};
+use quire_resource::ResourceId;
 
 use crate::config::{Limits, ServerConfig};
 use crate::net::connection_state::ConnectionState;
@@ -35,6 +36,8 @@ pub(crate) struct Request {
     pub is_limited_to_item: bool,
     /// The sender has a resource token.
     pub has_token: bool,
+    /// What the token is of: a container, or a user.
+    pub token_owner: Option<ResourceId>,
 }
 
 /// The path of a request. It shares the bytes of the request's head.

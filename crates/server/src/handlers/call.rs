@@ -20,8 +20,9 @@ use crate::edge::budget::{ByteReservation, parsed_bytes};
 use crate::edge::recording::RecordedAction;
 use crate::edge::request::Request;
 use crate::handlers::consistency;
-use crate::net::pool::{PoolPermit, Work};
+use crate::net::pool::{Party, PoolPermit, Work};
 use crate::operations::{Action, Lane, Operation};
+use crate::routes;
 use crate::state::ServerState;
 use crate::wire::binary_json;
 use crate::wire::headers::Reply;
@@ -126,10 +127,19 @@ impl<'a> Call<'a> {
             }
             None => (call(), None),
         };
-        let ((answer, observed), permit) = self.state.pool.run(work, call).await?;
+        let ((answer, observed), permit) = self.state.pool.run(work, self.party(), call).await?;
         *self.permit.lock() = Some(permit);
         *self.observed.lock() = observed;
         Ok(answer)
+    }
+
+    /// With whom the request shares the pool: with all tokens of its container, or with all requests with a key about it.
+    pub fn party(&self) -> Party {
+        match self.request.token_owner {
+            // A path has many spellings, and a token is of a sender that may choose among them.
+            Some(owner) => self.state.pool.party(&owner),
+            None => self.state.pool.party(routes::owner_part(&self.request.path)),
+        }
     }
 
     /// Runs a short engine call here.

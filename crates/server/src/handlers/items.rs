@@ -188,7 +188,7 @@ async fn id_by_rid(
         return Ok(None);
     }
     let (engine, container, rid) = (call.state.engine.clone(), container.clone(), id.to_owned());
-    Ok(call.state.pool.read(move || engine.item_id(&container, &rid)).await??)
+    Ok(call.state.pool.read(call.party(), move || engine.item_id(&container, &rid)).await??)
 }
 
 async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> HandlerResult {
