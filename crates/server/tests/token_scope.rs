@@ -401,3 +401,28 @@ fn a_token_for_one_item_keeps_its_id() {
     let renamed = world.server.call("PUT", &format!("{DOCS}/1"), &headers, r#"{"id":"new","pk":"x"}"#);
     assert_eq!(renamed.status, 200, "{}", renamed.text());
 }
+
+/// Headers whose figures are about the whole container.
+#[test]
+fn a_token_of_one_key_is_told_nothing_of_the_rest_of_a_view() {
+    let world = World::start();
+    let view = json!({
+        "id": "v", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2},
+        "materializedViewDefinition": {"sourceCollectionId": "c", "definition": "SELECT c.pk, c.n FROM c"},
+    });
+    assert_eq!(world.server.call("POST", "/dbs/d/colls", &[], &view.to_string()).status, 201);
+    let permission = json!({
+        "id": "v", "permissionMode": "Read", "resource": "dbs/d/colls/v", "resourcePartitionKey": ["x"],
+    });
+    let reply = world.server.call("POST", "/dbs/d/users/u/permissions", &[], &permission.to_string());
+    let permission: Value = serde_json::from_slice(&reply.body).unwrap();
+    let token = encode(permission["_token"].as_str().unwrap());
+    let docs = "/dbs/d/colls/v/docs";
+    assert!(world.server.call("GET", docs, &[X], "").header("x-quire-view-lag").is_some());
+    let all = query("SELECT * FROM c");
+    for (method, more, body) in [("GET", ("a-im", ""), ""), ("POST", QUERY, all.as_str())] {
+        let reply = world.server.call(method, docs, &[("authorization", &token), X, more], body);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert_eq!(reply.header("x-quire-view-lag"), None);
+    }
+}

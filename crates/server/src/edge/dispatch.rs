@@ -76,6 +76,9 @@ async fn throttled(call: &mut Call<'_>, kind: &RouteKind<'_>) -> HandlerResult {
 
 async fn run(call: &Call<'_>, kind: &RouteKind<'_>) -> HandlerResult {
     let reply = response_format::convert(call, kind, operations::run(call, kind).await?)?;
-    let reply = if call.request.is_limited_to_part { reply.without_usage() } else { reply };
+    // All three are about the whole container.
+    if call.request.is_limited_to_part {
+        return Ok(reply.without_usage());
+    }
     Ok(models::with_pending(call, kind, views::with_lag(call, kind, reply)))
 }
