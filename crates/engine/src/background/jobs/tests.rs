@@ -1,7 +1,7 @@
 //! Jobs of a kind that counts, on storages that fail.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -31,6 +31,7 @@ struct CountingKind {
     gate: Mutex<()>,
     cancelled: AtomicU32,
     cannot_stop: AtomicBool,
+    kept_ms: AtomicI64,
     /// What the next steps do instead.
     scripted: Mutex<Vec<ScriptedStep>>,
 }
@@ -78,6 +79,10 @@ impl JobKind for CountingKind {
 
     fn can_stop(&self) -> bool {
         !self.cannot_stop.load(Ordering::SeqCst)
+    }
+
+    fn kept_ms(&self) -> i64 {
+        self.kept_ms.load(Ordering::SeqCst)
     }
 
     fn cancel(&self, _claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
@@ -416,4 +421,27 @@ fn a_thousand_finished_jobs_are_kept() {
     assert_eq!(list.len(), 1_000);
     assert_eq!(list[0].id, ids[1_002].to_string(), "the newest first");
     assert!(running.jobs.status(ids[0]).unwrap().is_none());
+}
+
+/// Jobs of one kind that end, however many, leave those of another kind; so do those of a kind whose jobs are kept for a time.
+#[test]
+fn finished_jobs_of_one_kind_do_not_push_out_those_of_another() {
+    let storage = MemoryStorage::new();
+    let running = start(Arc::new(storage.reopen()));
+    let end = |kind: &'static str, jobs: &Jobs| {
+        let id = jobs.create(NewJob { kind, ..counting(1, 0) }).unwrap();
+        jobs.end_unfinished(id).unwrap();
+        id
+    };
+    let other = end("other", &running.jobs);
+    let first = end("count", &running.jobs);
+    running.kind.kept_ms.store(1, Ordering::SeqCst);
+    (0..1_000).for_each(|_| _ = end("count", &running.jobs));
+    assert!(running.jobs.status(other).unwrap().is_some());
+    assert!(running.jobs.status(first).unwrap().is_some(), "ended less than a millisecond ago");
+    drop(running);
+    let running = start(Arc::new(storage.reopen()));
+    end("count", &running.jobs);
+    assert!(running.jobs.status(other).unwrap().is_some(), "after a restart, too");
+    assert!(running.jobs.status(first).unwrap().is_none());
 }
