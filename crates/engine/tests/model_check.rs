@@ -17,7 +17,7 @@ use quire_testkit::interpreter::{Json, same};
 use quire_testkit::model::ModelOracle;
 use quire_testkit::model::random::{KEYS, random_item, random_model};
 use quire_value::Value;
-use support::{database, items, json, open, wait_until, write};
+use support::{database, ends_at_every_check, items, json, open, wait_until, write};
 
 const ANY: ModelCondition = ModelCondition { if_match: None, if_none_match: None };
 
@@ -227,6 +227,21 @@ fn every_problem_with_its_examples() {
     let nothing = check(&engine, CheckModel::default()).unwrap();
     assert_eq!(lines(&nothing), "clean true, items 0, references 0\n");
     assert!(engine.catalog().model("d").unwrap().revision == 0);
+}
+
+/// Expressions that take long end with the work that they are evaluated for.
+#[test]
+fn a_dry_run_ends_when_its_client_has_left() {
+    let (_, engine, authors, _) = library();
+    let list: Vec<String> = (0..2_000).map(|n| n.to_string()).collect();
+    let author = format!(r#"{{"id":"a1","name":"Ann","list":[{}]}}"#, list.join(","));
+    write(&engine, &authors, WriteKind::Upsert, &author).unwrap();
+    let lists = ["t.list"; 60].join(",");
+    let model = LIBRARY.replace("t.name", &format!("ARRAY_LENGTH(SETUNION(ARRAY_CONCAT({lists}), t.list))"));
+    assert_ne!(model, LIBRARY);
+    ends_at_every_check("a dry run", 20, |cancel| {
+        cancel.watch(|| engine.dry_run_model("d", &json(&model), &ANY)).map(drop)
+    });
 }
 
 #[test]

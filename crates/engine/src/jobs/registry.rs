@@ -80,6 +80,8 @@ pub(super) struct UnfinishedJob {
     pub first_run: Option<FirstRun>,
     /// Of the last step, when it failed.
     pub error: Option<String>,
+    /// Items of its next commit, once some were visited.
+    pub items_at_once: Option<usize>,
 }
 
 /// When a job was first run, and how far it was then.
@@ -275,6 +277,11 @@ impl Jobs {
         })
     }
 
+    /// Whether a client has paused or cancelled a job, or it has ended.
+    pub fn is_held(&self, id: JobId) -> bool {
+        self.registry.lock().jobs.get(&id).is_none_or(|entry| entry.hold != JobHold::None)
+    }
+
     pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, JobHold)> {
         let registry = self.registry.lock();
         registry.jobs.get(&id).map(|entry| (Arc::clone(&entry.body), entry.hold.clone()))
@@ -382,9 +389,16 @@ impl UnfinishedJob {
 
 impl JobRegistry {
     fn insert(&mut self, id: JobId, body: Arc<JobBody>, hold: JobHold, checkpoint: Checkpoint) {
-        let (is_claimed, not_before, first_run, error) = Default::default();
-        let entry =
-            UnfinishedJob { body, hold: JobHold::None, checkpoint, is_claimed, not_before, first_run, error };
+        let entry = UnfinishedJob {
+            body,
+            hold: JobHold::None,
+            checkpoint,
+            is_claimed: false,
+            not_before: None,
+            first_run: None,
+            error: None,
+            items_at_once: None,
+        };
         self.jobs.insert(id, entry);
         self.queue(id);
         self.set_hold(id, hold);
