@@ -229,6 +229,51 @@ fn every_problem_with_its_examples() {
     assert!(engine.catalog().model("d").unwrap().revision == 0);
 }
 
+/// Examples show the beginning of values that are long, and are as many as fit into a result.
+#[test]
+fn examples_are_of_limited_size() {
+    const RESULT_BYTES_MAX: usize = 1 << 20;
+    let engine = open(&MemoryStorage::new());
+    database(&engine, "d");
+    let none = r#","indexingPolicy":{"indexingMode":"none","automatic":false}"#;
+    let (authors, books) =
+        (container(&engine, "authors", &["/id"], ""), container(&engine, "books", &["/id"], none));
+    write(&engine, &authors, WriteKind::Create, r#"{"id":"a1","name":"Ann"}"#).unwrap();
+    let model = r#"{"version":1,
+        "links":[{"name":"book-author","from":{"container":"books","path":"/author/id"},"to":{"container":"authors"},"integrity":"weak","onDelete":"allow"}],
+        "copies":[{"name":"author-on-book","link":"book-author","fields":{"name":"t.name"}}]}"#;
+    let book = |n: usize, letters: usize| {
+        let name = "ä".repeat(letters);
+        let book = format!(r#"{{"id":"b{n}","author":{{"id":"a1","name":"{name}"}}}}"#);
+        write(&engine, &books, WriteKind::Upsert, &book).unwrap();
+    };
+    let all = || CheckModel { examples_max: 1_000, ..of_model(model) };
+    let drift = |result: &Value| result.get("findings").and_then(Value::as_array).unwrap()[0].clone();
+    (0..20).for_each(|n| book(n, 900_000));
+    let result = check(&engine, all()).unwrap();
+    assert!(result.to_json().len() < RESULT_BYTES_MAX);
+    let found = drift(&result);
+    let examples = found.get("examples").and_then(Value::as_array).unwrap();
+    assert_eq!((examples.len(), found.get("examplesLeftOut")), (20, None));
+    for example in examples {
+        let shown = example.get("found").and_then(Value::as_str).unwrap();
+        assert!(shown.starts_with("\"äää") && shown.ends_with("ä…") && shown.len() < 1_100, "{shown}");
+        assert_eq!(example.get("expected"), Some(&Value::from("Ann")));
+    }
+    let run = engine.dry_run_model("d", &json(model), &ANY).unwrap();
+    let DryRunEstimates::Made(estimates) = run.estimates else { panic!("a job") };
+    assert!(estimates.to_json().len() < RESULT_BYTES_MAX);
+    (0..900).for_each(|n| book(n, 5_000));
+    let result = check(&engine, all()).unwrap();
+    assert!(result.to_json().len() < RESULT_BYTES_MAX);
+    let found = drift(&result);
+    assert_eq!(found.get("count"), Some(&Value::from(900)));
+    assert_eq!(found.get("examplesLeftOut"), Some(&Value::from(true)));
+    assert!(found.get("examples").and_then(Value::as_array).unwrap().len() > 300);
+    let list = engine.jobs().unwrap();
+    assert!(list.len() == 2 && list.iter().all(|job| job.result == Value::Null), "a list has no results");
+}
+
 /// Expressions that take long end with the work that they are evaluated for.
 #[test]
 fn a_dry_run_ends_when_its_client_has_left() {

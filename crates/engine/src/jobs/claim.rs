@@ -209,6 +209,7 @@ impl<'a> JobClaim<'a> {
         if self.hold() != Some(JobHold::None) {
             return Ok(());
         }
+        let hold = hold.bounded();
         self.jobs.commit(vec![row::put_body(self.id, &self.body, &hold)])?;
         self.jobs.registry.lock().set_hold(self.id, hold);
         self.jobs.changed();

@@ -320,7 +320,7 @@ impl Jobs {
         let checkpoint = reached.unwrap_or(&entry.checkpoint);
         let finished = FinishedJob {
             body: JobBody::clone(&entry.body),
-            outcome: outcome.clone(),
+            outcome: outcome.clone().bounded(),
             started_ms: entry.started_ms(),
             finished_ms: self.clock.now_ms(),
             done: checkpoint.done,

@@ -47,6 +47,8 @@ enum ScriptedStep {
     Rest(Duration),
     /// An error that would be the same again.
     Lasting,
+    /// A result of so many bytes.
+    Finish(usize),
     /// Evaluates until it is ended.
     Evaluate,
 }
@@ -70,6 +72,9 @@ impl JobKind for CountingKind {
             Some(ScriptedStep::Rest(time)) => return Ok(JobStep::Rest(time)),
             Some(ScriptedStep::Lasting) => {
                 return Err(EngineError::ItemTooLarge { bytes: 3 << 20, bytes_max: 2 << 20 });
+            }
+            Some(ScriptedStep::Finish(bytes)) => {
+                return Ok(JobStep::Done(Value::from("x".repeat(bytes))));
             }
             Some(ScriptedStep::Evaluate) => {
                 let spend = |allowance: &Allowance| {
@@ -348,6 +353,16 @@ fn a_job_whose_error_would_be_the_same_again_fails() {
     assert_eq!(failed.state, JobState::Failed);
     assert!(failed.error.is_some_and(|error| error.contains("larger than")));
     assert_eq!(running.kind.cancelled.load(Ordering::SeqCst), 1, "it has put in order what it leaves");
+}
+
+#[test]
+fn a_job_whose_result_cannot_be_stored_fails() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    running.kind.scripted.lock().push(ScriptedStep::Finish(64 << 20));
+    let id = running.jobs.create(counting(1, 3)).unwrap();
+    let failed = running.wait(id, |job| job.state.is_finished());
+    assert_eq!((failed.state, failed.result), (JobState::Failed, Value::Null));
+    assert!(failed.error.is_some_and(|error| error.contains("cannot be stored")));
 }
 
 /// A step that evaluates for long ends when a client cancels or pauses the job, or the engine stops.
