@@ -12,6 +12,7 @@ use quire_engine::{
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Object, Value};
+use support::fixture::pk;
 use support::{
     START_MS, check_sound, database, has_no_job, items, json, killed_after, open, open_on, options_at,
     wait_until, wait_until_idle, write,
@@ -249,6 +250,40 @@ fn journals_go_when_their_time_is_over() {
     let refused = engine.control_job(&copy.id, JobControl::Undo);
     assert!(matches!(refused, Err(EngineError::JobRefuses { .. })), "{refused:?}");
     assert_eq!(stored(&engine, "books"), right);
+    undo(&engine, &count);
+    assert_eq!(stored(&engine, "authors"), all(AUTHORS, |number| author(number, false)));
+    engine.close().unwrap();
+    check_sound(&storage.reopen());
+}
+
+/// However many other jobs have ended since.
+#[test]
+fn an_apply_can_be_undone_as_long_as_its_journal_is_kept() {
+    const DAY_MS: i64 = 24 * 3600 * 1000;
+    let storage = MemoryStorage::new();
+    let engine = library(&storage);
+    apply(&engine, "a-copy");
+    let rows = journal_rows(&storage);
+    engine.close().unwrap();
+    let at_day = |days: i64| {
+        let options = options_at(START_MS + days * DAY_MS, 1);
+        Engine::open(Arc::new(storage.reopen()), options).unwrap()
+    };
+    let engine = at_day(6);
+    evaluate(&engine);
+    let count = apply(&engine, "a-count");
+    let later_rows = journal_rows(&storage) - rows;
+    let people = engine.catalog().container("d", "people").unwrap();
+    for number in 0..1_100 {
+        engine.delete_partition_key(&people, pk(&format!(r#"["gone {number}"]"#))).result.unwrap();
+    }
+    wait_until_idle(&engine);
+    engine.close().unwrap();
+    let engine = at_day(8);
+    wait_until("the other journal is gone", || journal_rows(&storage) < rows + later_rows);
+    engine.close().unwrap();
+    assert_eq!(journal_rows(&storage), later_rows);
+    let engine = at_day(8);
     undo(&engine, &count);
     assert_eq!(stored(&engine, "authors"), all(AUTHORS, |number| author(number, false)));
     engine.close().unwrap();

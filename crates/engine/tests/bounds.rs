@@ -4,14 +4,15 @@ mod support;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use quire_engine::{
-    Engine, EngineError, Options, Page, PageRequest, Parameters, Precondition, QueryMemoryLimits, Scope,
-    SqlError,
+    BatchOperation, BatchVerb, Bulk, Cancel, Engine, EngineError, IndexingDirective, Options, Page,
+    PageRequest, Parameters, Precondition, QueryMemoryLimits, Scope, SqlError, WriteItem, WriteKind,
 };
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 use support::ends_at_every_check;
-use support::fixture::{FakeClock, Fixture, json, options, request};
+use support::fixture::{FakeClock, Fixture, json, options, pk, request};
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
@@ -241,6 +242,99 @@ fn an_item_that_is_too_much_for_a_write_can_be_deleted() {
     fixture.delete("1", r#"["1"]"#).expect("deleted");
     // Nothing but the names of the indexes.
     assert_eq!(fixture.rows(3, &[]), fixture.rows(3, &[0; 8]));
+}
+
+/// Patches of items with a list, on a condition that compares each number with each.
+fn patches(items: usize) -> Vec<BatchOperation> {
+    let condition = "FROM c WHERE EXISTS(SELECT VALUE 1 FROM a IN c.l JOIN b IN c.l WHERE a + b < 0)";
+    let body =
+        format!(r#"{{"condition":"{condition}","operations":[{{"op":"set","path":"/z","value":1}}]}}"#);
+    let patch = |n: usize| BatchOperation {
+        verb: BatchVerb::Patch { id: n.to_string() },
+        partition_key: Some(pk(r#"["1"]"#)),
+        body: Bytes::from(body.clone()),
+        if_match: None,
+        if_none_match: None,
+        indexing: IndexingDirective::Default,
+        want_body: false,
+    };
+    (0..items).map(patch).collect()
+}
+
+fn with_lists(items: usize, numbers: usize) -> Fixture {
+    let fixture = with_memory(1 << 30, 128 << 20);
+    let list = (0..numbers).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    for n in 0..items {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"1","l":[{list}]}}"#)).expect("created");
+    }
+    fixture
+}
+
+fn bulk(fixture: &Fixture, operations: Vec<BatchOperation>, cancel: Cancel) -> Vec<Result<(), EngineError>> {
+    let bulk = Bulk {
+        operations,
+        partition_id: None,
+        partition_key: None,
+        continue_on_error: true,
+        session: None,
+        cancel,
+    };
+    let results = fixture.engine.bulk(&fixture.container, bulk).result.expect("results");
+    results.into_iter().map(|operation| operation.result.map(drop)).collect()
+}
+
+#[test]
+fn conditions_of_patches_end_when_their_client_has_left() {
+    const ITEMS: usize = 10;
+    let fixture = with_lists(ITEMS, 300);
+    ends_at_every_check("a bulk request", 30, |cancel| {
+        for result in bulk(&fixture, patches(ITEMS), cancel) {
+            match result {
+                Err(EngineError::PatchConditionNotMet) => {}
+                result => return result,
+            }
+        }
+        Ok(())
+    });
+    ends_at_every_check("a batch", 3, |cancel| {
+        let (key, operations) = (pk(r#"["1"]"#), patches(1));
+        fixture.engine.write_batch(&fixture.container, &key, &operations, None, &cancel).result.map(drop)
+    });
+    ends_at_every_check("a patch", 3, |cancel| {
+        let write = WriteItem {
+            kind: WriteKind::Patch { id: "1".to_owned(), if_none_match: None },
+            partition_key: Some(pk(r#"["1"]"#)),
+            body: patches(1)[0].body.clone(),
+            if_match: None,
+            indexing: IndexingDirective::Default,
+            want_body: false,
+            pre_trigger: None,
+            post_trigger: None,
+            trigger_headers: Vec::new(),
+            cancel,
+        };
+        match fixture.engine.write_item(&fixture.container, write).result {
+            Err(EngineError::PatchConditionNotMet) => Ok(()),
+            result => result.map(drop),
+        }
+    });
+}
+
+/// Not each condition by itself.
+#[test]
+fn conditions_of_one_request_have_one_limit_of_steps() {
+    const ITEMS: usize = 40;
+    let fixture = with_lists(ITEMS, 1_200);
+    let results = bulk(&fixture, patches(ITEMS), Cancel::default());
+    let evaluated = results.iter().filter(|result| matches!(result, Err(EngineError::PatchConditionNotMet)));
+    let evaluated = evaluated.count();
+    assert!((4..ITEMS).contains(&evaluated), "{evaluated}");
+    let refused = |result: &&Result<(), EngineError>| match result {
+        Err(error) => error.to_string().contains("evaluation steps that one write may take"),
+        Ok(()) => false,
+    };
+    assert_eq!(results.iter().filter(refused).count(), ITEMS - evaluated);
+    fixture.create(r#"{"id":"next","pk":"1"}"#).expect("another request");
 }
 
 #[test]

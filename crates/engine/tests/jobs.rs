@@ -28,7 +28,8 @@ fn finished(engine: &Engine, kind: &str) -> JobStatus {
     wait_until(kind, || of_kind(engine, kind).iter().any(|job| job.state.is_finished()));
     let mut jobs = of_kind(engine, kind);
     assert_eq!(jobs.len(), 1, "{jobs:?}");
-    jobs.remove(0)
+    // With its result.
+    engine.job(&jobs.remove(0).id).expect("listed")
 }
 
 fn fill(fixture: &Fixture) {

@@ -17,7 +17,7 @@ use quire_testkit::interpreter::{Json, same};
 use quire_testkit::model::ModelOracle;
 use quire_testkit::model::random::{KEYS, random_item, random_model};
 use quire_value::Value;
-use support::{database, items, json, open, wait_until, write};
+use support::{database, ends_at_every_check, items, json, open, wait_until, write};
 
 const ANY: ModelCondition = ModelCondition { if_match: None, if_none_match: None };
 
@@ -227,6 +227,66 @@ fn every_problem_with_its_examples() {
     let nothing = check(&engine, CheckModel::default()).unwrap();
     assert_eq!(lines(&nothing), "clean true, items 0, references 0\n");
     assert!(engine.catalog().model("d").unwrap().revision == 0);
+}
+
+/// Examples show the beginning of values that are long, and are as many as fit into a result.
+#[test]
+fn examples_are_of_limited_size() {
+    const RESULT_BYTES_MAX: usize = 1 << 20;
+    let engine = open(&MemoryStorage::new());
+    database(&engine, "d");
+    let none = r#","indexingPolicy":{"indexingMode":"none","automatic":false}"#;
+    let (authors, books) =
+        (container(&engine, "authors", &["/id"], ""), container(&engine, "books", &["/id"], none));
+    write(&engine, &authors, WriteKind::Create, r#"{"id":"a1","name":"Ann"}"#).unwrap();
+    let model = r#"{"version":1,
+        "links":[{"name":"book-author","from":{"container":"books","path":"/author/id"},"to":{"container":"authors"},"integrity":"weak","onDelete":"allow"}],
+        "copies":[{"name":"author-on-book","link":"book-author","fields":{"name":"t.name"}}]}"#;
+    let book = |n: usize, letters: usize| {
+        let name = "ä".repeat(letters);
+        let book = format!(r#"{{"id":"b{n}","author":{{"id":"a1","name":"{name}"}}}}"#);
+        write(&engine, &books, WriteKind::Upsert, &book).unwrap();
+    };
+    let all = || CheckModel { examples_max: 1_000, ..of_model(model) };
+    let drift = |result: &Value| result.get("findings").and_then(Value::as_array).unwrap()[0].clone();
+    (0..20).for_each(|n| book(n, 900_000));
+    let result = check(&engine, all()).unwrap();
+    assert!(result.to_json().len() < RESULT_BYTES_MAX);
+    let found = drift(&result);
+    let examples = found.get("examples").and_then(Value::as_array).unwrap();
+    assert_eq!((examples.len(), found.get("examplesLeftOut")), (20, None));
+    for example in examples {
+        let shown = example.get("found").and_then(Value::as_str).unwrap();
+        assert!(shown.starts_with("\"äää") && shown.ends_with("ä…") && shown.len() < 1_100, "{shown}");
+        assert_eq!(example.get("expected"), Some(&Value::from("Ann")));
+    }
+    let run = engine.dry_run_model("d", &json(model), &ANY).unwrap();
+    let DryRunEstimates::Made(estimates) = run.estimates else { panic!("a job") };
+    assert!(estimates.to_json().len() < RESULT_BYTES_MAX);
+    (0..900).for_each(|n| book(n, 5_000));
+    let result = check(&engine, all()).unwrap();
+    assert!(result.to_json().len() < RESULT_BYTES_MAX);
+    let found = drift(&result);
+    assert_eq!(found.get("count"), Some(&Value::from(900)));
+    assert_eq!(found.get("examplesLeftOut"), Some(&Value::from(true)));
+    assert!(found.get("examples").and_then(Value::as_array).unwrap().len() > 300);
+    let list = engine.jobs().unwrap();
+    assert!(list.len() == 2 && list.iter().all(|job| job.result == Value::Null), "a list has no results");
+}
+
+/// Expressions that take long end with the work that they are evaluated for.
+#[test]
+fn a_dry_run_ends_when_its_client_has_left() {
+    let (_, engine, authors, _) = library();
+    let list: Vec<String> = (0..2_000).map(|n| n.to_string()).collect();
+    let author = format!(r#"{{"id":"a1","name":"Ann","list":[{}]}}"#, list.join(","));
+    write(&engine, &authors, WriteKind::Upsert, &author).unwrap();
+    let lists = ["t.list"; 60].join(",");
+    let model = LIBRARY.replace("t.name", &format!("ARRAY_LENGTH(SETUNION(ARRAY_CONCAT({lists}), t.list))"));
+    assert_ne!(model, LIBRARY);
+    ends_at_every_check("a dry run", 20, |cancel| {
+        cancel.watch(|| engine.dry_run_model("d", &json(&model), &ANY)).map(drop)
+    });
 }
 
 #[test]

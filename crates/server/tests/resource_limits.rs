@@ -398,6 +398,35 @@ fn streams_without_a_window_stay_within_the_memory() {
     server.check_alive();
 }
 
+/// The work of a dry run ends when its client has left, however long its expressions take.
+#[test]
+fn a_dry_run_ends_with_its_client() {
+    const MODEL: &str = "/_quire/dbs/d/model";
+    let server = with_container(start_with(|config| config.limits.writes_max = 1));
+    let list = (0..2_000).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    create(&server, &format!(r#"{{"id":"a","pk":"p","list":[{list}]}}"#));
+    (0..300).for_each(|n| create(&server, &format!(r#"{{"id":"{n}","pk":"p","other":"a"}}"#)));
+    let link = r#"{"name":"l","from":{"container":"c","path":"/other"},"to":{"container":"c","partitionKey":[{"value":"p"}]},"integrity":"weak","onDelete":"allow"}"#;
+    let lists = ["t.list"; 100].join(",");
+    let copy = |n: usize| {
+        format!(
+            r#"{{"name":"c{n}","link":"l","fields":{{"f{n}":"ARRAY_LENGTH(SETUNION(ARRAY_CONCAT({lists}), t.list)) + {n}"}}}}"#
+        )
+    };
+    let copies = (0..60).map(copy).collect::<Vec<_>>().join(",");
+    let model = format!(r#"{{"version":1,"links":[{link}],"copies":[{copies}]}}"#);
+    let dry_run = ("x-quire-dry-run", "true");
+    let small = format!(r#"{{"version":1,"links":[{link}]}}"#);
+    assert_eq!(server.call("PUT", MODEL, &[dry_run], &small).status, 200);
+    let mut leaves = server.connect();
+    leaves.send(signed(WELL_KNOWN_KEY, "PUT", MODEL, &[dry_run], &model));
+    std::thread::sleep(Duration::from_millis(500));
+    drop(leaves);
+    let left = Instant::now();
+    create(&server, r#"{"id":"next","pk":"p"}"#);
+    assert!(left.elapsed() < TIMEOUT, "it was waited for");
+}
+
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096

@@ -426,3 +426,96 @@ fn a_token_of_one_key_is_told_nothing_of_the_rest_of_a_view() {
         assert_eq!(reply.header("x-quire-view-lag"), None);
     }
 }
+
+// ---- models: what they maintain is done with their authority, not with that of the token
+
+/// A world with these declarations over a second container, `o`.
+fn modelled(declarations: Value) -> World {
+    let world = World::start();
+    let made = |status: u16, method: &str, path: &str, body: Value| {
+        let reply = world.server.call(method, path, &[], &body.to_string());
+        assert_eq!(reply.status, status, "{path}: {}", reply.text());
+        reply.text()
+    };
+    made(
+        201,
+        "POST",
+        "/dbs/d/colls",
+        json!({"id": "o", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}),
+    );
+    made(201, "POST", "/dbs/d/colls/o/docs", json!({"id": "target", "pk": "y", "name": "of others"}));
+    let mut model = declarations;
+    model["version"] = json!(1);
+    let put: Value = serde_json::from_str(&made(201, "PUT", "/_quire/dbs/d/model", model)).unwrap();
+    for job in put["_jobs"].as_array().unwrap() {
+        let job = format!("/_quire/jobs/{}?waitMs=60000", job.as_str().unwrap());
+        assert!(world.server.call("GET", &job, &[], "").text().contains(r#""state":"done""#));
+    }
+    world
+}
+
+fn link(integrity: &str, on_delete: &str) -> Value {
+    json!({"name": "l", "from": {"container": "c", "path": "/other"}, "integrity": integrity, "onDelete": on_delete,
+        "to": {"container": "o", "partitionKey": [{"value": "y"}]}})
+}
+
+fn target(world: &World) -> Reply {
+    world.server.call("GET", "/dbs/d/colls/o/docs/target", &[Y], "")
+}
+
+/// The token reads nothing of the other container by itself.
+fn check_cannot_read(world: &World) {
+    let reply = world.as_token("GET", "/dbs/d/colls/o/docs/target", &[Y], "");
+    assert_eq!(reply.status, 403, "{}", reply.text());
+}
+
+#[test]
+fn a_copy_shows_the_target_to_whoever_refers_to_it() {
+    let world = modelled(json!({"links": [link("weak", "allow")],
+        "copies": [{"name": "cp", "link": "l", "fields": {"name": "t.name"}}]}));
+    check_cannot_read(&world);
+    let item = json!({"id": "new", "pk": "x", "other": "target"}).to_string();
+    let reply = world.as_token("POST", DOCS, &[X], &item);
+    assert_eq!(reply.status, 201);
+    assert!(reply.text().contains("of others"), "{}", reply.text());
+}
+
+#[test]
+fn an_enforced_link_tells_whether_its_target_is_there() {
+    let world = modelled(json!({"links": [link("enforced", "restrict")]}));
+    check_cannot_read(&world);
+    for (other, status) in [("target", 201), ("missing", 400)] {
+        let item = json!({"id": other, "pk": "x", "other": other}).to_string();
+        assert_eq!(world.as_token("POST", DOCS, &[X], &item).status, status, "{other}");
+    }
+    // It keeps the target, too.
+    let delete = || world.server.call("DELETE", "/dbs/d/colls/o/docs/target", &[Y], "").status;
+    assert_eq!(delete(), 409);
+    assert_eq!(world.as_token("DELETE", &format!("{DOCS}/target"), &[X], "").status, 204);
+    assert_eq!(delete(), 204);
+}
+
+#[test]
+fn totals_and_mirrors_of_targets_follow_every_writer() {
+    let world = modelled(json!({"links": [link("weak", "allow")],
+        "mirrors": [{"name": "m", "link": "l", "into": "/ids"}],
+        "rollups": [{"name": "r", "link": "l", "op": "count", "into": "/count"}]}));
+    check_cannot_read(&world);
+    let item = json!({"id": "new", "pk": "x", "other": "target"}).to_string();
+    assert_eq!(world.as_token("POST", DOCS, &[X], &item).status, 201);
+    let changed: Value = serde_json::from_slice(&target(&world).body).unwrap();
+    assert_eq!((&changed["ids"], &changed["count"]), (&json!(["new"]), &json!(1)));
+}
+
+/// Referrers of other keys go with a target of the token's key.
+#[test]
+fn a_delete_takes_referrers_of_other_keys() {
+    let world = modelled(json!({"links": [{"name": "l", "from": {"container": "o", "path": "/other"},
+        "to": {"container": "c", "partitionKey": [{"value": "x"}]}, "integrity": "weak", "onDelete": "cascade"}]}));
+    check_cannot_read(&world);
+    let refers = json!({"id": "target", "pk": "y", "other": "1"}).to_string();
+    let replaced = world.server.call("PUT", "/dbs/d/colls/o/docs/target", &[Y], &refers);
+    assert_eq!(replaced.status, 200, "{}", replaced.text());
+    assert_eq!(world.as_token("DELETE", &format!("{DOCS}/1"), &[X], "").status, 204);
+    assert_eq!(target(&world).status, 404);
+}

@@ -54,7 +54,7 @@ pub use self::functions::{
 };
 pub use self::limits::{
     Allowance, Cancellation, MemoryPool, MemoryUse, Meter, QueryMemory, QueryTemp, Reservation, Spend,
-    TempFile, TempSpace, TempUse, WriteMeter,
+    TempFile, TempSpace, TempUse, ThreadWatch, WriteMeter,
 };
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
 pub use self::prepared::{PreparedQuery, Unprepared};

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use quire_sql::{Cancellation, SqlError, ThreadWatch};
+
 use super::EngineError;
 
 /// Cancels work that no client waits for: it ends soon with [`EngineError::Cancelled`], and an atomic operation is then
@@ -64,9 +66,26 @@ impl Cancel {
         self.is_cancelled()
     }
 
+    /// Runs work on this thread whose evaluations outside of queries (of models, computed properties, conditions) and commits of
+    /// items end when it is cancelled.
+    pub fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
+        ThreadWatch::during(Arc::new(self.clone()), work)
+    }
+
+    /// Whether there is a client to ask about.
+    pub(crate) fn asks(&self) -> bool {
+        self.ask.is_some()
+    }
+
     /// The same for work that ends with an error.
     pub fn check(&self) -> Result<(), EngineError> {
         if self.check_disconnect() { Err(EngineError::Cancelled) } else { Ok(()) }
+    }
+}
+
+impl Cancellation for Cancel {
+    fn check(&self) -> Result<(), SqlError> {
+        if self.check_disconnect() { Err(SqlError::Cancelled) } else { Ok(()) }
     }
 }
 

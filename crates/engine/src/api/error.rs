@@ -190,6 +190,12 @@ impl EngineError {
         self.is_conflict() || matches!(self, Cancelled | Unresolved | UnderModel | Storage(_))
     }
 
+    /// Another try of the same would end in the same way.
+    pub(crate) fn is_lasting(&self) -> bool {
+        use EngineError::*;
+        matches!(self, ItemTooLarge { .. } | BadRequest { .. } | TransactionTooLarge { .. })
+    }
+
     /// The error of a request that was not sent, because an earlier commit is in doubt: nothing of it can happen.
     pub(crate) fn not_sent(self) -> EngineError {
         match self {

@@ -31,6 +31,7 @@ fn remove_journals_of(shared: &Shared, container: u32) -> Result<(), EngineError
         let job = JobId(u64::from(journal - FIRST));
         let finished = shared.jobs.status(job)?.map(|job| job.finished_ms);
         let now_ms = shared.clock.now_ms();
+        // A job that is not there any more ended before that: it is kept as long as its journal (`JobKind::kept_ms`).
         if finished.is_none_or(|at| at.is_some_and(|at| at + JOURNAL_MS < now_ms)) {
             remove_journal(shared, container, journal)?;
         }

@@ -152,6 +152,7 @@ impl ApplyRun<'_> {
                 // It is checked again.
                 Err(EngineError::PreconditionFailed) => continue,
                 Err(EngineError::ItemNotFound { .. }) => {}
+                Err(EngineError::Cancelled) => return Err(EngineError::Cancelled),
                 Err(error) => {
                     state.add_conflict(conflict(container, &own.operation.body, "", &error.to_string()))
                 }

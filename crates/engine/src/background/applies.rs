@@ -48,6 +48,11 @@ impl JobKind for ApplyJobs {
         false
     }
 
+    /// As long as its journal: without the job there is no undo.
+    fn kept_ms(&self) -> i64 {
+        JOURNAL_MS
+    }
+
     fn step(&self, claim: &mut JobClaim<'_>) -> Result<JobStep, EngineError> {
         let applies = self.applies()?;
         let database = claim.body.database.clone().ok_or_else(|| corrupt("a job without a database"))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Interrupted, NextRound, Worker, WorkerRound, WorkerTask};
-use crate::api::EngineError;
+use crate::api::{Cancel, EngineError};
 use crate::jobs::{ClaimedJob, JobId, JobKind, Jobs, NoJobDue};
 use crate::runtime::signals::Signal;
 
@@ -43,7 +43,9 @@ impl JobRunner {
         }
         let until = Instant::now() + SLICE;
         let is_stopping = || round.check().is_err();
-        round.part(claim.id.0, || match claim.run(&*kind, until, is_stopping) {
+        let (jobs, signal, id) = (Arc::clone(&self.jobs), Arc::clone(&self.signal), claim.id);
+        let cancel = Cancel::asking(move || signal.is_interrupted() || jobs.is_held(id));
+        round.part(claim.id.0, || match claim.run(&*kind, until, is_stopping, &cancel) {
             Err(error) if error.is_conflict() => {
                 claim.rest(TRANSIENT_WAIT);
                 Ok(())

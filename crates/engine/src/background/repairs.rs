@@ -4,6 +4,7 @@
 //! result. An item that is right is not written.
 
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use quire_model::Pointer;
 use quire_storage::Scan;
@@ -97,16 +98,20 @@ impl Repair<'_> {
         };
         let state = self.catalog.state();
         let container = state.containers().find(|container| container.number == number).cloned();
-        let rids = container.as_ref().map_or(Ok(Vec::new()), |container| self.rids(container, place.rid))?;
+        let mut rids =
+            container.as_ref().map_or(Ok(Vec::new()), |container| self.rids(container, place.rid))?;
+        rids.truncate(claim.items_at_once());
         let (Some(container), Some(last)) = (container, rids.last().copied()) else {
             let next = RepairPosition { walk: place.walk + 1, rid: 0, ..place };
             claim.commit(claim.advance(next.encode(), claim.done(), None), Vec::new())?;
             return Ok(JobStep::More);
         };
         let next = RepairPosition { rid: last + 1, ..place };
+        let began = Instant::now();
         if self.visit(claim, &container, &rids, &next, work)?.is_some() {
             self.one_by_one(claim, &container, &rids, next, work)?;
         }
+        claim.visited(rids.len(), began.elapsed());
         Ok(JobStep::More)
     }
 

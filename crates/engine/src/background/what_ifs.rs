@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use quire_sql::ThreadWatch;
 use quire_value::Value;
 
 use crate::api::{EngineError, corrupt};
@@ -76,7 +77,10 @@ impl WhatIfs {
             Some(under_way) => under_way,
             None => self.begin(claim, services)?,
         };
-        let step = match under_way.run.step(services)? {
+        let progress = under_way.run.step(services)?;
+        // Operations that were ended are no part of what is measured.
+        ThreadWatch::check()?;
+        let step = match progress {
             RunProgress::Done(result) => return self.end(claim, services, result),
             RunProgress::Wait => JobStep::Rest(WAIT),
             RunProgress::More(done, total) => {

@@ -45,6 +45,11 @@ pub struct Container {
 struct Attachment(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl Container {
+    /// Whether writes of items evaluate expressions, which may take long.
+    pub fn evaluates_writes(&self) -> bool {
+        !self.definition.computed_properties.is_empty() || self.partitions.model().is_some()
+    }
+
     /// A container of a catalog, without scripts.
     pub(super) fn new(
         resource: Arc<Resource>,

@@ -28,10 +28,11 @@ impl Engine {
             })
         };
         // Whatever follows from an item, it can be deleted.
-        match is_delete {
+        let run = || match is_delete {
             true => WriteMeter::unlimited(&self.shared.query_memory, run),
             false => WriteMeter::limited(&self.shared.query_memory, run),
-        }
+        };
+        if write.cancel.asks() { write.cancel.watch(run) } else { run() }
     }
 
     pub fn read_item(&self, container: &Arc<Container>, read: &ReadItem<'_>) -> Answer<ItemRead> {

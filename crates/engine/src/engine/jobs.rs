@@ -7,7 +7,7 @@ use crate::api::EngineError;
 use crate::jobs::{self, JobControl, JobCount, JobStatus, JobWatch};
 
 impl Engine {
-    /// The newest first: all that are not finished, and the last 1,000 others.
+    /// The newest first: all that are not finished, and the last 1,000 others of each kind, without their results.
     pub fn jobs(&self) -> Result<Vec<JobStatus>, EngineError> {
         self.shared.jobs.list()
     }

@@ -39,9 +39,28 @@ impl Engine {
         let declarations = model.declarations.iter();
         let mut declarations: Vec<DeclarationStatus> =
             declarations.map(|(kind, own)| self.declaration_status(kind, own)).collect::<Result<_, _>>()?;
-        declarations.iter_mut().for_each(|own| add_counts(own, &jobs));
+        self.add_counts(&mut declarations, &jobs)?;
         let (pending, unswept) = (self.pending_fan_outs(&model)?, self.unswept(&model)?);
         Ok(ModelStatus { revision: model.revision, declarations, pending, unswept })
+    }
+
+    /// What the last check and the build of each declaration have counted. `jobs` are the newest first; their results are read one
+    /// at a time.
+    fn add_counts(
+        &self,
+        declarations: &mut [DeclarationStatus],
+        jobs: &[JobStatus],
+    ) -> Result<(), EngineError> {
+        let mut open: Vec<&mut DeclarationStatus> = declarations.iter_mut().collect();
+        for job in jobs {
+            if open.is_empty() {
+                break;
+            }
+            let found = job.id.parse().ok().map(|id| self.shared.jobs.status(id)).transpose()?.flatten();
+            let Some(job) = found else { continue };
+            open.retain_mut(|declaration| !add_counts(declaration, &job));
+        }
+        Ok(())
     }
 
     /// Whether any job is not finished.
@@ -208,30 +227,25 @@ fn is_of(job: &JobStatus, database: &JobOwner) -> bool {
         && [CHECK, BUILD].contains(&job.kind.as_str())
 }
 
-/// What the last check and the build of a declaration have counted. `jobs` are the newest first.
-fn add_counts(declaration: &mut DeclarationStatus, jobs: &[JobStatus]) {
-    for job in jobs {
-        let mut own = find(job.result.get("declarations"), &declaration.name);
-        if let Some(own) = own.next() {
-            let count = own.get("references").and_then(Value::as_u64).filter(|_| declaration.kind == "link");
-            declaration.references = declaration.references.or(count);
-            if let (CHECK, None, Some(at_ms)) = (job.kind.as_str(), &declaration.last_check, job.finished_ms)
-            {
-                let findings: Vec<&Value> = find(job.result.get("findings"), &declaration.name).collect();
-                let count = |problem: &str| {
-                    let of_kind = findings.iter().find(|own| own.get("problem") == Some(&problem.into()));
-                    of_kind.and_then(|own| own.get("count")).and_then(Value::as_u64).unwrap_or(0)
-                };
-                declaration.last_check =
-                    Some(LastCheck { at_ms, dangling: count("dangling"), drift: count("drift") });
-            }
-        }
-        // Before its build it was another one, if it was at all.
-        let built = job.about.get("declarations").and_then(Value::as_array).unwrap_or_default();
-        if job.kind == BUILD && built.contains(&declaration.name.as_str().into()) {
-            return;
+/// What a check or the build of a declaration has counted, where a later one has not. Whether earlier ones have nothing to add.
+fn add_counts(declaration: &mut DeclarationStatus, job: &JobStatus) -> bool {
+    let mut own = find(job.result.get("declarations"), &declaration.name);
+    if let Some(own) = own.next() {
+        let count = own.get("references").and_then(Value::as_u64).filter(|_| declaration.kind == "link");
+        declaration.references = declaration.references.or(count);
+        if let (CHECK, None, Some(at_ms)) = (job.kind.as_str(), &declaration.last_check, job.finished_ms) {
+            let findings: Vec<&Value> = find(job.result.get("findings"), &declaration.name).collect();
+            let count = |problem: &str| {
+                let of_kind = findings.iter().find(|own| own.get("problem") == Some(&problem.into()));
+                of_kind.and_then(|own| own.get("count")).and_then(Value::as_u64).unwrap_or(0)
+            };
+            declaration.last_check =
+                Some(LastCheck { at_ms, dangling: count("dangling"), drift: count("drift") });
         }
     }
+    // Before its build it was another one, if it was at all.
+    let built = job.about.get("declarations").and_then(Value::as_array).unwrap_or_default();
+    job.kind == BUILD && built.contains(&declaration.name.as_str().into())
 }
 
 /// Entries of a list that are about a declaration.

@@ -24,7 +24,7 @@ impl Engine {
                 Err(error) => return Answer { charge, position: None, result: Err(error) },
             };
             let run = || execute(&self.shared, container, &place, &call, &mut charge);
-            let result = WriteMeter::limited(&self.shared.query_memory, run);
+            let result = call.cancel.watch(|| WriteMeter::limited(&self.shared.query_memory, run));
             // Asked for after the run, so it covers it.
             Answer { charge, position: place.partition.position().ok(), result }
         })

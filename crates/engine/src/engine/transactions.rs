@@ -27,16 +27,18 @@ impl Engine {
         session: Option<&SessionToken>,
         cancel: &Cancel,
     ) -> Answer<Vec<OperationResult>> {
-        WriteMeter::limited(&self.shared.query_memory, || {
+        let run = || {
             self.on_current(container, |container| {
                 atomic::write_batch(&self.shared, container, key, operations, session, cancel)
             })
-        })
+        };
+        cancel.watch(|| WriteMeter::limited(&self.shared.query_memory, run))
     }
 
     /// Every operation for itself. Operations on one item keep their order.
     pub fn bulk(&self, container: &Arc<Container>, bulk: Bulk) -> Answer<Vec<OperationResult>> {
-        WriteMeter::limited(&self.shared.query_memory, || self.run_bulk(container, &bulk))
+        let run = || self.run_bulk(container, &bulk);
+        bulk.cancel.watch(|| WriteMeter::limited(&self.shared.query_memory, run))
     }
 
     fn run_bulk(&self, container: &Arc<Container>, bulk: &Bulk) -> Answer<Vec<OperationResult>> {
@@ -93,7 +95,7 @@ impl Engine {
             let shared = &self.shared;
             let run =
                 TransactionRun { shared, containers: &containers, targets: &targets, steps: &steps, cancel };
-            match WriteMeter::limited(&shared.query_memory, || run.run()) {
+            match cancel.watch(|| WriteMeter::limited(&shared.query_memory, || run.run())) {
                 Err(EngineError::PartitionMoved) => self.follow(&mut containers)?,
                 answer => return answer,
             }

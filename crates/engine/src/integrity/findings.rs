@@ -10,6 +10,11 @@ use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::store::item_row::ItemRow;
 
+/// All examples of a report as JSON: together they are kept with a job.
+const EXAMPLE_BYTES_MAX: usize = 512 << 10;
+/// A value of an example as JSON.
+const VALUE_BYTES_MAX: usize = 1 << 10;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FindingKind {
     Drift,
@@ -38,7 +43,9 @@ pub(crate) struct Finding {
     pub count: u64,
     /// The same that the sweep, a build or a fan-out is about to correct; not in `count`.
     pub pending: u64,
-    pub examples: Vec<Value>,
+    examples: u64,
+    /// There was no room for more of them.
+    examples_left_out: bool,
 }
 
 /// Figures of one declaration.
@@ -53,13 +60,18 @@ pub(crate) struct DeclarationFigures {
     pub duplicate_keys: u64,
     /// Referrers of every target that has some.
     pub fan_out: Vec<u32>,
-    pub examples: Vec<Value>,
+    /// Of all its findings, in the order in which they were found.
+    examples: Vec<(FindingKind, Value)>,
+    examples_left_out: bool,
 }
 
 /// The report of a survey.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SurveyReport {
+    /// Of each finding.
     examples_max: usize,
+    /// Of all examples, about.
+    example_bytes: usize,
     /// Visible items of all containers that were walked, each once.
     pub items: u64,
     pub references: u64,
@@ -101,17 +113,18 @@ impl SurveyReport {
             return Ok(());
         }
         finding.count += 1;
-        let figures = &mut self.declarations[place].1;
-        let wants = [finding.examples.len(), figures.examples.len()].map(|count| count < self.examples_max);
-        if wants.contains(&true) {
-            let example = example()?;
-            if wants[1] {
-                figures.examples.push(example.clone());
-            }
-            if wants[0] {
-                finding.examples.push(example);
-            }
+        if finding.examples >= self.examples_max as u64 {
+            return Ok(());
         }
+        let figures = &mut self.declarations[place].1;
+        if self.example_bytes >= EXAMPLE_BYTES_MAX {
+            (finding.examples_left_out, figures.examples_left_out) = (true, true);
+            return Ok(());
+        }
+        let example = example()?;
+        self.example_bytes += example.to_json().len();
+        finding.examples += 1;
+        figures.examples.push((kind, example));
         Ok(())
     }
 
@@ -124,12 +137,14 @@ impl SurveyReport {
     pub fn to_json(&self) -> Value {
         let findings = self.findings.iter().filter(|(_, finding)| finding.count > 0);
         let findings = findings.map(|((declaration, kind), finding)| {
+            let (name, figures) = &self.declarations[*declaration];
             let mut json = Object::new();
-            json.set("declaration", self.declarations[*declaration].0.as_str());
+            json.set("declaration", name.as_str());
             json.set("problem", kind.name());
             json.set("count", number(finding.count));
             json.set("pending", number(finding.pending));
-            json.set("examples", Value::Array(finding.examples.clone()));
+            json.set("examples", examples_json(figures.examples.iter().filter(|(own, _)| own == kind)));
+            set_left_out(&mut json, finding.examples_left_out);
             Value::Object(json)
         });
         let mut json = Object::new();
@@ -146,7 +161,7 @@ impl SurveyReport {
 
     /// The estimates of a dry run.
     pub fn estimates(&self) -> Value {
-        self.declarations.iter().map(|(name, figures)| figures.estimate(name)).collect()
+        self.declarations.iter().map(|(name, figures)| figures.estimate(name, self.examples_max)).collect()
     }
 }
 
@@ -160,7 +175,7 @@ impl DeclarationFigures {
         Value::Object(json)
     }
 
-    fn estimate(&self, name: &str) -> Value {
+    fn estimate(&self, name: &str, examples_max: usize) -> Value {
         let mut counts = self.fan_out.clone();
         counts.sort_unstable();
         let mut fan_out = Object::new();
@@ -175,8 +190,19 @@ impl DeclarationFigures {
         json.set("dangling", number(self.dangling));
         json.set("duplicateKeys", number(self.duplicate_keys));
         json.set("fanOut", fan_out);
-        json.set("examples", Value::Array(self.examples.clone()));
+        json.set("examples", examples_json(self.examples.iter().take(examples_max)));
+        set_left_out(&mut json, self.examples_left_out && self.examples.len() < examples_max);
         Value::Object(json)
+    }
+}
+
+fn examples_json<'e>(examples: impl Iterator<Item = &'e (FindingKind, Value)>) -> Value {
+    examples.map(|(_, example)| example.clone()).collect()
+}
+
+fn set_left_out(json: &mut Object, is_left_out: bool) {
+    if is_left_out {
+        json.set("examplesLeftOut", true);
     }
 }
 
@@ -219,7 +245,7 @@ pub(crate) fn owned_example(
     item_example(container, row, &owned.path.at(&owned.positions), found, expected)
 }
 
-/// One item with a problem. What is absent is left out.
+/// One item with a problem. What is absent is left out; of a value that is long the beginning of its JSON is shown.
 pub(crate) fn item_example(
     container: &Container,
     row: &ItemRow<'_>,
@@ -234,10 +260,20 @@ pub(crate) fn item_example(
     json.set("path", path);
     for (member, value) in [("found", found), ("expected", expected)] {
         if let Some(value) = value {
-            json.set(member, value);
+            json.set(member, shown(value));
         }
     }
     Ok(Value::Object(json))
+}
+
+/// A value, or a text that is the beginning of its JSON and ends in `…`.
+fn shown(value: Value) -> Value {
+    let json = value.to_json();
+    if json.len() <= VALUE_BYTES_MAX {
+        return value;
+    }
+    let end = (0..=VALUE_BYTES_MAX).rev().find(|end| json.is_char_boundary(*end)).unwrap_or(0);
+    Value::from(format!("{}…", &json[..end]))
 }
 
 /// A partition key as clients write it: an undefined level is `{}`.

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use quire_sql::ThreadWatch;
 use quire_storage::{KeyRange, Scan, Snapshot};
 
 use super::findings::SurveyReport;
@@ -19,6 +21,8 @@ use crate::store::item_row::ItemRow;
 use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
 use crate::store::{for_each_row, scan};
 
+/// A step ends after this time.
+const STEP_TIME: Duration = Duration::from_millis(50);
 /// Referrers whose contributions are added up at once; the targets of more are done in several rounds.
 const REFERRERS_PER_ROUND: u64 = 500_000;
 
@@ -126,7 +130,8 @@ impl Survey {
         Ok(Survey { base, walks, range: None, state, counted: HashSet::new(), done: 0, total })
     }
 
-    /// Looks at some more items; true when that was the last of them.
+    /// Looks at some more items; true when that was the last of them. After an error, such as that the work of the thread is to end
+    /// (see [`ThreadWatch`]), the survey is of no use.
     pub fn step(&mut self, items_max: usize) -> Result<bool, EngineError> {
         let Some(walk) = self.walks.front().copied() else { return Ok(true) };
         let container = Arc::clone(walk.container(&self.base.subject)?);
@@ -138,15 +143,22 @@ impl Survey {
             }
         };
         let page = self.base.snapshot.scan(&Scan { rows_max: items_max, ..scan(ITEMS, range.clone()) })?;
+        let (end, mut checked) = (Instant::now() + STEP_TIME, 0);
         for (key, bytes) in &page.rows {
             let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             let visited = self.base.visit(&container, rid, bytes)?;
             self.count(&visited);
             self.check_item(walk, &visited)?;
+            ThreadWatch::check()?;
+            checked += 1;
+            if Instant::now() >= end {
+                break;
+            }
         }
-        self.done += page.rows.len() as u64;
-        match page.rows.into_iter().next_back() {
-            Some((last, _)) if page.more => {
+        self.done += checked as u64;
+        let has_more = page.more || checked < page.rows.len();
+        match page.rows.into_iter().take(checked).next_back() {
+            Some((last, _)) if has_more => {
                 self.range = Some(KeyRange { start: Bound::Excluded(last), ..range });
             }
             _ => self.end(walk, container.number)?,

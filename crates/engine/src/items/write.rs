@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quire_model::IfMatch;
 use quire_resource::PartitionKey;
+use quire_sql::WriteMeter;
 use quire_storage::Snapshot;
 use quire_value::{Item, Node};
 
@@ -556,9 +557,13 @@ pub(crate) fn patched(
     let container = logical_partition.container;
     let links = SelfLinks::new(container);
     let system = StampedItem { links: &links, child: rid, stamp };
-    let allowance = allowance::of_page(shared, &Cancel::default());
+    // A condition may take as long as a query, of which a request may have many.
+    let allowance = allowance::of_page(shared, &Cancel::default()).counted_for_write();
     let environment = allowance::environment(shared, container.definition.geospatial, allowance)?;
-    let value = patch.apply(item, &system, &container.definition, environment)?;
+    let spent_before = WriteMeter::spent_steps();
+    let value = patch.apply(item, &system, &container.definition, environment);
+    WriteMeter::count_for_request(spent_before);
+    let value = value?;
     Body::of_item(Item::from_value(&value), want_body)
 }
 

@@ -4,13 +4,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quire_storage::{Op, Snapshot};
+use quire_value::Value;
 
 use super::id::JobId;
 use super::kind::{JobKind, JobStep};
 use super::registry::{JobScope, Jobs};
 use super::row::{self, Checkpoint, JobBody, JobHold, JobOutcome};
-use crate::api::EngineError;
+use crate::api::{Cancel, EngineError};
 use crate::store::keys::{self, CATALOG};
+
+/// Items of a job's first commit, and the most of any.
+const ITEMS_FIRST: usize = 64;
+const ITEMS_MAX: usize = 4_096;
+/// What a commit of items should take: their writers wait for it.
+const VISIT_TIME: Duration = Duration::from_millis(100);
 
 /// A job that the caller alone runs, until this is dropped.
 pub(crate) struct JobClaim<'a> {
@@ -67,7 +74,24 @@ impl<'a> JobClaim<'a> {
 
     /// Whether a client has paused or cancelled the job: a step of several commits ends between two of them.
     pub fn is_held(&self) -> bool {
-        self.hold() != Some(JobHold::None)
+        self.jobs.is_held(self.id)
+    }
+
+    /// How many items the next commit should have.
+    pub fn items_at_once(&self) -> usize {
+        let registry = self.jobs.registry.lock();
+        registry.jobs.get(&self.id).and_then(|entry| entry.items_at_once).unwrap_or(ITEMS_FIRST)
+    }
+
+    /// So many items took so long: the next commit has more of them, or fewer.
+    pub fn visited(&self, items: usize, took: Duration) {
+        let fit = items as u128 * VISIT_TIME.as_micros() / took.as_micros().max(1);
+        let fit = usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, ITEMS_MAX);
+        let before = self.items_at_once();
+        let next = if fit < before { fit } else { fit.min(2 * before) };
+        if let Some(entry) = self.jobs.registry.lock().jobs.get_mut(&self.id) {
+            entry.items_at_once = Some(next);
+        }
     }
 
     /// How far the job is with its last step, which has no checkpoint of its own: shown when it has ended.
@@ -106,17 +130,19 @@ impl<'a> JobClaim<'a> {
         self.jobs.ended(self.id, outcome);
     }
 
-    /// Runs the job until it has nothing to do, is held, `until` is over or `is_stopping` says so.
+    /// Runs the job until it has nothing to do, is held, `until` is over or `is_stopping` says so. `cancel` ends a step that is under
+    /// way, before its next commit.
     pub(crate) fn run(
         &mut self,
         kind: &dyn JobKind,
         until: Instant,
         is_stopping: impl Fn() -> bool,
+        cancel: &Cancel,
     ) -> Result<(), EngineError> {
         if !self.load()? {
             return Ok(());
         }
-        let run = self.run_steps(kind, until, is_stopping);
+        let run = self.run_steps(kind, until, is_stopping, cancel);
         let error = run.as_ref().err().map(EngineError::to_string);
         if let Some(entry) = self.jobs.registry.lock().jobs.get_mut(&self.id) {
             entry.error = error;
@@ -129,6 +155,7 @@ impl<'a> JobClaim<'a> {
         kind: &dyn JobKind,
         until: Instant,
         is_stopping: impl Fn() -> bool,
+        cancel: &Cancel,
     ) -> Result<(), EngineError> {
         loop {
             match self.hold() {
@@ -143,7 +170,16 @@ impl<'a> JobClaim<'a> {
                     return Ok(());
                 }
             }
-            match kind.step(self)? {
+            let step = match cancel.watch(|| kind.step(self)) {
+                // How the job is held says what comes next.
+                Err(EngineError::Cancelled) if cancel.is_cancelled() => JobStep::More,
+                Err(error) if error.is_lasting() && kind.can_cancel() => {
+                    kind.cancel(self)?;
+                    JobStep::Failed { error: error.to_string(), result: Value::Null }
+                }
+                step => step?,
+            };
+            match step {
                 JobStep::More => {}
                 JobStep::Rest(time) => {
                     self.rest(time);
@@ -174,6 +210,7 @@ impl<'a> JobClaim<'a> {
         if self.hold() != Some(JobHold::None) {
             return Ok(());
         }
+        let hold = hold.bounded();
         self.jobs.commit(vec![row::put_body(self.id, &self.body, &hold)])?;
         self.jobs.registry.lock().set_hold(self.id, hold);
         self.jobs.changed();

@@ -1,6 +1,7 @@
 //! Commits of job rows outside of partitions, and the numbers of jobs.
 
 use quire_storage::{Op, Storage};
+use quire_value::Value;
 
 use super::id::JobId;
 use super::registry::Jobs;
@@ -84,8 +85,19 @@ impl Jobs {
         reached: Option<&Checkpoint>,
     ) -> Result<(), EngineError> {
         let _one = self.controlling.lock();
-        self.commit(self.end_ops(id, outcome, reached))?;
-        self.ended(id, outcome);
+        match self.commit(self.end_ops(id, outcome, reached)) {
+            // It would be refused again.
+            Err(error) if error.is_lasting() => {
+                let error = format!("The result cannot be stored: {error}.");
+                let outcome = JobOutcome::Failed { error, result: Value::Null };
+                self.commit(self.end_ops(id, &outcome, reached))?;
+                self.ended(id, &outcome);
+            }
+            committed => {
+                committed?;
+                self.ended(id, outcome);
+            }
+        }
         Ok(())
     }
 }

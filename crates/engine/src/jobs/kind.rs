@@ -30,6 +30,11 @@ pub(crate) trait JobKind: Send + Sync {
         self.can_stop()
     }
 
+    /// A finished job is kept at least as long as this, however many there are of its kind.
+    fn kept_ms(&self) -> i64 {
+        0
+    }
+
     /// A client has cancelled the job, and it is about to end: puts in order what it leaves. May come again.
     fn cancel(&self, _claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
         Ok(())

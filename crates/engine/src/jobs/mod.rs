@@ -16,6 +16,7 @@ mod control; // pause, resume, cancel, undo
 mod id;
 mod kind; // kinds of jobs
 mod registry; // all jobs, and which one runs next
+mod result; // bounded results
 mod row; // formats of job rows
 mod status; // jobs as clients see them
 

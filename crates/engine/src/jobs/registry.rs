@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use quire_storage::{Op, Scan, Snapshot, Storage};
+use quire_storage::{Op, Snapshot, Storage};
 
 use super::claim::JobClaim;
 use super::commit::JobNumbers;
@@ -18,13 +18,13 @@ use super::row::{self, Checkpoint, FinishedJob, JobBody, JobHold, JobOutcome, Ne
 use super::status::{JobCount, JobState};
 use crate::api::{Clock, EngineError, corrupt};
 use crate::store::keys::{self, CATALOG, JobRow};
-use crate::store::{Sequence, Watchers, for_each_row, scan};
+use crate::store::{Sequence, Watchers, for_each_row};
 use crate::sync::Mutex;
 
 /// Unfinished jobs of a kind in a database that clients ask for: each may hold memory, and their rows are in memory.
 const ORDERED_MAX: usize = 32;
 
-/// Finished jobs that are kept.
+/// Finished jobs of a kind that are kept: those of one kind do not push out those of another.
 pub(super) const FINISHED_KEPT: usize = 1_000;
 
 /// All jobs of an open engine.
@@ -55,7 +55,7 @@ struct JobKinds {
 pub(super) struct JobRegistry {
     /// Those that are not finished.
     pub jobs: BTreeMap<JobId, UnfinishedJob>,
-    pub finished: BTreeSet<JobId>,
+    finished: FinishedJobs,
     /// Jobs to run, by owner, and the owners in the order of their turns.
     queues: HashMap<JobScope, VecDeque<JobId>>,
     turns: VecDeque<JobScope>,
@@ -64,6 +64,9 @@ pub(super) struct JobRegistry {
     /// A commit of unknown outcome may have made or ended jobs.
     is_doubtful: bool,
 }
+
+/// The finished jobs of each kind, and when they ended.
+type FinishedJobs = HashMap<String, BTreeMap<JobId, i64>>;
 
 /// An unfinished job.
 pub(super) struct UnfinishedJob {
@@ -77,6 +80,8 @@ pub(super) struct UnfinishedJob {
     pub first_run: Option<FirstRun>,
     /// Of the last step, when it failed.
     pub error: Option<String>,
+    /// Items of its next commit, once some were visited.
+    pub items_at_once: Option<usize>,
 }
 
 /// When a job was first run, and how far it was then.
@@ -215,7 +220,7 @@ impl Jobs {
         // Under the lock: what is added or ended meanwhile is not in this snapshot.
         let mut registry = self.registry.lock();
         let snapshot = self.storage.snapshot()?;
-        let finished = finished_ids(&*snapshot)?;
+        let finished = finished_jobs(&*snapshot)?;
         let mut stored = BTreeMap::new();
         for_each_row(&*snapshot, CATALOG, &keys::jobs_prefix(JobRow::Body), |key, value| {
             let id = id_of(key)?;
@@ -277,6 +282,11 @@ impl Jobs {
         })
     }
 
+    /// Whether a client has paused or cancelled a job, or it has ended.
+    pub fn is_held(&self, id: JobId) -> bool {
+        self.registry.lock().jobs.get(&id).is_none_or(|entry| entry.hold != JobHold::None)
+    }
+
     pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, JobHold)> {
         let registry = self.registry.lock();
         registry.jobs.get(&id).map(|entry| (Arc::clone(&entry.body), entry.hold.clone()))
@@ -315,7 +325,7 @@ impl Jobs {
         let checkpoint = reached.unwrap_or(&entry.checkpoint);
         let finished = FinishedJob {
             body: JobBody::clone(&entry.body),
-            outcome: outcome.clone(),
+            outcome: outcome.clone().bounded(),
             started_ms: entry.started_ms(),
             finished_ms: self.clock.now_ms(),
             done: checkpoint.done,
@@ -323,10 +333,20 @@ impl Jobs {
         };
         let mut ops = vec![finished.put(id)];
         let gone = [keys::job(id.0), keys::job_checkpoint(id.0)].into_iter();
-        let excess = (registry.finished.len() + 1).saturating_sub(FINISHED_KEPT);
-        let oldest = registry.finished.iter().take(excess).map(|id| keys::finished_job(id.0));
-        ops.extend(gone.chain(oldest).map(|key| Op::Delete { space: CATALOG, key }));
+        let excess = self.excess(&registry, &entry.body.kind, FINISHED_KEPT - 1);
+        let excess = excess.into_iter().map(|id| keys::finished_job(id.0));
+        ops.extend(gone.chain(excess).map(|key| Op::Delete { space: CATALOG, key }));
         ops
+    }
+
+    /// The oldest finished jobs of a kind that need not be kept.
+    fn excess(&self, registry: &JobRegistry, kind: &str, kept_max: usize) -> Vec<JobId> {
+        let Some(finished) = registry.finished.get(kind) else { return Vec::new() };
+        let kept_ms = self.kind(kind).map_or(0, |kind| kind.kept_ms());
+        let until_ms = self.clock.now_ms().saturating_sub(kept_ms);
+        let count = finished.len().saturating_sub(kept_max);
+        let oldest = finished.iter().take(count).filter(|(_, finished_ms)| **finished_ms <= until_ms);
+        oldest.map(|(id, _)| *id).collect()
     }
 
     /// The commit with those rows is durable.
@@ -335,12 +355,12 @@ impl Jobs {
         let kind = registry.jobs.get(&id).map(|entry| entry.body.kind.clone());
         registry.retain(|other| other != id);
         self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
-        registry.finished.insert(id);
-        while registry.finished.len() > FINISHED_KEPT {
-            registry.finished.pop_first();
-        }
-        // Before anyone sees that it has ended.
         if let Some(kind) = kind {
+            registry.finished.entry(kind.clone()).or_default().insert(id, self.clock.now_ms());
+            for id in self.excess(&registry, &kind, FINISHED_KEPT) {
+                registry.finished.get_mut(&kind).and_then(|finished| finished.remove(&id));
+            }
+            // Before anyone sees that it has ended.
             *self.ended.lock().entry((kind, outcome.state())).or_default() += 1;
         }
         drop(registry);
@@ -374,9 +394,16 @@ impl UnfinishedJob {
 
 impl JobRegistry {
     fn insert(&mut self, id: JobId, body: Arc<JobBody>, hold: JobHold, checkpoint: Checkpoint) {
-        let (is_claimed, not_before, first_run, error) = Default::default();
-        let entry =
-            UnfinishedJob { body, hold: JobHold::None, checkpoint, is_claimed, not_before, first_run, error };
+        let entry = UnfinishedJob {
+            body,
+            hold: JobHold::None,
+            checkpoint,
+            is_claimed: false,
+            not_before: None,
+            first_run: None,
+            error: None,
+            items_at_once: None,
+        };
         self.jobs.insert(id, entry);
         self.queue(id);
         self.set_hold(id, hold);
@@ -488,10 +515,14 @@ impl JobScope {
     }
 }
 
-fn finished_ids(snapshot: &dyn Snapshot) -> Result<BTreeSet<JobId>, EngineError> {
-    let range = quire_storage::KeyRange::prefix(&keys::jobs_prefix(JobRow::Finished));
-    let page = Scan { rows_max: usize::MAX, bytes_max: usize::MAX, keys_only: true, ..scan(CATALOG, range) };
-    snapshot.scan(&page)?.rows.iter().map(|(key, _)| id_of(key)).collect()
+fn finished_jobs(snapshot: &dyn Snapshot) -> Result<FinishedJobs, EngineError> {
+    let mut finished = FinishedJobs::new();
+    for_each_row(snapshot, CATALOG, &keys::jobs_prefix(JobRow::Finished), |key, value| {
+        let job = FinishedJob::decode_summary(key, value)?;
+        finished.entry(job.body.kind).or_default().insert(id_of(key)?, job.finished_ms);
+        Ok(())
+    })?;
+    Ok(finished)
 }
 
 pub(super) fn id_of(key: &[u8]) -> Result<JobId, EngineError> {

@@ -254,12 +254,25 @@ impl FinishedJob {
     }
 
     pub fn decode(key: &[u8], value: &[u8]) -> Result<FinishedJob, EngineError> {
+        FinishedJob::decode_with(key, value, read_json)
+    }
+
+    /// Without the result, which may be large.
+    pub fn decode_summary(key: &[u8], value: &[u8]) -> Result<FinishedJob, EngineError> {
+        FinishedJob::decode_with(key, value, |reader| reader.bytes().map(|_| Value::Null))
+    }
+
+    fn decode_with(
+        key: &[u8],
+        value: &[u8],
+        read_result: impl Fn(&mut FieldReader<'_>) -> Result<Value, EngineError>,
+    ) -> Result<FinishedJob, EngineError> {
         let mut reader = open(key, value)?;
         let body = JobBody::read(&mut reader)?;
         let [tag] = reader.array()?;
         let (started_ms, finished_ms) = (time(reader.i64()?), reader.i64()?);
         let (done, total) = (reader.u64()?, total(reader.u64()?));
-        let (error, result) = (reader.string()?, read_json(&mut reader)?);
+        let (error, result) = (reader.string()?, read_result(&mut reader)?);
         reader.end()?;
         let outcome = match tag {
             0 => JobOutcome::Done(result),

@@ -86,7 +86,8 @@ impl JobState {
 }
 
 impl Jobs {
-    /// The newest first: all that are not finished, and the last finished ones.
+    /// The newest first: all that are not finished, and the last finished ones. Without results of finished ones: all together may
+    /// be more than fits into memory.
     pub fn list(&self) -> Result<Vec<JobStatus>, EngineError> {
         // The snapshot first: a job that ends meanwhile is in both.
         let mut jobs = Vec::new();
@@ -97,7 +98,7 @@ impl Jobs {
         let snapshot = self.storage.snapshot()?;
         for_each_row(&*snapshot, CATALOG, &keys::jobs_prefix(JobRow::Finished), |key, value| {
             let id = id_of(key)?;
-            jobs.push((id, of_finished(id, FinishedJob::decode(key, value)?)));
+            jobs.push((id, of_finished(id, FinishedJob::decode_summary(key, value)?)));
             Ok(())
         })?;
         let is_finished = |id: &JobId| jobs.binary_search_by_key(id, |(id, _)| *id).is_ok();

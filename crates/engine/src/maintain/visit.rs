@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use quire_model::{ItemError, TargetKey};
+use quire_sql::ThreadWatch;
 use quire_storage::{Op, Scan, Snapshot};
 
 use super::locks::lock_named_target;
@@ -109,7 +110,12 @@ pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<Vis
         let others = siblings(order.container, &model.database)?;
         let _held = shared.locks.take(&locks)?;
         let Some(base) = ModelSnapshot::take(shared, &[order.container], &others)? else { continue };
-        match attempt(shared, order, &base, &locks) {
+        let attempted = attempt(shared, order, &base, &locks);
+        // What was ended may look as if there was nothing to write, or nothing that can be written.
+        if !matches!(attempted, Ok(Attempt::Ended(VisitOutcome::Done { is_committed: true, .. }))) {
+            ThreadWatch::check()?;
+        }
+        match attempted {
             Ok(Attempt::Again(more)) => locks.extend(&more),
             Ok(Attempt::Ended(visited)) => return Ok(visited),
             Err(EngineError::RefusedByModel(error)) => return Ok(VisitOutcome::Refused(error)),

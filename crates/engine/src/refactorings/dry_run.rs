@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use quire_sql::ThreadWatch;
 use quire_storage::Scan;
 use quire_value::{Object, Value};
 
@@ -66,6 +67,7 @@ impl DryRun {
         let visibility_point = container.visibility_point(shared);
         let page = container.snapshot(shared)?.scan(&Scan { rows_max: PAGE_ITEMS, ..scan(ITEMS, range) })?;
         for (key, bytes) in &page.rows {
+            ThreadWatch::check()?;
             keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
             let row = ItemRow::parse(bytes)?;
             if container.is_invisible(&row, &visibility_point) {

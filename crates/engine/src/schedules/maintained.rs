@@ -209,7 +209,7 @@ impl MaintainedProgram {
             return true;
         }
         let Ok(ClaimedJob { mut claim, kind, .. }) = jobs.claim(|_| true) else { return false };
-        self.done(claim.run(&*kind, Instant::now(), || false));
+        self.done(claim.run(&*kind, Instant::now(), || false, &Cancel::default()));
         true
     }
 

@@ -211,6 +211,7 @@ pub(crate) fn is_permanent(error: &EngineError) -> bool {
     !matches!(
         error,
         EngineError::Storage(_)
+            | EngineError::Cancelled
             | EngineError::Unresolved
             | EngineError::Contended
             | EngineError::Overloaded

@@ -66,7 +66,8 @@ pub(crate) async fn apply(call: &AdminCall<'_>, database: &str, id: &str) -> Adm
     let nothing = RequestError::NothingToApply { id: id.to_owned() };
     let (database, id) = (database.to_owned(), id.to_owned());
     if call.request.is_true(&DRY_RUN) {
-        let run = call.run(move |engine| engine.dry_run_apply(&database, &id, finishes_itself)).await?;
+        let run =
+            call.run_for_client(move |engine| engine.dry_run_apply(&database, &id, finishes_itself)).await?;
         return dry_run(call, run.ok_or(nothing)?).await;
     }
     let job = call.run(move |engine| engine.apply_finding(&database, &id, finishes_itself)).await?;

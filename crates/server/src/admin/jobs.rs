@@ -1,6 +1,6 @@
 //! `/_quire/jobs`: durable work in the background.
 //!
-//! `GET /_quire/jobs` lists jobs, the newest first. `GET …/{id}?waitMs=N` waits up to N milliseconds until the job is neither
+//! `GET /_quire/jobs` lists jobs, the newest first and without their results. `GET …/{id}?waitMs=N` waits up to N milliseconds until the job is neither
 //! waiting nor running. `POST …/{id}/pause`, `resume`, `cancel` and `undo` answer with the job to look at: 202 while that is
 //! waiting or running, 200 otherwise.
 
@@ -16,7 +16,7 @@ use crate::wire::iso_date;
 pub(crate) async fn list(call: &AdminCall<'_>) -> AdminResult {
     call.parameters(&[])?;
     let jobs = call.run(|engine| engine.jobs()).await?;
-    let jobs: Vec<Value> = jobs.iter().map(|job| Value::from(json(job))).collect();
+    let jobs: Vec<Value> = jobs.iter().map(|job| Value::from(summary(job))).collect();
     Ok(AdminReply::json(StatusCode::OK, Object::from_iter([("jobs", jobs)])))
 }
 
@@ -51,6 +51,13 @@ pub(crate) fn reply(job: &JobStatus) -> AdminReply {
         true => accepted(job),
         false => AdminReply::json(StatusCode::OK, json(job)),
     }
+}
+
+/// Results of all jobs together may be large.
+fn summary(job: &JobStatus) -> Object {
+    let mut body = json(job);
+    body.remove("result");
+    body
 }
 
 fn json(job: &JobStatus) -> Object {
@@ -105,6 +112,11 @@ mod tests {
     fn a_job_as_json() {
         expect_test::expect![[r#"{"id":"j-17","kind":"build","database":"library","container":null,"state":"running","created":"2026-11-15T18:32:04.007Z","started":"2026-11-15T18:32:05.000Z","finished":null,"about":{"revision":3},"progress":{"done":4000,"total":10412,"unit":"items","rate":3900},"result":null,"error":null}"#]]
             .assert_eq(&Value::from(json(&job())).to_json());
+    }
+
+    #[test]
+    fn a_list_has_no_results() {
+        assert!(json(&job()).get("result").is_some() && summary(&job()).get("result").is_none());
     }
 
     #[test]

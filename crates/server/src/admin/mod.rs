@@ -81,6 +81,15 @@ impl AdminCall<'_> {
         Ok(answer?)
     }
 
+    /// The same for work that changes nothing, and ends when its client has left.
+    pub async fn run_for_client<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, HandlerError> {
+        let cancel = self.request.client.cancel();
+        self.run(move |engine| cancel.watch(|| call(engine))).await
+    }
+
     pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
         Ok(self.state.engine.catalog().container(database, container)?)
     }

@@ -46,7 +46,7 @@ async fn dry_run(
     body: Value,
     condition: ModelCondition,
 ) -> AdminResult {
-    let run = call.run(move |engine| engine.dry_run_model(&database, &body, &condition)).await?;
+    let run = call.run_for_client(move |engine| engine.dry_run_model(&database, &body, &condition)).await?;
     dry_run_reply(call, run).await
 }
 

@@ -36,7 +36,7 @@ pub(crate) async fn start(call: &AdminCall<'_>, database: &str) -> AdminResult {
 /// What a refactoring would do; the job that finds out where there is much to look at.
 async fn dry_run(call: &AdminCall<'_>, database: &str, body: Value) -> AdminResult {
     let database = database.to_owned();
-    Ok(dry_run_reply(call.run(move |engine| engine.dry_run_refactoring(&database, &body)).await?))
+    Ok(dry_run_reply(call.run_for_client(move |engine| engine.dry_run_refactoring(&database, &body)).await?))
 }
 
 pub(super) fn dry_run_reply(run: RefactoringDryRun) -> AdminReply {

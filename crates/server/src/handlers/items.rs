@@ -195,6 +195,8 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
     let (pre_trigger, post_trigger) = (trigger(call, &PRE_TRIGGERS)?, trigger(call, &POST_TRIGGERS)?);
     let runs_scripts = pre_trigger.is_some() || post_trigger.is_some();
     let is_delete = matches!(kind, WriteKind::Delete { .. });
+    let can_take_long =
+        runs_scripts || matches!(kind, WriteKind::Patch { .. }) || container.evaluates_writes();
     let partition_key = call.key_in(&container).map(Cow::into_owned);
     if is_delete && partition_key.is_none() {
         return Err(EngineError::PartitionKeyMissing.into());
@@ -211,7 +213,7 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         pre_trigger,
         post_trigger,
         trigger_headers: if runs_scripts { procedures::request_headers(call) } else { Vec::new() },
-        cancel: if runs_scripts { call.request.client.cancel() } else { Cancel::default() },
+        cancel: if can_take_long { call.request.client.cancel() } else { Cancel::default() },
     };
     let engine = call.state.engine.clone();
     let target = container.clone();

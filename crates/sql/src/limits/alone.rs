@@ -2,20 +2,20 @@
 //!
 //! Their results are stored, so they depend on the values alone and never on what other threads evaluate at the same time.
 //! An evaluation begins within [`THREAD_BYTES_MAX`] of its own. One that needs more is repeated within
-//! [`Allowance::ALONE_BYTES_MAX`], and only one of these runs at a time: it waits, where a query would be refused.
-//! Inside of a write that memory is the server's, and all evaluations together are limited: see [`WriteMeter`].
-
-use std::sync::{Mutex, PoisonError};
+//! [`Allowance::ALONE_BYTES_MAX`], and only few of these run at a time: it waits for its turn (see `places`).
+//! All of them end with the work of their thread: see [`ThreadWatch`]. Inside of a write that memory is the server's, and all evaluations together are limited: see [`WriteMeter`].
 
 use super::memory::QueryMemory;
 use super::meter::Allowance;
+use super::places::LargePlaces;
+use super::watch::ThreadWatch;
 use super::write::WriteMeter;
 use crate::error::SqlError;
 
 /// For evaluations that many threads make at once.
 const THREAD_BYTES_MAX: usize = 1 << 20;
 
-static LARGE: Mutex<()> = Mutex::new(());
+static LARGE: LargePlaces = LargePlaces::new();
 
 thread_local! {
     static OF_THREAD: Allowance =
@@ -25,8 +25,7 @@ thread_local! {
 impl Allowance {
     /// Memory of one evaluation outside of queries.
     pub const ALONE_BYTES_MAX: usize = 128 << 20;
-    /// Steps of one: enough for several passes over an item of 2 MB, and some hundredths of a second. A write evaluates many,
-    /// and nobody can cancel it.
+    /// Steps of one: enough for several passes over an item of 2 MB, and some hundredths of a second. A write evaluates many.
     pub const ALONE_STEPS_MAX: u64 = 4_000_000;
 
     /// Runs an evaluation within an allowance that it shares with nobody. It is run twice if it needs much memory, and must
@@ -35,11 +34,12 @@ impl Allowance {
         if WriteMeter::is_stopped() {
             return Err(SqlError::Budget { what: "what one write may evaluate" });
         }
+        ThreadWatch::check()?;
         match OF_THREAD.with(&evaluate) {
             Err(error) if error.is_out_of_space() => {}
             done => return done,
         }
-        let _one = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _place = LARGE.take().inspect_err(|error| WriteMeter::refuse(error.clone()))?;
         let memory = match WriteMeter::pool() {
             // A smaller one could never have it, and whether there is a value must not depend on that.
             Some(pool) if pool.usage().total_bytes_max >= Allowance::ALONE_BYTES_MAX => {

@@ -19,6 +19,7 @@ use crate::error::SqlError;
 
 use super::memory::QueryMemory;
 use super::temp::QueryTemp;
+use super::watch::ThreadWatch;
 use super::write::WriteMeter;
 
 /// Steps between two checks for cancellation: well below a millisecond of work.
@@ -83,7 +84,8 @@ impl Allowance {
         self
     }
 
-    pub(super) fn counted_for_write(mut self) -> Allowance {
+    /// Steps are counted for the write of the thread, and end with the work of the thread.
+    pub fn counted_for_write(mut self) -> Allowance {
         self.is_for_write = true;
         self
     }
@@ -211,6 +213,7 @@ impl Meter {
         if !self.allowance.is_for_write {
             return Ok(());
         }
+        ThreadWatch::check()?;
         let steps = self.steps();
         WriteMeter::spend(steps - self.counted.replace(steps))
     }

@@ -9,6 +9,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use super::memory::{MemoryPool, QueryMemory};
+use super::watch::ThreadWatch;
 use crate::error::SqlError;
 
 /// Bytes of a write that are not counted: nearly all writes need fewer.
@@ -19,6 +20,8 @@ pub struct WriteMeter {
     pool: Arc<MemoryPool>,
     is_limited: bool,
     steps: Cell<u64>,
+    /// Steps that count for all commits of the request.
+    request_steps: Cell<u64>,
     bytes: Cell<usize>,
     memory: OnceCell<Arc<QueryMemory>>,
     taken: Cell<usize>,
@@ -64,6 +67,7 @@ impl WriteMeter {
             pool: Arc::clone(pool),
             is_limited,
             steps: Cell::new(0),
+            request_steps: Cell::new(0),
             bytes: Cell::new(0),
             memory: OnceCell::new(),
             taken: Cell::new(0),
@@ -76,13 +80,19 @@ impl WriteMeter {
     /// Runs work for others, such as the commit of a group, outside of this thread's write.
     pub fn outside<T>(work: impl FnOnce() -> T) -> T {
         let _restored = MeterToRestore(CURRENT.with(RefCell::take));
-        work()
+        ThreadWatch::outside(work)
     }
 
     /// An error if something was not evaluated to its end: what was prepared must not be committed.
     pub fn check() -> Result<(), SqlError> {
+        ThreadWatch::check()?;
         let stopped = |meter: &WriteMeter| meter.stopped.borrow().clone();
         WriteMeter::with(stopped).flatten().map_or(Ok(()), Err)
+    }
+
+    /// Whether the thread evaluates for a write.
+    pub(super) fn is_running() -> bool {
+        WriteMeter::with(|_| ()).is_some()
     }
 
     /// Steps that the current write has spent.
@@ -90,10 +100,18 @@ impl WriteMeter {
         WriteMeter::with(|meter| meter.steps.get()).unwrap_or(0)
     }
 
+    /// Steps that were spent since then stay counted when a commit has ended: one request may have many commits.
+    pub fn count_for_request(spent_before: u64) {
+        WriteMeter::with(|meter| {
+            let more = meter.steps.get().saturating_sub(spent_before);
+            meter.request_steps.set(meter.request_steps.get() + more);
+        });
+    }
+
     /// A commit has ended: what is prepared next begins anew.
     pub fn restart() {
         WriteMeter::with(|meter| {
-            meter.steps.set(0);
+            meter.steps.set(meter.request_steps.get());
             meter.bytes.set(0);
             meter.stopped.replace(None);
             if let Some(memory) = meter.memory.get() {

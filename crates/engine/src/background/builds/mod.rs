@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use quire_model::ItemError;
 use quire_storage::{KeyRange, Op, Scan, Snapshot};
@@ -207,7 +208,7 @@ impl Build<'_> {
             self.wait_for_barrier(&container)?;
         }
         let from = claim.done();
-        let (mut done, mut count_max) = (from, usize::MAX);
+        let (mut done, mut count_max) = (from, claim.items_at_once());
         for _ in 0..UNWRITTEN_CHUNKS {
             let (mut rids, mut rows) = self.page(&container, position.rid, work)?;
             rids.truncate(count_max);
@@ -215,9 +216,17 @@ impl Build<'_> {
             if rids.is_empty() {
                 return self.checkpoint(claim, &position.after_container(), done);
             }
-            match self.visit(claim, &container, (&rids, &rows), &position, (work, done))? {
+            let began = Instant::now();
+            let visited = self.visit(claim, &container, (&rids, &rows), &position, (work, done))?;
+            if matches!(visited, BuildVisit::Committed | BuildVisit::Nothing(_)) {
+                claim.visited(rids.len(), began.elapsed());
+            }
+            match visited {
                 BuildVisit::Committed => return Ok(JobStep::More),
-                BuildVisit::Nothing(next) => (position, done) = (next, done + rids.len() as u64),
+                BuildVisit::Nothing(next) => {
+                    (position, done) = (next, done + rids.len() as u64);
+                    count_max = claim.items_at_once();
+                }
                 // Their new versions may be much larger than they are.
                 BuildVisit::TooLarge => count_max = rids.len() / 2,
                 BuildVisit::Problem(_) if done > from => break,

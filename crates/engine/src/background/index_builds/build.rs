@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_sql::WriteMeter;
+use quire_sql::{SqlError, WriteMeter};
 use quire_storage::{Op, Scan};
 
 use crate::api::{EngineError, corrupt};
@@ -255,8 +255,12 @@ impl IndexRowChanges {
             }
             if let Some(value) = value {
                 rows += self.rebuild_rows(container.number, indexes, key, value)?;
-                // A value that was not evaluated for lack of memory would be missing in the index for good.
-                WriteMeter::check().map_err(|_| EngineError::Overloaded)?;
+                // A value that was not evaluated, for lack of memory or because the build is to end, would be missing in the index
+                // for good.
+                WriteMeter::check().map_err(|error| match error {
+                    SqlError::Cancelled => EngineError::Cancelled,
+                    _ => EngineError::Overloaded,
+                })?;
             }
         }
         Ok(candidates.len())

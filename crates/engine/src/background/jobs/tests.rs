@@ -1,10 +1,11 @@
 //! Jobs of a kind that counts, on storages that fail.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use quire_sql::Allowance;
 use quire_storage::fault::{CommitFault, FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Op, Storage, Token};
@@ -24,6 +25,8 @@ struct CountingKind {
     gate: Mutex<()>,
     cancelled: AtomicU32,
     cannot_stop: AtomicBool,
+    kept_ms: AtomicI64,
+    evaluating: AtomicBool,
     /// What the next steps do instead.
     scripted: Mutex<Vec<ScriptedStep>>,
 }
@@ -35,6 +38,12 @@ enum ScriptedStep {
     Conflict,
     Block,
     Rest(Duration),
+    /// An error that would be the same again.
+    Lasting,
+    /// A result of so many bytes.
+    Finish(usize),
+    /// Evaluates until it is ended.
+    Evaluate,
 }
 
 const ROW: &[u8] = &[0xEE];
@@ -54,6 +63,22 @@ impl JobKind for CountingKind {
                 return Ok(JobStep::Blocked { error: "which one?".to_owned(), result: Value::from(2) });
             }
             Some(ScriptedStep::Rest(time)) => return Ok(JobStep::Rest(time)),
+            Some(ScriptedStep::Lasting) => {
+                return Err(EngineError::ItemTooLarge { bytes: 3 << 20, bytes_max: 2 << 20 });
+            }
+            Some(ScriptedStep::Finish(bytes)) => {
+                return Ok(JobStep::Done(Value::from("x".repeat(bytes))));
+            }
+            Some(ScriptedStep::Evaluate) => {
+                let spend = |allowance: &Allowance| {
+                    let meter = allowance.meter();
+                    (0..100).try_for_each(|_| meter.spend(10_000))
+                };
+                self.evaluating.store(true, Ordering::SeqCst);
+                loop {
+                    Allowance::alone(spend)?;
+                }
+            }
             None => {}
         }
         let total = number(&claim.body.payload).expect("a number");
@@ -71,6 +96,10 @@ impl JobKind for CountingKind {
 
     fn can_stop(&self) -> bool {
         !self.cannot_stop.load(Ordering::SeqCst)
+    }
+
+    fn kept_ms(&self) -> i64 {
+        self.kept_ms.load(Ordering::SeqCst)
     }
 
     fn cancel(&self, _claim: &mut JobClaim<'_>) -> Result<(), EngineError> {
@@ -309,6 +338,54 @@ fn a_job_that_fails_or_panics_is_retried_and_blocks_no_other() {
 }
 
 #[test]
+fn a_job_whose_error_would_be_the_same_again_fails() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    running.kind.scripted.lock().push(ScriptedStep::Lasting);
+    let id = running.jobs.create(counting(1, 3)).unwrap();
+    let failed = running.wait(id, |job| job.state.is_finished());
+    assert_eq!(failed.state, JobState::Failed);
+    assert!(failed.error.is_some_and(|error| error.contains("larger than")));
+    assert_eq!(running.kind.cancelled.load(Ordering::SeqCst), 1, "it has put in order what it leaves");
+}
+
+#[test]
+fn a_job_whose_result_cannot_be_stored_fails() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    running.kind.scripted.lock().push(ScriptedStep::Finish(64 << 20));
+    let id = running.jobs.create(counting(1, 3)).unwrap();
+    let failed = running.wait(id, |job| job.state.is_finished());
+    assert_eq!((failed.state, failed.result), (JobState::Failed, Value::Null));
+    assert!(failed.error.is_some_and(|error| error.contains("cannot be stored")));
+}
+
+/// A step that evaluates for long ends when a client cancels or pauses the job, or the engine stops.
+#[test]
+fn evaluations_of_a_job_end_with_it() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    let evaluate = || {
+        running.kind.scripted.lock().push(ScriptedStep::Evaluate);
+        running.kind.evaluating.store(false, Ordering::SeqCst);
+        let id = running.jobs.create(counting(1, 3)).unwrap();
+        running.wait(id, |_| running.kind.evaluating.load(Ordering::SeqCst));
+        id
+    };
+    let cancelled = evaluate();
+    running.jobs.control(cancelled, JobControl::Cancel).unwrap();
+    assert_eq!(running.wait(cancelled, |job| job.state.is_finished()).state, JobState::Cancelled);
+    let paused = evaluate();
+    running.jobs.control(paused, JobControl::Pause).unwrap();
+    // Others of its container have their turn.
+    let other = running.jobs.create(counting(1, 3)).unwrap();
+    running.wait(other, |job| job.state == JobState::Done);
+    running.jobs.control(paused, JobControl::Resume).unwrap();
+    running.wait(paused, |job| job.state == JobState::Done);
+    let stopped = evaluate();
+    running.worker.stop();
+    assert_eq!((running.status(stopped).state, running.status(stopped).error), (JobState::Running, None));
+    assert_eq!(running.worker.status().failures, 0);
+}
+
+#[test]
 fn a_conflict_is_no_failure() {
     let running = start(Arc::new(MemoryStorage::new()));
     running.kind.scripted.lock().extend([ScriptedStep::Conflict, ScriptedStep::Conflict]);
@@ -366,6 +443,23 @@ fn a_wait_that_ends_during_a_search_for_jobs_is_not_lost() {
     assert!(jobs.claim(|id| id == resting).is_ok());
 }
 
+/// Writers of the items of a commit wait for it.
+#[test]
+fn commits_have_as_many_items_as_take_a_short_time() {
+    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock));
+    jobs.load().unwrap();
+    jobs.serve(vec![Arc::new(CountingKind::default())], || ());
+    jobs.create(counting(1, 1)).unwrap();
+    let claimed = jobs.claim(|_| true).ok().unwrap();
+    let next = |items: usize, ms: u64| {
+        claimed.claim.visited(items, Duration::from_millis(ms));
+        claimed.claim.items_at_once()
+    };
+    assert_eq!([next(64, 10), next(128, 10), next(256, 0)], [128, 256, 512]);
+    assert_eq!([next(512, 1_000), next(51, 100), next(51, 90_000), next(1, 1)], [51, 51, 1, 2]);
+    assert_eq!((0..20).map(|_| next(4_096, 1)).last(), Some(4_096));
+}
+
 /// Rests as short as the look for another job.
 #[test]
 fn a_job_that_rests_often_goes_on() {
@@ -409,4 +503,27 @@ fn a_thousand_finished_jobs_are_kept() {
     assert_eq!(list.len(), 1_000);
     assert_eq!(list[0].id, ids[1_002].to_string(), "the newest first");
     assert!(running.jobs.status(ids[0]).unwrap().is_none());
+}
+
+/// Jobs of one kind that end, however many, leave those of another kind; so do those of a kind whose jobs are kept for a time.
+#[test]
+fn finished_jobs_of_one_kind_do_not_push_out_those_of_another() {
+    let storage = MemoryStorage::new();
+    let running = start(Arc::new(storage.reopen()));
+    let end = |kind: &'static str, jobs: &Jobs| {
+        let id = jobs.create(NewJob { kind, ..counting(1, 0) }).unwrap();
+        jobs.end_unfinished(id).unwrap();
+        id
+    };
+    let other = end("other", &running.jobs);
+    let first = end("count", &running.jobs);
+    running.kind.kept_ms.store(1, Ordering::SeqCst);
+    (0..1_000).for_each(|_| _ = end("count", &running.jobs));
+    assert!(running.jobs.status(other).unwrap().is_some());
+    assert!(running.jobs.status(first).unwrap().is_some(), "ended less than a millisecond ago");
+    drop(running);
+    let running = start(Arc::new(storage.reopen()));
+    end("count", &running.jobs);
+    assert!(running.jobs.status(other).unwrap().is_some(), "after a restart, too");
+    assert!(running.jobs.status(first).unwrap().is_none());
 }

@@ -139,7 +139,7 @@ pub(crate) fn check_evaluated() -> Result<(), EngineError> {
     WriteMeter::check().map_err(|error| {
         WriteMeter::restart();
         match error {
-            SqlError::ServerMemory { .. } => EngineError::Sql(error),
+            SqlError::ServerMemory { .. } | SqlError::Cancelled => error.into(),
             _ => EngineError::BadRequest {
                 message: format!("The indexes and the model make too much of what is written: {error}."),
             },

@@ -231,6 +231,10 @@ impl<'a> BulkRun<'a> {
         };
         let (mut ready, mut apart) = (Vec::with_capacity(round.len()), Vec::new());
         for (index, work) in round {
+            if self.cancel.check_disconnect() {
+                self.fail(index, EngineError::Cancelled);
+                continue;
+            }
             match work {
                 BulkWork::Read { .. } => self.submit_alone(index, work),
                 BulkWork::Write { mut request, is_delete } => match self.attempt(&mut request) {
