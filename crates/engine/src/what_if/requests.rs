@@ -197,7 +197,7 @@ impl ReplayContext<'_> {
             trigger_headers: Vec::new(),
             cancel: Cancel::default(),
         };
-        let answer = write_any(self.shared, &container, write);
+        let answer = write_any(self.shared, &container, &write);
         answer.result?;
         Ok(Cost { charge: answer.charge, bytes_written, round_trips: 1, ..Cost::default() })
     }
