@@ -50,9 +50,9 @@ struct Budget {
 }
 
 const BUDGETS: &[Budget] = &[
-    Budget { what: "point read", status: 200, request: read, most: 15.0, recorded: 0.5, target: 10.0 },
-    Budget { what: "equality query", status: 200, request: query, most: 80.0, recorded: 2.0, target: 40.0 },
-    Budget { what: "create", status: 201, request: create, most: 140.0, recorded: 2.5, target: 60.0 },
+    Budget { what: "point read", status: 200, request: read, most: 8.0, recorded: 0.5, target: 10.0 },
+    Budget { what: "equality query", status: 200, request: query, most: 58.0, recorded: 2.0, target: 40.0 },
+    Budget { what: "create", status: 201, request: create, most: 83.0, recorded: 2.5, target: 60.0 },
 ];
 
 #[test]

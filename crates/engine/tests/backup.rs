@@ -156,7 +156,7 @@ fn run_writer(
         };
         match answer.result {
             Ok(done) => {
-                let partition = answer.position.unwrap().partition_id;
+                let partition = answer.position.unwrap().partition_id.to_string();
                 events.push(Event { partition, lsn: done.item_lsn, name, value });
                 written.fetch_add(1, Ordering::Relaxed);
             }

@@ -206,8 +206,8 @@ fn charges_count_partitions_and_items() {
     assert!((answer.charge - expected).abs() < 0.01, "{} is not {expected}", answer.charge);
     let last = fixture.container.partitions().last().expect("partitions").id.clone();
     assert_eq!(
-        answer.position.expect("a position").partition_id,
-        last,
+        *answer.position.expect("a position").partition_id,
+        *last,
         "the one that the last row came from"
     );
 }

@@ -395,7 +395,7 @@ fn sessions_of_the_parent_hold() {
         let read = ReadItem { id: "3", partition_key: &key, if_none_match: None, session: Some(&session) };
         let answer = fixture.engine.read_item(&fixture.container, &read);
         (
-            answer.position.expect("a position").partition_id,
+            answer.position.expect("a position").partition_id.to_string(),
             answer.result.map(|read| matches!(read, ItemRead::Found { .. })),
         )
     };

@@ -6,7 +6,7 @@
 
 use quire_storage::random::Random;
 use quire_storage::{
-    Commit, Direction, Guard, KeyRange, Op, PartitionId, Scan, Snapshot, Space, Storage, Token,
+    Commit, Direction, Guard, KeyRange, Op, PartitionId, RowList, Scan, Snapshot, Space, Storage, Token,
 };
 use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
 use std::error::Error;
@@ -122,7 +122,7 @@ fn commit(lsn: u64) -> Commit {
             prefix: CONTAINER.to_vec(),
             suffix: rid.to_vec(),
             added: (0..PATHS).map(|path| [&index_id(path)[..], &value(path, number)].concat()).collect(),
-            removed: vec![],
+            removed: RowList::default(),
         });
     }
     Commit { guards: vec![guard], token: Token(lsn.into()), ops }

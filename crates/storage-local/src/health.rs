@@ -365,7 +365,7 @@ impl DiskSpace {
 mod tests {
     use super::*;
     use crate::LocalStorage;
-    use quire_storage::{Commit, Op, Space, Storage, Token};
+    use quire_storage::{Commit, Op, RowList, Space, Storage, Token};
 
     const WAITED_MAX: Duration = Duration::from_secs(120);
 
@@ -383,9 +383,10 @@ mod tests {
 
     /// Enough index rows for a flush.
     fn commit(storage: &LocalStorage, number: u64) -> bool {
-        let added = (0..20u8).map(|index| vec![index]).collect();
+        let added = (0..20u8).map(|index| [index]).collect();
         let suffix = number.to_be_bytes().to_vec();
-        let ops = vec![Op::Rows { space: Space(3), prefix: vec![7], suffix, added, removed: vec![] }];
+        let ops =
+            vec![Op::Rows { space: Space(3), prefix: vec![7], suffix, added, removed: RowList::default() }];
         storage.commit(Commit { guards: vec![], token: Token(number.into()), ops }).is_ok()
     }
 

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::LocalStorage;
     use crate::log::acknowledged::Acknowledged;
-    use quire_storage::{Commit, Op, Storage, Token};
+    use quire_storage::{Commit, Op, RowList, Storage, Token};
     use std::fs;
 
     /// A directory in version 1 of the format: no keyspace of packed rows.
@@ -247,8 +247,8 @@ mod tests {
                 space: Space(3),
                 prefix: vec![1],
                 suffix: vec![],
-                added: vec![vec![round]],
-                removed: vec![],
+                added: vec![[round]].into(),
+                removed: RowList::default(),
             };
             storage.commit(Commit { guards: vec![], token: Token(round.into()), ops: vec![rows] }).unwrap();
             assert!(

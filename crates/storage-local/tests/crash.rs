@@ -146,8 +146,8 @@ fn index_rows(partition: u64, lsn: u64, come: bool) -> Op {
         space: Space(3),
         prefix: partition.to_be_bytes().to_vec(),
         suffix: lsn.to_be_bytes().to_vec(),
-        added,
-        removed,
+        added: added.into(),
+        removed: removed.into(),
     }
 }
 
@@ -155,7 +155,7 @@ fn index_keys(partition: u64, lsns: impl Iterator<Item = u64>) -> Rows {
     let mut keys = Rows::new();
     for lsn in lsns {
         let Op::Rows { prefix, suffix, added, .. } = index_rows(partition, lsn, true) else { unreachable!() };
-        keys.extend(added.into_iter().map(|middle| ([&prefix[..], &middle, &suffix].concat(), vec![])));
+        keys.extend(added.iter().map(|middle| ([&prefix[..], middle, &suffix].concat(), vec![])));
     }
     keys.sort();
     keys
@@ -338,10 +338,10 @@ fn compare(storage: &LocalStorage, commits: u64) -> Result<()> {
             Op::Put { space, key, value } => drop(expected[usize::from(space.0)].insert(key, value)),
             Op::Delete { space, key } => drop(expected[usize::from(space.0)].remove(&key)),
             Op::Rows { space, prefix, suffix, added, removed } => {
-                let key = |middle: Vec<u8>| [&prefix[..], &middle, &suffix].concat();
+                let key = |middle: &[u8]| [&prefix[..], middle, &suffix].concat();
                 let rows = &mut expected[usize::from(space.0)];
-                added.into_iter().for_each(|middle| drop(rows.insert(key(middle), vec![])));
-                removed.into_iter().for_each(|middle| drop(rows.remove(&key(middle))));
+                added.iter().for_each(|middle| drop(rows.insert(key(middle), vec![])));
+                removed.iter().for_each(|middle| drop(rows.remove(&key(middle))));
             }
         }
     }

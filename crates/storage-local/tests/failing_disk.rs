@@ -5,8 +5,8 @@ mod child;
 
 use anyhow::{Context, Result, ensure};
 use quire_storage::{
-    Commit, CommitError, Direction, Guard, KeyRange, Op, PartitionId, Scan, Space, Storage, StorageError,
-    Token,
+    Commit, CommitError, Direction, Guard, KeyRange, Op, PartitionId, RowList, Scan, Space, Storage,
+    StorageError, Token,
 };
 use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
 use std::io::Write;
@@ -120,8 +120,8 @@ fn commit(lsn: u64) -> Commit {
         space: Space(3),
         prefix: vec![],
         suffix: lsn.to_be_bytes().to_vec(),
-        added: (0..INDEX_ROWS).map(|number| vec![number as u8]).collect(),
-        removed: vec![],
+        added: (0..INDEX_ROWS).map(|number| [number as u8]).collect(),
+        removed: RowList::default(),
     };
     let ops = (0..ROWS).map(row).chain([index_rows]).collect();
     Commit { guards: vec![guard], token: Token(lsn.into()), ops }

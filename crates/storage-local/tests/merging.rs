@@ -1,7 +1,7 @@
 //! Merging of sorted runs: few runs to read from, and no commit that pays for a whole merge.
 
 use anyhow::{Context, Result, ensure};
-use quire_storage::{Commit, Op, Space, Storage, Token};
+use quire_storage::{Commit, Op, RowList, Space, Storage, Token};
 use quire_storage_local::{LocalOptions, LocalStorage};
 
 const COMMITS: u64 = 1500;
@@ -20,9 +20,9 @@ fn merges_are_spread_over_commits() -> Result<()> {
     };
     let mut runs_most = 0;
     for number in 0..COMMITS {
-        let added = (0..ROWS).map(|row| (row * 7919 % ROWS).to_be_bytes().to_vec()).collect();
+        let added = (0..ROWS).map(|row| (row * 7919 % ROWS).to_be_bytes()).collect();
         let suffix = (number * 2_654_435_761 % COMMITS).to_be_bytes().to_vec();
-        let rows = Op::Rows { space: Space(3), prefix: vec![1], suffix, added, removed: vec![] };
+        let rows = Op::Rows { space: Space(3), prefix: vec![1], suffix, added, removed: RowList::default() };
         storage.commit(Commit { guards: vec![], token: Token(number.into()), ops: vec![rows] })?;
         runs_most = runs_most.max(figure("runs")?);
     }

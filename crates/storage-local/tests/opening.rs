@@ -6,7 +6,7 @@
 mod child;
 
 use anyhow::{Context, Result, ensure};
-use quire_storage::{Commit, Op, Space, Storage, Token};
+use quire_storage::{Commit, Op, RowList, Space, Storage, Token};
 use quire_storage_local::{LocalOptions, LocalStorage};
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -31,10 +31,10 @@ fn options() -> LocalOptions {
 fn commit(storage: &LocalStorage, number: u64) -> Result<()> {
     let key = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().to_vec();
     let value = vec![number as u8; VALUE_BYTES];
-    let added = (0..ROWS).map(|row| row.to_be_bytes().to_vec()).collect();
+    let added = (0..ROWS).map(|row| row.to_be_bytes()).collect();
     let ops = vec![
         Op::Put { space: Space(1), key: key.clone(), value },
-        Op::Rows { space: Space(3), prefix: vec![1], suffix: key, added, removed: vec![] },
+        Op::Rows { space: Space(3), prefix: vec![1], suffix: key, added, removed: RowList::default() },
     ];
     storage.commit(Commit { guards: vec![], token: Token(number.into()), ops })?;
     Ok(())

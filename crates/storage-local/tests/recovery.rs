@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use quire_storage::{
-    Commit, Direction, Guard, KeyRange, Op, PartitionId, Scan, Space, Storage, TOKENS_KEPT, Token,
+    Commit, Direction, Guard, KeyRange, Op, PartitionId, RowList, Scan, Space, Storage, TOKENS_KEPT, Token,
 };
 use quire_storage_local::{LocalOptions, LocalStorage, OpenError};
 use std::fs;
@@ -233,8 +233,8 @@ fn indexed(lsn: u64) -> Commit {
         space: Space(3),
         prefix: b"index".to_vec(),
         suffix: lsn.to_be_bytes().to_vec(),
-        added: (0..INDEX_ROWS).map(|number| vec![number as u8]).collect(),
-        removed: vec![],
+        added: (0..INDEX_ROWS).map(|number| [number as u8]).collect(),
+        removed: RowList::default(),
     };
     let mut commit = commit(lsn);
     commit.ops.push(rows);
@@ -349,15 +349,15 @@ fn the_checkpoint_row_is_hidden() {
 fn a_hint_reclaims_deleted_index_rows() {
     let folder = tempfile::tempdir().unwrap();
     let storage = open(folder.path()).unwrap();
-    let middles: Vec<Vec<u8>> = (0..20_000u32).map(|number| number.to_be_bytes().to_vec()).collect();
+    let middles: RowList = (0..20_000u32).map(u32::to_be_bytes).collect();
     let rows = |added, removed| {
         let op = Op::Rows { space: Space(3), prefix: vec![1], suffix: vec![2], added, removed };
         Commit { guards: vec![], token: Token(storage_token()), ops: vec![op] }
     };
-    storage.commit(rows(middles.clone(), vec![])).unwrap();
+    storage.commit(rows(middles.clone(), RowList::default())).unwrap();
     storage.close().unwrap();
     let storage = open(folder.path()).unwrap();
-    storage.commit(rows(vec![], middles)).unwrap();
+    storage.commit(rows(RowList::default(), middles)).unwrap();
     storage.compact(Space(3), KeyRange::prefix(&[1]));
     let start = std::time::Instant::now();
     while figure(&storage, "reclaims") == 0 && start.elapsed().as_secs() < 60 {

@@ -7,7 +7,7 @@ mod child;
 
 use anyhow::{Context, Result, ensure};
 use quire_storage::random::Random;
-use quire_storage::{Commit, Direction, KeyRange, Op, Removal, Scan, Space, Storage, Token};
+use quire_storage::{Commit, Direction, KeyRange, Op, Removal, RowList, Scan, Space, Storage, Token};
 use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
 use quire_testkit::crash::{Kill, kill_count, run_and_kill};
 use std::io::Write;
@@ -33,7 +33,7 @@ fn commit(owner: u64, first: u64, count: u64) -> Commit {
     let key = |number: Vec<u8>| [&owner.to_be_bytes()[..], &number].concat();
     let mut ops: Vec<Op> =
         numbers().map(|number| Op::Put { space: ITEMS, key: key(number), value: vec![7; 100] }).collect();
-    let (prefix, suffix, removed) = (owner.to_be_bytes().to_vec(), vec![], vec![]);
+    let (prefix, suffix, removed) = (owner.to_be_bytes().to_vec(), vec![], RowList::default());
     ops.push(Op::Rows { space: INDEX, prefix, suffix, added: numbers().collect(), removed });
     Commit { guards: vec![], token: Token(u128::from(owner) << 64 | u128::from(first)), ops }
 }

@@ -4,7 +4,7 @@
 mod child;
 
 use anyhow::{Context, Result, bail, ensure};
-use quire_storage::{Commit, CommitError, Op, Space, Storage, StorageError, Token};
+use quire_storage::{Commit, CommitError, Op, RowList, Space, Storage, StorageError, Token};
 use quire_storage_local::{LocalOptions, LocalStorage};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ const RECOVERED_WITHIN: Duration = Duration::from_secs(120);
 
 fn commit(number: u64) -> Commit {
     let key = number.to_be_bytes().to_vec();
-    let (prefix, suffix, removed) = (vec![7], key.clone(), vec![]);
-    let added = (0..20u8).map(|index| vec![index]).collect();
+    let (prefix, suffix, removed) = (vec![7], key.clone(), RowList::default());
+    let added = (0..20u8).map(|index| [index]).collect();
     let ops = vec![
         Op::Put { space: Space(1), key, value: vec![number as u8; 2000] },
         Op::Rows { space: Space(3), prefix, suffix, added, removed },

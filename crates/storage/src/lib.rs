@@ -11,9 +11,12 @@ pub mod layer; // storages over another one
 pub mod ledger; // positions of partitions, guards, tokens
 pub mod memory; // the reference implementation
 pub mod random; // seeded random numbers for faults and tests
+mod row_list; // rows in one buffer
 pub mod rows; // a commit as single rows, checked
 
 use std::ops::{Bound, ControlFlow};
+
+pub use self::row_list::RowList;
 
 /// One of a few separate key spaces. The caller decides what they contain; a backend may tune each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -206,8 +209,8 @@ pub enum Op {
         space: Space,
         prefix: Vec<u8>,
         suffix: Vec<u8>,
-        added: Vec<Vec<u8>>,
-        removed: Vec<Vec<u8>>,
+        added: RowList,
+        removed: RowList,
     },
 }
 

@@ -60,9 +60,8 @@ fn check_size(ops: &[Op], caps: &Caps) -> Result<usize, CommitError> {
                 count += 1;
             }
             Op::Rows { prefix, suffix, added, removed, .. } => {
-                let middles: usize = added.iter().chain(removed).map(Vec::len).sum();
                 let rows = added.len() + removed.len();
-                bytes += middles + rows * (prefix.len() + suffix.len());
+                bytes += added.row_bytes() + removed.row_bytes() + rows * (prefix.len() + suffix.len());
                 count += rows;
             }
         }
@@ -78,7 +77,7 @@ fn rows_of_op(op: Op, rows: &mut Vec<Row>) {
         Op::Put { space, key, value } => rows.push(Row { space, key, value: Some(value) }),
         Op::Delete { space, key } => rows.push(Row { space, key, value: None }),
         Op::Rows { space, prefix, suffix, added, removed } => {
-            let key = |middle: &Vec<u8>| [prefix.as_slice(), middle, &suffix].concat();
+            let key = |middle: &[u8]| [&prefix, middle, &suffix].concat();
             rows.extend(added.iter().map(|middle| Row { space, key: key(middle), value: Some(Vec::new()) }));
             rows.extend(removed.iter().map(|middle| Row { space, key: key(middle), value: None }));
         }

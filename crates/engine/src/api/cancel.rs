@@ -10,20 +10,28 @@ use super::EngineError;
 
 /// Cancels work that no client waits for: it ends soon with [`EngineError::Cancelled`], and an atomic operation is then
 /// not done at all.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Cancel {
-    cancelled: Arc<AtomicBool>,
-    ask: Option<Arc<DisconnectCheck>>,
+    /// `None`: it never is.
+    state: Option<Arc<CancelState>>,
     deadline: Option<Instant>,
 }
 
-/// A check whether the client has disconnected. It is called at intervals, because it may be a system call.
-struct DisconnectCheck {
-    is_gone: Box<dyn Fn() -> bool + Send + Sync>,
-    interval: Duration,
+/// With a check whether the client has disconnected. It is called at intervals, because it may be a system call.
+struct CancelState<F: ?Sized = dyn Fn() -> bool + Send + Sync> {
+    is_cancelled: AtomicBool,
+    /// Between two questions; `None`: nobody is asked.
+    interval: Option<Duration>,
     began: Instant,
     /// When to ask again, in microseconds since it began.
     ask_at_micros: AtomicU64,
+    is_gone: F,
+}
+
+impl Default for Cancel {
+    fn default() -> Cancel {
+        Cancel::with(None, || false)
+    }
 }
 
 impl Cancel {
@@ -37,9 +45,18 @@ impl Cancel {
 
     /// The same with at least this time between two questions. Zero: at every check.
     pub fn asking_every(interval: Duration, is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
-        let (is_gone, began) = (Box::new(is_gone), Instant::now());
-        let question = DisconnectCheck { is_gone, interval, began, ask_at_micros: AtomicU64::new(0) };
-        Cancel { ask: Some(Arc::new(question)), ..Cancel::default() }
+        Cancel::with(Some(interval), is_gone)
+    }
+
+    fn with(interval: Option<Duration>, is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
+        let (is_cancelled, ask_at_micros) = (AtomicBool::new(false), AtomicU64::new(0));
+        let state = CancelState { is_cancelled, interval, began: Instant::now(), ask_at_micros, is_gone };
+        Cancel { state: Some(Arc::new(state)), deadline: None }
+    }
+
+    /// For work that is never cancelled.
+    pub fn never() -> Cancel {
+        Cancel { state: None, deadline: None }
     }
 
     /// A part of this work, which also ends when its time comes.
@@ -50,17 +67,19 @@ impl Cancel {
     }
 
     pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+        if let Some(state) = &self.state {
+            state.is_cancelled.store(true, Ordering::Relaxed);
+        }
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
+        self.state.as_ref().is_some_and(|state| state.is_cancelled.load(Ordering::Relaxed))
     }
 
     /// Whether to end; asks when it is time to.
     pub(crate) fn check_disconnect(&self) -> bool {
         let is_over = || self.deadline.is_some_and(|at| Instant::now() >= at);
-        if !self.is_cancelled() && (self.ask.as_ref().is_some_and(|ask| ask.is_gone()) || is_over()) {
+        if !self.is_cancelled() && (self.state.as_ref().is_some_and(|state| state.is_gone()) || is_over()) {
             self.cancel();
         }
         self.is_cancelled()
@@ -74,7 +93,7 @@ impl Cancel {
 
     /// Whether there is a client to ask about.
     pub(crate) fn asks(&self) -> bool {
-        self.ask.is_some()
+        self.state.as_ref().is_some_and(|state| state.interval.is_some())
     }
 
     /// The same for work that ends with an error.
@@ -89,13 +108,14 @@ impl Cancellation for Cancel {
     }
 }
 
-impl DisconnectCheck {
+impl CancelState {
     fn is_gone(&self) -> bool {
+        let Some(interval) = self.interval else { return false };
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         if micros < self.ask_at_micros.load(Ordering::Relaxed) {
             return false;
         }
-        let interval = u64::try_from(self.interval.as_micros()).unwrap_or(u64::MAX);
+        let interval = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
         let next = micros.saturating_add(interval);
         self.ask_at_micros.store(next, Ordering::Relaxed);
         (self.is_gone)()

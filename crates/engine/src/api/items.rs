@@ -22,7 +22,7 @@ pub struct PartitionInfo {
 /// The LSN of the serving partition, for session token, lsn headers and the range id header.
 #[derive(Clone, Debug)]
 pub struct SessionPosition {
-    pub partition_id: String,
+    pub partition_id: Arc<str>,
     pub session_version: i64,
     pub lsn: u64,
 }
@@ -92,7 +92,7 @@ impl WriteItem {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
-            cancel: Cancel::default(),
+            cancel: Cancel::never(),
         }
     }
 }

@@ -63,6 +63,13 @@ pub struct PageRequest {
 /// The first page of everything, as a program that embeds the engine asks for it.
 impl Default for PageRequest {
     fn default() -> PageRequest {
+        PageRequest::cancelled_by(Cancel::default())
+    }
+}
+
+impl PageRequest {
+    /// The same that ends when it is cancelled.
+    pub fn cancelled_by(cancel: Cancel) -> PageRequest {
         PageRequest {
             scope: Scope::default(),
             crossing: Crossing::default(),
@@ -78,7 +85,7 @@ impl Default for PageRequest {
             follow: None,
             may_follow: true,
             head: Bytes::new(),
-            cancel: Cancel::default(),
+            cancel,
         }
     }
 }

@@ -19,11 +19,10 @@ impl Engine {
         let is_delete = matches!(write.kind, WriteKind::Delete { .. });
         let run = || {
             self.on_current(container, |container| {
-                let write = write.clone();
                 if is_scripted {
-                    scripts::write_item(&self.shared, container, write)
+                    scripts::write_item(&self.shared, container, write.clone())
                 } else {
-                    maintain::write::write_any(&self.shared, container, write)
+                    maintain::write::write_any(&self.shared, container, &write)
                 }
             })
         };

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use quire_sql::WriteMeter;
-use quire_storage::Op;
+use quire_storage::{Op, RowList};
 use quire_value::{Node, Number, key};
 use smallvec::SmallVec;
 
@@ -13,22 +13,22 @@ use super::{IndexId, IndexName};
 use crate::store::keys::{self, INDEX};
 
 /// Bytes of an encoded number.
-const NUMBER_BYTES: usize = 11;
+pub(super) const NUMBER_BYTES: usize = 11;
 /// Memory of a row besides its bytes here: its span, and its operation in a commit with a key of its own.
 const ROW_BYTES: usize = 128;
+/// Container and rid in the key of a row.
+const KEY_ENDS_BYTES: usize = 12;
 /// With fewer rows than this none are removed before all are there.
 const COMPACTED_ROWS_MIN: usize = 1 << 18;
 /// While rows are added they are counted in pieces.
 const COUNTED_PIECE: usize = 1 << 20;
 
-/// The rows of one item, as the middles of their keys (index id and value): sorted, each once.
+/// The rows of one item, as the middles of their keys (index id and value): sorted when they are finished, each once.
 #[derive(Default)]
 pub(crate) struct RowSet {
-    bytes: Vec<u8>,
-    /// Where each row ends in `bytes`, until `finish`; then where it begins and ends, sorted by content.
-    spans: Vec<(u32, u32)>,
+    rows: RowList,
     /// Rows that contain `_ts`, which is not known before the commit.
-    late: Vec<RowWithTsHole>,
+    late: LateRows,
     /// Indexes that are not known to be listed yet.
     names: Vec<Arc<IndexName>>,
     /// Indexes whose rows are not counted.
@@ -45,9 +45,12 @@ pub(crate) struct RowSet {
     is_stopped: bool,
 }
 
+/// Mostly those of `/_ts`, by value and by partition.
+type LateRows = SmallVec<[RowWithTsHole; 2]>;
+
 /// A row with holes for `_ts`.
 struct RowWithTsHole {
-    middle: Vec<u8>,
+    middle: SmallVec<[u8; 32]>,
     /// Where each hole begins, and whether it is descending.
     holes: SmallVec<[(usize, bool); 1]>,
 }
@@ -55,10 +58,10 @@ struct RowWithTsHole {
 /// What a write does to the index rows of one item.
 #[derive(Default)]
 pub(crate) struct IndexChange {
-    pub added: Vec<Vec<u8>>,
-    pub removed: Vec<Vec<u8>>,
-    late: Vec<RowWithTsHole>,
-    ts_rows_before: Vec<Vec<u8>>,
+    pub added: RowList,
+    pub removed: RowList,
+    late: LateRows,
+    ts_rows_before: RowList,
     /// How many rows each index gains, where that is not 0; and what is counted without rows.
     pub counts: Vec<(IndexId, i64)>,
     /// Indexes to be listed with this write.
@@ -67,7 +70,7 @@ pub(crate) struct IndexChange {
 
 impl RowSet {
     pub fn new() -> RowSet {
-        RowSet { bytes: Vec::with_capacity(1024), spans: Vec::with_capacity(48), ..RowSet::default() }
+        RowSet { rows: RowList::with_capacity(48, 1024), ..RowSet::default() }
     }
 
     pub fn name(&mut self, name: &Arc<IndexName>) {
@@ -79,37 +82,33 @@ impl RowSet {
 
     /// A value-first row.
     pub fn push(&mut self, index: IndexId, node: Node<'_>) {
-        self.begin(index);
-        encode_node(node, RANGE_STRING_MAX, &mut self.bytes);
-        self.end();
+        self.add(index, |bytes| encode_node(node, RANGE_STRING_MAX, bytes));
     }
 
     /// A partition-first row.
     pub fn push_in_partition(&mut self, index: IndexId, rid: u64, node: Node<'_>) {
-        self.begin(index);
-        self.bytes.extend(prefix_bytes(keys::rid_prefix(rid)));
-        encode_node(node, RANGE_STRING_MAX, &mut self.bytes);
-        self.end();
+        self.add(index, |bytes| {
+            bytes.extend(prefix_bytes(keys::rid_prefix(rid)));
+            encode_node(node, RANGE_STRING_MAX, bytes);
+        });
     }
 
     pub fn push_encoded(&mut self, index: IndexId, parts: [&[u8]; 2]) {
-        self.begin(index);
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
-        self.end();
+        self.add(index, |bytes| parts.iter().for_each(|part| bytes.extend_from_slice(part)));
     }
 
     /// A row whose value has holes for `_ts` of 11 bytes each.
     pub fn push_ts_row(&mut self, index: IndexId, parts: [&[u8]; 2], holes: &[(usize, bool)]) {
         let head_bytes = size_of::<u64>() + parts[0].len();
         let holes = holes.iter().map(|(at, descending)| (head_bytes + at, *descending)).collect();
-        self.late
-            .push(RowWithTsHole { middle: [&index.0.to_be_bytes(), parts[0], parts[1]].concat(), holes });
+        let mut middle = SmallVec::from_slice(&index.0.to_be_bytes());
+        parts.iter().for_each(|part| middle.extend_from_slice(part));
+        self.late.push(RowWithTsHole { middle, holes });
     }
 
     /// A row without a value, which is not counted.
     pub fn push_uncounted(&mut self, index: IndexId) {
-        self.begin(index);
-        self.end();
+        self.add(index, |_| {});
         self.uncounted.push(index);
     }
 
@@ -125,37 +124,24 @@ impl RowSet {
         &self.weights
     }
 
-    fn begin(&mut self, index: IndexId) {
-        self.bytes.extend_from_slice(&index.0.to_be_bytes());
-    }
-
-    fn end(&mut self) {
-        let start = self.spans.last().map_or(0, |(_, end)| *end);
+    fn add(&mut self, index: IndexId, write_value: impl FnOnce(&mut Vec<u8>)) {
         if self.is_stopped {
-            return self.bytes.truncate(start as usize);
+            return;
         }
-        let end = u32::try_from(self.bytes.len()).expect("an item of 2 MB has far less than 4 GB of rows");
-        self.spans.push((start, end));
-        if self.spans.len() >= COMPACTED_ROWS_MIN.max(self.compacted_at) {
-            self.compact();
+        self.rows.push_written(|bytes| {
+            bytes.extend_from_slice(&index.0.to_be_bytes());
+            write_value(bytes);
+        });
+        // Values of computed properties may have millions of elements, of which many are the same.
+        if self.rows.len() >= COMPACTED_ROWS_MIN.max(self.compacted_at) {
+            self.rows.sort_and_dedup();
+            self.rows.compact();
+            self.compacted_at = 2 * self.rows.len();
         }
-        let size = self.bytes.len() + size_of_val(&*self.spans);
+        let size = self.rows.size_bytes();
         if size >= self.counted + COUNTED_PIECE {
             self.count(size);
         }
-    }
-
-    /// Values of computed properties may have millions of elements, of which many are the same.
-    fn compact(&mut self) {
-        self.sort();
-        let mut bytes = Vec::with_capacity(self.rows().map(<[u8]>::len).sum());
-        for span in &mut self.spans {
-            let start = bytes.len() as u32;
-            bytes.extend_from_slice(&self.bytes[span.0 as usize..span.1 as usize]);
-            *span = (start, bytes.len() as u32);
-        }
-        self.bytes = bytes;
-        self.compacted_at = 2 * self.spans.len();
     }
 
     fn count(&mut self, size: usize) {
@@ -166,44 +152,37 @@ impl RowSet {
         self.counted = size;
     }
 
-    fn sort(&mut self) {
-        let bytes = &self.bytes;
-        let row = |span: &(u32, u32)| &bytes[span.0 as usize..span.1 as usize];
-        self.spans.sort_unstable_by(|a, b| row(a).cmp(row(b)));
-        self.spans.dedup_by(|a, b| row(a) == row(b));
-    }
-
     /// To be called when all rows are there.
     pub fn finish(&mut self) {
-        self.sort();
-        let size = self.bytes.capacity() + self.spans.len() * ROW_BYTES;
+        self.rows.sort_and_dedup();
+        let size = self.rows.size_bytes() + self.rows.len() * ROW_BYTES;
         self.count(size);
     }
 
-    fn rows(&self) -> impl Iterator<Item = &[u8]> {
-        self.spans.iter().map(|&(start, end)| &self.bytes[start as usize..end as usize])
-    }
-
     /// All rows of a stored item.
-    pub fn into_rows(self, ts: i64) -> Vec<Vec<u8>> {
-        let mut rows: Vec<Vec<u8>> = self.rows().map(<[u8]>::to_vec).collect();
-        rows.extend(self.late.into_iter().map(|late| late.fill(ts)));
+    pub fn into_rows(self, ts: i64) -> RowList {
+        let mut rows = self.rows;
+        self.late.iter().for_each(|late| late.push_filled(ts, &mut rows));
         rows
     }
 }
 
 impl RowWithTsHole {
-    fn fill(mut self, ts: i64) -> Vec<u8> {
-        let mut number = Vec::with_capacity(NUMBER_BYTES);
-        key::encode_number(Number::Int(ts), &mut number);
-        for (at, descending) in self.holes {
-            let hole = &mut self.middle[at..at + NUMBER_BYTES];
-            hole.copy_from_slice(&number);
-            if descending {
-                hole.iter_mut().for_each(|byte| *byte = !*byte);
+    fn push_filled(&self, ts: i64, rows: &mut RowList) {
+        rows.push_written(|bytes| {
+            let start = bytes.len();
+            bytes.extend_from_slice(&self.middle);
+            let number = bytes.len();
+            key::encode_number(Number::Int(ts), bytes);
+            for (at, descending) in &self.holes {
+                let hole = start + at;
+                bytes.copy_within(number.., hole);
+                if *descending {
+                    bytes[hole..hole + NUMBER_BYTES].iter_mut().for_each(|byte| *byte = !*byte);
+                }
             }
-        }
-        self.middle
+            bytes.truncate(number);
+        });
     }
 }
 
@@ -218,30 +197,28 @@ impl IndexChange {
     /// From the rows of a stored version (with its `_ts`) to those of a new one. Rows that stay are not touched.
     pub fn between(old: Option<(RowSet, i64)>, new: Option<RowSet>) -> IndexChange {
         let mut change = IndexChange::default();
-        let nothing = RowSet::default();
-        let old_rows = old.as_ref().map_or(&nothing, |(rows, _)| rows);
-        let new_rows = new.as_ref().unwrap_or(&nothing);
-        change.compare(old_rows, new_rows);
-        let uncounted = old_rows.uncounted.iter().chain(&new_rows.uncounted).copied();
+        let (old, ts) = old.unwrap_or_default();
+        let new = new.unwrap_or_default();
+        let uncounted = old.uncounted.iter().chain(&new.uncounted).copied();
         let uncounted: SmallVec<[IndexId; 4]> = uncounted.collect();
         let weights = |rows: &RowSet, sign: i64| -> Vec<(IndexId, i64)> {
             rows.weights.iter().map(|(index, weight)| (*index, sign * *weight as i64)).collect()
         };
-        let weights = [weights(old_rows, -1), weights(new_rows, 1)].concat();
-        if let Some((old, ts)) = old {
-            change.ts_rows_before = old.late.into_iter().map(|late| late.fill(ts)).collect();
+        let weights = [weights(&old, -1), weights(&new, 1)].concat();
+        if old.rows.is_empty() {
+            change.added = new.rows;
+        } else {
+            change.compare(&old.rows, &new.rows);
         }
-        if let Some(new) = new {
-            (change.late, change.names) = (new.late, new.names);
-        }
+        old.late.iter().for_each(|late| late.push_filled(ts, &mut change.ts_rows_before));
+        (change.late, change.names) = (new.late, new.names);
         change.count(&uncounted, weights);
         change
     }
 
     /// A sorted merge.
-    fn compare(&mut self, old: &RowSet, new: &RowSet) {
-        self.added.reserve(new.spans.len().saturating_sub(old.spans.len()));
-        let (mut old, mut new) = (old.rows().peekable(), new.rows().peekable());
+    fn compare(&mut self, old: &RowList, new: &RowList) {
+        let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
         loop {
             let order = match (old.peek(), new.peek()) {
                 (None, None) => return,
@@ -250,8 +227,8 @@ impl IndexChange {
                 (Some(old), Some(new)) => old.cmp(new),
             };
             match order {
-                Ordering::Less => self.removed.extend(old.next().map(<[u8]>::to_vec)),
-                Ordering::Greater => self.added.extend(new.next().map(<[u8]>::to_vec)),
+                Ordering::Less => self.removed.extend(old.next()),
+                Ordering::Greater => self.added.extend(new.next()),
                 Ordering::Equal => {
                     old.next();
                     new.next();
@@ -289,13 +266,12 @@ impl IndexChange {
     /// Fills in what the commit decides.
     pub fn stamp(&mut self, ts: i64) {
         for late in std::mem::take(&mut self.late) {
-            let middle = late.fill(ts);
-            match self.ts_rows_before.iter().position(|before| *before == middle) {
-                Some(same) => drop(self.ts_rows_before.swap_remove(same)),
-                None => self.added.push(middle),
+            late.push_filled(ts, &mut self.added);
+            if self.added.last().is_some_and(|row| self.ts_rows_before.remove(row)) {
+                self.added.pop();
             }
         }
-        self.removed.append(&mut self.ts_rows_before);
+        self.removed.append(std::mem::take(&mut self.ts_rows_before));
     }
 
     /// After `stamp`: the op, if anything changes.
@@ -315,9 +291,9 @@ impl IndexChange {
 
     /// Bytes of their keys at most.
     pub fn bytes(&self) -> usize {
-        let late = self.late.iter().map(|late| &late.middle).chain(&self.ts_rows_before);
-        let middles = self.added.iter().chain(&self.removed).chain(late);
-        middles.map(|middle| middle.len() + 12).sum()
+        let late: usize = self.late.iter().map(|late| late.middle.len()).sum();
+        let rows = self.added.row_bytes() + self.removed.row_bytes() + self.ts_rows_before.row_bytes();
+        late + rows + self.len() * KEY_ENDS_BYTES
     }
 }
 
@@ -351,10 +327,12 @@ mod tests {
             if number < 100_000 {
                 few.push_encoded(IndexId(7), [&value, b"x"]);
             }
-            assert!(rows.spans.len() <= COMPACTED_ROWS_MIN && rows.bytes.len() <= 16 * COMPACTED_ROWS_MIN);
+            assert!(
+                rows.rows.len() <= COMPACTED_ROWS_MIN && rows.rows.size_bytes() <= 25 * COMPACTED_ROWS_MIN
+            );
         }
         rows.finish();
         few.finish();
-        assert!(rows.rows().eq(few.rows()) && rows.rows().count() == 100_000);
+        assert!(rows.rows == few.rows && rows.rows.len() == 100_000);
     }
 }

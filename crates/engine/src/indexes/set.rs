@@ -13,7 +13,7 @@ use quire_sql::geo::cells::Grid;
 use quire_sql::text::Language;
 use quire_value::{Node, Path, Segment};
 
-use super::change::{RowSet, reserve_ts_hole};
+use super::change::{NUMBER_BYTES, RowSet};
 use super::composite::CompositeIndexer;
 use super::computed::ComputedProperty;
 use super::computed::{IndexedValues, indexed_computed};
@@ -314,8 +314,7 @@ impl PolicyIndexes {
     }
 
     fn ts_rows(&self, rid: u64, rows: &mut RowSet) {
-        let mut value = Vec::new();
-        let hole = [(reserve_ts_hole(&mut value), false)];
+        let (value, hole) = ([0; NUMBER_BYTES], [(0, false)]);
         if let Some(name) = &self.ts.value_first {
             rows.name(name);
             rows.push_ts_row(name.id, [&[], &value], &hole);
@@ -353,7 +352,7 @@ mod tests {
     fn rows(set: &IndexSet, item: &Value) -> BTreeSet<Vec<u8>> {
         let item = Item::from_value(item);
         let rows = set.rows(item.root(), RID, &[]).into_rows(TS);
-        let (count, rows) = (rows.len(), rows.into_iter().collect::<BTreeSet<_>>());
+        let (count, rows) = (rows.len(), rows.iter().map(<[u8]>::to_vec).collect::<BTreeSet<_>>());
         assert_eq!(count, rows.len(), "a row comes once");
         rows
     }

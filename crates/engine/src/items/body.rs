@@ -85,8 +85,8 @@ fn without_system_properties(item: Item) -> Item {
 pub(crate) struct SelfLinks {
     database: u32,
     container: u32,
-    /// `dbs/{rid}/colls/{rid}/docs/`
-    docs: String,
+    database_rid: RidText,
+    container_rid: RidText,
 }
 
 impl SelfLinks {
@@ -96,9 +96,13 @@ impl SelfLinks {
             ResourceId::Container { database, container } => (database, container),
             _ => (0, 0),
         };
-        let mut docs = rid.self_link();
-        docs.push_str("docs/");
-        SelfLinks { database, container: number, docs }
+        let (database_rid, container_rid) = (ResourceId::Database(database).text(), rid.text());
+        SelfLinks { database, container: number, database_rid, container_rid }
+    }
+
+    /// `dbs/{rid}/colls/{rid}/docs/{rid}/`, whose last rid is that of an item.
+    fn link_parts<'a>(&'a self, item_rid: &'a str) -> [&'a str; 7] {
+        ["dbs/", self.database_rid.as_str(), "/colls/", self.container_rid.as_str(), "/docs/", item_rid, "/"]
     }
 
     pub fn rid(&self, child: u64) -> String {
@@ -123,17 +127,11 @@ impl SelfLinks {
         let rid = rid.as_str();
         let etag = etag.trim_matches('"');
         // None of these texts has a character that JSON escapes, but for the quotes of the ETag.
-        let parts = [
-            ",\"_rid\":\"",
-            rid,
-            "\",\"_self\":\"",
-            &self.docs,
-            rid,
-            "/\",\"_etag\":\"\\\"",
-            etag,
-            "\\\"\",\"_attachments\":\"attachments/\",\"_ts\":",
-        ];
-        parts.iter().for_each(|part| json.extend_from_slice(part.as_bytes()));
+        let mut push = |part: &str| json.extend_from_slice(part.as_bytes());
+        [",\"_rid\":\"", rid, "\",\"_self\":\""].into_iter().for_each(&mut push);
+        self.link_parts(rid).into_iter().for_each(&mut push);
+        let parts = ["\",\"_etag\":\"\\\"", etag, "\\\"\",\"_attachments\":\"attachments/\",\"_ts\":"];
+        parts.into_iter().for_each(push);
         write!(json, "{}", stamp.ts).expect("a vector takes more");
     }
 
@@ -152,7 +150,7 @@ pub(crate) struct StampedItem<'a> {
 
 impl StampedItem<'_> {
     fn link(&self) -> String {
-        format!("{}{}/", self.links.docs, self.links.rid(self.child))
+        self.links.link_parts(&self.links.rid(self.child)).concat()
     }
 }
 
@@ -174,7 +172,7 @@ impl SystemProperties for StampedItem<'_> {
 
     fn set_members(&self, object: &mut Object) {
         let rid = self.links.rid(self.child);
-        let link = [&self.links.docs, rid.as_str(), "/"].concat();
+        let link = self.links.link_parts(&rid).concat();
         object.set("_rid", rid);
         object.set("_self", link);
         object.set("_etag", self.stamp.etag());

@@ -46,7 +46,7 @@ impl<'a> LogicalPartition<'a> {
     /// Of a complete key.
     pub fn of(container: &'a Container, key: PartitionKey) -> Result<LogicalPartition<'a>, EngineError> {
         let place = RoutedKey::of(container, key)?;
-        let mut encoded_key = Vec::new();
+        let mut encoded_key = Vec::with_capacity(64);
         place.key.encode(&mut encoded_key);
         Ok(LogicalPartition { container, place, encoded_key })
     }

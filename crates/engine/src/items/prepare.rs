@@ -16,7 +16,7 @@ use super::unique::Tuple;
 use crate::api::{EngineError, IndexingDirective};
 use crate::catalog::Container;
 use crate::indexes::{IndexChange, IndexId, Indexes, RowSet};
-use crate::partition::sequencer::{ItemPut, PreparedWrite, check_evaluated};
+use crate::partition::sequencer::{ItemPut, OPS_OF_WRITE, PreparedWrite, check_evaluated};
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::store::item_row::{ClientVersion, Indexing, ItemRow, NewItemRow};
@@ -100,7 +100,7 @@ impl<'a> RowBuilder<'a> {
             logical_partition,
             generation,
             rules,
-            ops: Vec::with_capacity(4),
+            ops: Vec::with_capacity(OPS_OF_WRITE),
             puts: SmallVec::new(),
             items_delta: 0,
             bytes_delta: 0,

@@ -20,7 +20,7 @@ use super::logical_partition::{LogicalPartition, StoredRow, WriteVerb, check_pre
 use super::patch::Patch;
 use super::unique::Tuple;
 use crate::api::{Answer, Cancel, EngineError, IndexingDirective, ItemWritten, WriteItem, WriteKind, charge};
-use crate::catalog::{Container, canonical};
+use crate::catalog::{Container, canonical_of};
 use crate::indexes::Indexes;
 use crate::items::prepare::{IndexedVersion, NewVersion, RowBuilder};
 use crate::items::visibility::VisibilityPoint;
@@ -36,7 +36,7 @@ use crate::sync::races::{Race, unless};
 /// A write whose snapshot is stale is prepared again this often.
 const TRIES: u32 = 12;
 
-pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
+pub(crate) fn write_item(shared: &Shared, container: &Container, write: &WriteItem) -> Answer<ItemWritten> {
     let mut tally = WriteTally { charge: charge::REFUSED, partition: None };
     let result = run(shared, container, write, &mut tally);
     // Asked for after the write, so it covers it.
@@ -112,14 +112,13 @@ pub(crate) struct WriteSummary {
 fn run<'a>(
     shared: &Shared,
     container: &'a Container,
-    write: WriteItem,
+    write: &WriteItem,
     tally: &mut WriteTally<'a>,
 ) -> Result<ItemWritten, EngineError> {
     container.check_open()?;
-    let named = named(&write);
     let request = match WriteRequest::new(container, write) {
         Ok(request) => request,
-        Err(error) => return Err(missing_or(shared, container, named, error)),
+        Err(error) => return Err(missing_or(shared, container, named(write), error)),
     };
     tally.partition = Some(request.partition());
     let (written, charge) = request.run(shared)?;
@@ -194,14 +193,16 @@ impl<'a> WriteRequest<'a> {
         Err(EngineError::Overloaded)
     }
 
-    pub fn new(container: &'a Container, write: WriteItem) -> Result<WriteRequest<'a>, EngineError> {
+    pub fn new(container: &'a Container, write: &WriteItem) -> Result<WriteRequest<'a>, EngineError> {
         container.check_writable()?;
-        let (verb, url_id, if_none_match) = match write.kind {
+        let (verb, url_id, if_none_match) = match &write.kind {
             WriteKind::Create => (WriteVerb::Create, None, None),
             WriteKind::Upsert => (WriteVerb::Upsert, None, None),
-            WriteKind::Replace { id } => (WriteVerb::Replace, Some(id), None),
-            WriteKind::Delete { id } => (WriteVerb::Delete, Some(id), None),
-            WriteKind::Patch { id, if_none_match } => (WriteVerb::Patch, Some(id), if_none_match),
+            WriteKind::Replace { id } => (WriteVerb::Replace, Some(id.clone()), None),
+            WriteKind::Delete { id } => (WriteVerb::Delete, Some(id.clone()), None),
+            WriteKind::Patch { id, if_none_match } => {
+                (WriteVerb::Patch, Some(id.clone()), if_none_match.clone())
+            }
         };
         let want_body = write.want_body;
         let (body, patch) = match verb {
@@ -210,8 +211,8 @@ impl<'a> WriteRequest<'a> {
             _ => (Some(Body::parse(&write.body, want_body)?), None),
         };
         let id = id_of(url_id, body.as_ref())?;
-        let key = key_of(container, write.partition_key, body.as_ref())?;
-        let conditions = (write.if_match, if_none_match);
+        let key = key_of(container, write.partition_key.as_ref(), body.as_ref())?;
+        let conditions = (write.if_match.clone(), if_none_match);
         let request = WriteRequest::with_body(container, verb, (id, key), body, conditions)?;
         Ok(WriteRequest { patch, want_body, directive: write.indexing, ..request })
     }
@@ -570,16 +571,17 @@ pub(crate) fn patched(
 /// The header's key, which must be the item's own; without a header the item's own.
 fn key_of(
     container: &Container,
-    header: Option<PartitionKey>,
+    header: Option<&PartitionKey>,
     body: Option<&Body>,
 ) -> Result<PartitionKey, EngineError> {
     let definition = &container.definition.partition_key;
     let own = body.map(|body| definition.extract(body.item.root())).transpose()?;
     let Some(header) = header else { return own.ok_or(EngineError::PartitionKeyMissing) };
-    definition.check_complete(&header)?;
-    let header = canonical(definition, header);
+    definition.check_complete(header)?;
+    let header = canonical_of(definition, header);
     match own {
-        Some(own) if own != header => Err(EngineError::PartitionKeyMismatch),
-        _ => Ok(header),
+        Some(own) if own != *header => Err(EngineError::PartitionKeyMismatch),
+        Some(own) => Ok(own),
+        None => Ok(header.into_owned()),
     }
 }

@@ -33,18 +33,18 @@ const AT_ONCE: u32 = 4;
 const CONTENDED_TRIES: u32 = 3;
 
 /// A write without triggers, by the model of its database where that names the container.
-pub(crate) fn write_any(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
+pub(crate) fn write_any(shared: &Shared, container: &Container, write: &WriteItem) -> Answer<ItemWritten> {
     if container.partitions.is_modelled() {
         return write_item(shared, container, write);
     }
-    let answer = items::write::write_item(shared, container, write.clone());
+    let answer = items::write::write_item(shared, container, write);
     match answer.result {
         Err(EngineError::UnderModel) => write_item(shared, container, write),
         result => Answer { result, ..answer },
     }
 }
 
-pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
+pub(crate) fn write_item(shared: &Shared, container: &Container, write: &WriteItem) -> Answer<ItemWritten> {
     let mut partition = None;
     let done = run(shared, container, write, &mut partition);
     // Asked for after the write, so it covers it.
@@ -58,14 +58,13 @@ pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteIte
 fn run<'a>(
     shared: &Shared,
     container: &'a Container,
-    write: WriteItem,
+    write: &WriteItem,
     partition: &mut Option<&'a Partition>,
 ) -> Result<(ItemWritten, f64), EngineError> {
     container.check_open()?;
-    let named = named(&write);
     let request = match WriteRequest::new(container, write) {
         Ok(request) => request,
-        Err(error) => return Err(missing_or(shared, container, named, error)),
+        Err(error) => return Err(missing_or(shared, container, named(write), error)),
     };
     *partition = Some(request.partition());
     run_request(shared, container, request)

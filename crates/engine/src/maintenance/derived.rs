@@ -1,7 +1,7 @@
 //! Rows that are derived from an item: a restore writes them again, and `verify` expects them.
 
 use quire_resource::{ContainerDefinition, ItemTtl};
-use quire_storage::Space;
+use quire_storage::{RowList, Space};
 
 use crate::api::EngineError;
 use crate::indexes::{IndexId, Indexes};
@@ -50,10 +50,10 @@ pub(crate) fn derived_rows(
     let prefix = keys::container_prefix(container);
     let indexed = indexes.rows_of(rid, row)?;
     let weights = indexed.as_ref().map_or(Vec::new(), |rows| rows.weights().to_vec());
-    let indexed = indexed.map_or(Vec::new(), |rows| rows.into_rows(stamp.ts));
+    let indexed = indexed.map_or_else(RowList::default, |rows| rows.into_rows(stamp.ts));
     // Rows that are still being written follow from nothing.
-    for middle in indexed.into_iter().filter(|middle| !indexes.is_incomplete(middle)) {
-        let key = [&prefix[..], &middle, &rid.to_be_bytes()].concat();
+    for middle in indexed.iter().filter(|middle| !indexes.is_incomplete(middle)) {
+        let key = [&prefix[..], middle, &rid.to_be_bytes()].concat();
         rows.push(DerivedRow { space: INDEX, key, value: Vec::new() });
     }
     Ok(DerivedRows { rows, weights })

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use quire_resource::{ContainerDefinition, ResourceId};
-use quire_storage::{Commit, Op, Position, Space, Storage};
+use quire_storage::{Commit, Op, Position, RowList, Space, Storage};
 use quire_value::Value;
 use tracing::info;
 
@@ -274,8 +274,8 @@ fn write_model_rows(
             continue;
         }
         let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
-        let added = vec![key[prefix.len()..key.len() - suffix.len()].to_vec()];
-        loader.add(Op::Rows { space, prefix, suffix, added, removed: Vec::new() });
+        let added = vec![&key[prefix.len()..key.len() - suffix.len()]].into();
+        loader.add(Op::Rows { space, prefix, suffix, added, removed: RowList::default() });
     }
     loader.flush_if_full()
 }
@@ -304,7 +304,7 @@ fn write_item(
     let found = found.entry((container, partition)).or_default();
     found.counts.merge(&row.counts());
     let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
-    let mut added = Vec::new();
+    let mut added = RowList::default();
     let DerivedRows { rows, weights } = derived_rows(container, definition, indexes, rid, &row)?;
     for (index, weight) in weights {
         found.indexes.add(index, weight as i64);
@@ -317,10 +317,10 @@ fn write_item(
         if let Some(IndexRow { index, .. }) = parse_row(&key) {
             found.indexes.add(index, 1);
         }
-        added.push(key[prefix.len()..key.len() - suffix.len()].to_vec());
+        added.push(&key[prefix.len()..key.len() - suffix.len()]);
     }
     if !added.is_empty() {
-        loader.add(Op::Rows { space: INDEX, prefix, suffix, added, removed: Vec::new() });
+        loader.add(Op::Rows { space: INDEX, prefix, suffix, added, removed: RowList::default() });
     }
     loader.add(Op::Put { space: ITEMS, key: keys::item(container, rid), value });
     loader.flush_if_full()
@@ -366,7 +366,7 @@ impl<'a> Loader<'a> {
             Op::Delete { key, .. } => (1, key.len()),
             Op::Rows { prefix, suffix, added, removed, .. } => {
                 let rows = added.len() + removed.len();
-                let middles: usize = added.iter().chain(removed).map(Vec::len).sum();
+                let middles = added.row_bytes() + removed.row_bytes();
                 (rows, rows * (prefix.len() + suffix.len()) + middles)
             }
         };

@@ -62,7 +62,7 @@ struct ContainerShared {
 pub(crate) struct Partition {
     pub layout: PartitionLayout,
     /// The id as clients know it.
-    pub name: String,
+    pub name: Arc<str>,
     pub sequencer: Arc<Sequencer>,
     shared: Arc<Shared>,
 }
@@ -358,7 +358,7 @@ impl Partition {
     ) -> Partition {
         Partition {
             layout: layout.clone(),
-            name: layout.id.to_string(),
+            name: Arc::from(layout.id.to_string()),
             sequencer: Arc::new(Sequencer::new(shared, container, layout.id, (sweep_due, access))),
             shared: Arc::clone(shared),
         }
@@ -406,7 +406,7 @@ impl Partition {
     fn floor_of(&self, token: &SessionToken) -> Option<Result<u64, EngineError>> {
         // What was promised of a parent holds for its children, which go on from there.
         let is_parent = |range: &str| range.parse().is_ok_and(|id| self.layout.parents.contains(&id));
-        let applies = |range: &str| range == self.name || range.is_empty() || is_parent(range);
+        let applies = |range: &str| range == &*self.name || range.is_empty() || is_parent(range);
         let mut parts = token.parts.iter().filter(|(range, _, _)| applies(range)).peekable();
         parts.peek()?;
         let version = self.shared.session_version();
@@ -423,11 +423,11 @@ impl Partition {
     fn info(&self, container: &ResourceId) -> PartitionInfo {
         let figures = self.sequencer.lsn().and_then(|lsn| Ok((lsn, self.sequencer.usage()?)));
         let (lsn, (item_count, size_bytes)) = figures.unwrap_or_else(|error| {
-            tracing::error!(partition = self.name, %error, "cannot read where a partition stands");
+            tracing::error!(partition = &*self.name, %error, "cannot read where a partition stands");
             (0, (0, 0))
         });
         PartitionInfo {
-            id: self.name.clone(),
+            id: self.name.to_string(),
             rid: partition_rid(container, self.layout.id),
             range: self.layout.range.clone(),
             parents: self.layout.parents.iter().map(u32::to_string).collect(),

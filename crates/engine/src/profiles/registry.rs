@@ -244,7 +244,7 @@ impl ScannedContainer {
     /// Whether the container is the same, and nothing was written to it since.
     fn is_of(&self, container: &Arc<Container>) -> bool {
         let lsns = |positions: &[crate::api::SessionPosition]| -> Vec<(String, u64)> {
-            positions.iter().map(|position| (position.partition_id.clone(), position.lsn)).collect()
+            positions.iter().map(|position| (position.partition_id.to_string(), position.lsn)).collect()
         };
         Weak::ptr_eq(&self.container, &Arc::downgrade(container))
             && lsns(&self.positions) == lsns(&container.positions())

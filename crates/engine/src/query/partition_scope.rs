@@ -53,17 +53,20 @@ pub(crate) fn partition_scopes<'a>(
         Some(key) => Some(KeyFilter::new(definition, key)?),
         None => None,
     };
-    let mut range = scope.range.clone().unwrap_or_else(EpkRange::full);
+    let mut range = scope.range.clone();
     if let Some(filter) = &key_filter
         && !filter.complete
     {
         let under = EpkRange::of_prefix(&definition.effective(&filter.key));
-        let Some(both) = range.intersect(&under) else { return Ok(Vec::new()) };
-        range = both;
+        let both = range.unwrap_or_else(EpkRange::full).intersect(&under);
+        range = Some(match both {
+            Some(both) => both,
+            None => return Ok(Vec::new()),
+        });
     }
     let partitions = partitions(container, scope.partition_id.as_deref())?;
     let part = |partition: &'a Arc<Partition>| {
-        PartitionScope::new(definition, partition, &range, key_filter.as_ref())
+        PartitionScope::new(definition, partition, range.as_ref(), key_filter.as_ref())
     };
     Ok(partitions.iter().filter_map(part).collect())
 }
@@ -72,7 +75,7 @@ pub(crate) fn partition_scopes<'a>(
 fn partitions<'a>(container: &'a Container, id: Option<&str>) -> Result<&'a [Arc<Partition>], EngineError> {
     let all = container.partitions.all();
     let Some(id) = id else { return Ok(all) };
-    let found = all.iter().position(|partition| partition.name == id);
+    let found = all.iter().position(|partition| *partition.name == *id);
     found.map(|index| &all[index..=index]).ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })
 }
 
@@ -94,7 +97,7 @@ pub(crate) fn scopes_of_parent<'a>(
 ) -> Result<Vec<PartitionScope<'a>>, EngineError> {
     let all = container.partitions.all();
     let first = all.iter().find(|partition| partition.layout.descends_from(parent));
-    let goes_on = |id: &str| id == parent.to_string() || first.is_some_and(|first| first.name == id);
+    let goes_on = |id: &str| id == parent.to_string() || first.is_some_and(|first| *first.name == *id);
     if !scope.partition_id.as_deref().is_some_and(goes_on) {
         return Ok(Vec::new());
     }
@@ -218,19 +221,22 @@ impl<'a> PartitionScope<'a> {
     fn new(
         definition: &PartitionKeyDefinition,
         partition: &'a Partition,
-        range: &EpkRange,
+        range: Option<&EpkRange>,
         key_filter: Option<&KeyFilter>,
     ) -> Option<PartitionScope<'a>> {
-        let range = partition.layout.range.intersect(range)?;
-        let mut prefixes = range.rid_prefixes(definition.kind, definition.version);
-        if let Some(KeyFilter { key, complete: true, .. }) = key_filter {
-            let epk = definition.effective(key);
-            if !range.contains(&epk) {
-                return None;
+        let own = &partition.layout.range;
+        let range = range.map_or_else(|| Some(own.clone()), |range| own.intersect(range))?;
+        let prefixes = match key_filter {
+            Some(KeyFilter { key, complete: true, .. }) => {
+                let epk = definition.effective(key);
+                if !range.contains(&epk) {
+                    return None;
+                }
+                let prefix = epk.rid_prefix(definition.kind, definition.version);
+                (prefix, prefix)
             }
-            let prefix = epk.rid_prefix(definition.kind, definition.version);
-            prefixes = (prefix, prefix);
-        }
+            _ => range.rid_prefixes(definition.kind, definition.version),
+        };
         let (siblings, place, keys) =
             (Vec::new(), partition.layout.id, key_filter.cloned().into_iter().collect());
         Some(PartitionScope { partition, siblings, position_partition: place, range, prefixes, keys })

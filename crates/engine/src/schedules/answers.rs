@@ -45,7 +45,7 @@ fn run() {
 impl Answers {
     fn write(&self) {
         let body = r#"{"id":"x","pk":"a"}"#;
-        match write_item(&self.world.shared, &self.container, write(WriteKind::Upsert, "a", body)).result {
+        match write_item(&self.world.shared, &self.container, &write(WriteKind::Upsert, "a", body)).result {
             Ok(written) => drop(self.newest.fetch_max(written.item_lsn, Ordering::Relaxed)),
             Err(EngineError::Overloaded | EngineError::Contended) => {}
             Err(error) => panic!("{error}"),

@@ -25,7 +25,7 @@ fn run() {
     let (world, catalog) = World::open();
     let items = Arc::new(Items { container: container(&catalog), world, created: AtomicU64::new(0) });
     let first = r#"{"id":"x","pk":"a","n":0}"#;
-    write_item(&items.world.shared, &items.container, write(WriteKind::Create, "a", first))
+    write_item(&items.world.shared, &items.container, &write(WriteKind::Create, "a", first))
         .result
         .expect("new");
     items.world.storage.set_faults(FAULT_ONE_IN);
@@ -48,7 +48,7 @@ impl Items {
     fn increment(&self) {
         let patch = r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
         let kind = WriteKind::Patch { id: "x".to_owned(), if_none_match: None };
-        match write_item(&self.world.shared, &self.container, write(kind, "a", patch)).result {
+        match write_item(&self.world.shared, &self.container, &write(kind, "a", patch)).result {
             Ok(_) | Err(EngineError::Overloaded | EngineError::Contended) => {}
             Err(error) => panic!("{error}"),
         }
@@ -57,7 +57,7 @@ impl Items {
     /// One of those that create an item may say so.
     fn create(&self) {
         let body = r#"{"id":"y","pk":"a"}"#;
-        match write_item(&self.world.shared, &self.container, write(WriteKind::Create, "a", body)).result {
+        match write_item(&self.world.shared, &self.container, &write(WriteKind::Create, "a", body)).result {
             Ok(_) => assert_eq!(self.created.fetch_add(1, Ordering::Relaxed), 0, "an item was created twice"),
             Err(EngineError::ItemExists { .. } | EngineError::Overloaded | EngineError::Contended) => {}
             Err(error) => panic!("{error}"),

@@ -58,7 +58,9 @@ impl KeyMarks {
 
     fn write(&self, id: &str) -> Result<(), EngineError> {
         let body = format!("{{\"id\":\"{id}\",\"pk\":\"a\"}}");
-        write_item(&self.world.shared, &self.container, write(WriteKind::Upsert, "a", &body)).result.map(drop)
+        write_item(&self.world.shared, &self.container, &write(WriteKind::Upsert, "a", &body))
+            .result
+            .map(drop)
     }
 
     /// Deletes the key, and writes another item of it afterwards.

@@ -268,7 +268,7 @@ impl MaintainedProgram {
 
     fn send(&self, container: &str, write: &WriteItem) -> Result<(), EngineError> {
         let answer = on_current(&self.catalog, &self.container(container), |container| {
-            maintain::write::write_item(&self.world.shared, container, write.clone())
+            maintain::write::write_item(&self.world.shared, container, write)
         });
         answer.result.map(drop)
     }

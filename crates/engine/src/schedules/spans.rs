@@ -56,7 +56,7 @@ fn run() {
 impl Spans {
     fn write(&self, pk: &str, id: &str) {
         let body = format!("{{\"id\":\"{id}\",\"pk\":\"{pk}\"}}");
-        match write_item(&self.world.shared, &self.container, write(WriteKind::Upsert, pk, &body)).result {
+        match write_item(&self.world.shared, &self.container, &write(WriteKind::Upsert, pk, &body)).result {
             Ok(_) | Err(EngineError::Overloaded | EngineError::Contended) => {}
             Err(error) => panic!("{error}"),
         }

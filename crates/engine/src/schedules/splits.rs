@@ -75,7 +75,7 @@ impl Splits {
             format!("{{\"id\":\"x\",\"pk\":\"{}\",\"n\":{number},\"padding\":\"{padding}\"}}", KEYS[at]);
         let write = write(WriteKind::Upsert, KEYS[at], &body);
         let answer = on_current(&self.catalog, &self.container, |container| {
-            write_item(&self.world.shared, container, write.clone())
+            write_item(&self.world.shared, container, &write)
         });
         match answer.result {
             Ok(_) => self.acknowledged[at].store(number, Ordering::Relaxed),

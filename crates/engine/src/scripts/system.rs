@@ -160,7 +160,7 @@ fn address<'c>(
             Ok((place.partition, Some(place.key)))
         }
         SystemAddress::Partition(id) => {
-            let found = container.partitions.all().iter().find(|partition| partition.name == *id);
+            let found = container.partitions.all().iter().find(|partition| *partition.name == **id);
             let partition = found.ok_or_else(|| EngineError::PartitionGone { id: id.clone() })?;
             Ok((partition, None))
         }

@@ -184,7 +184,7 @@ impl ReplayContext<'_> {
         let body = Bytes::from(body.to_json());
         let bytes_written = body.len() as u64;
         let write = WriteItem::new(kind, partition_key, body);
-        let answer = write_any(self.shared, &container, write);
+        let answer = write_any(self.shared, &container, &write);
         answer.result?;
         Ok(Cost { charge: answer.charge, bytes_written, round_trips: 1, ..Cost::default() })
     }

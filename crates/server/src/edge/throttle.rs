@@ -90,7 +90,7 @@ fn is_data(kind: &RouteKind<'_>) -> bool {
 fn partitions(call: &Call<'_>, container: &Container) -> Result<Vec<String>, HandlerError> {
     let scope = call.scope()?;
     if let Some(position) = scope.partition_key.as_ref().and_then(|key| container.position_of(key)) {
-        return Ok(vec![position.partition_id]);
+        return Ok(vec![position.partition_id.to_string()]);
     }
     let all = container.partitions().into_iter().map(|partition| partition.id);
     let is_named = |id: &String| scope.partition_id.as_ref().is_none_or(|named| named == id);

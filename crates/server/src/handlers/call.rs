@@ -349,8 +349,7 @@ impl<'a> Call<'a> {
             continuation: self.text(&CONTINUATION)?.filter(|text| !text.is_empty()).map(own_token),
             continuation_bytes_max: self.continuation_bytes_max()?,
             session: self.session()?,
-            cancel: self.request.client.cancel(),
-            ..PageRequest::default()
+            ..PageRequest::cancelled_by(self.request.client.cancel())
         })
     }
 

@@ -213,7 +213,7 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         pre_trigger,
         post_trigger,
         trigger_headers: if runs_scripts { procedures::request_headers(call) } else { Vec::new() },
-        cancel: if can_take_long { call.request.client.cancel() } else { Cancel::default() },
+        cancel: if can_take_long { call.request.client.cancel() } else { Cancel::never() },
     };
     let engine = call.state.engine.clone();
     let target = container.clone();

@@ -1,21 +1,20 @@
-//! Response headers: every answer is a [`Reply`], and only this file writes its headers.
+//! Response headers: every answer is a [`Reply`], and only this file writes its headers ([`ReplyHeaders`] keeps them).
 
 use std::io::Write;
-use std::ops::Range;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, PRAGMA};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, PRAGMA};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use quire_engine::{Container, Resource, ScriptKind, SessionPosition};
 use quire_resource::ResourceId;
 
 use crate::edge::request::{Request, Response};
 use crate::routes::script_segment;
+use crate::wire::reply_headers::ReplyHeaders;
 use crate::wire::status::Failure;
 use crate::wire::{Feed, envelope_head};
 
@@ -44,7 +43,7 @@ const QUOTA: HeaderName = HeaderName::from_static("x-ms-resource-quota");
 const USAGE: HeaderName = HeaderName::from_static("x-ms-resource-usage");
 
 /// The same on every answer: one node that is its own quorum.
-const CONSTANT: [(HeaderName, HeaderValue); 10] = [
+pub(super) const CONSTANT: [(HeaderName, HeaderValue); 10] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store, no-cache")),
     (PRAGMA, HeaderValue::from_static("no-cache")),
     (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2020-07-15")),
@@ -57,20 +56,10 @@ const CONSTANT: [(HeaderName, HeaderValue); 10] = [
     (HeaderName::from_static("x-ms-xp-role"), HeaderValue::from_static("1")),
 ];
 
-/// [`CONSTANT`] with room for the headers of a point read. Cloning it hashes no name, which is most of the work of
-/// filling a map.
-static TEMPLATE: LazyLock<HeaderMap> = LazyLock::new(|| {
-    let mut headers = HeaderMap::with_capacity(HEADER_COUNT);
-    headers.extend(CONSTANT);
-    headers
-});
-
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const ITEM_QUOTA: HeaderValue = HeaderValue::from_static(
     "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;",
 );
-
-const HEADER_COUNT: usize = 40;
 
 /// Names inside paths, as in `x-ms-alt-content-path`, are percent-encoded.
 pub(crate) const PATH_SEGMENT: &AsciiSet =
@@ -80,57 +69,8 @@ pub(crate) const PATH_SEGMENT: &AsciiSet =
 pub(crate) struct Reply {
     status: StatusCode,
     body: Body,
-    headers: HeaderMap,
-    /// They come after `headers`.
-    made: HeaderValues,
+    headers: ReplyHeaders,
     charge: f64,
-}
-
-/// Values that are made for one answer. They lie one behind the other in one text, which all of them share: a value of its own
-/// for each would be an allocation or two.
-struct HeaderValues {
-    text: Vec<u8>,
-    values: Vec<(HeaderName, Range<usize>)>,
-}
-
-impl HeaderValues {
-    const TEXT_BYTES: usize = 512;
-    const VALUES: usize = 20;
-
-    fn new() -> HeaderValues {
-        HeaderValues {
-            text: Vec::with_capacity(HeaderValues::TEXT_BYTES),
-            values: Vec::with_capacity(HeaderValues::VALUES),
-        }
-    }
-
-    /// The last value of a name counts.
-    fn add(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.text.len();
-        write(&mut self.text);
-        self.values.push((name, start..self.text.len()));
-    }
-
-    fn add_number(&mut self, names: &[HeaderName], number: u64) {
-        let start = self.text.len();
-        self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        let range = start..self.text.len();
-        self.values.extend(names.iter().map(|name| (name.clone(), range.clone())));
-    }
-
-    fn remove(&mut self, name: &HeaderName) {
-        self.values.retain(|(made, _)| made != name);
-    }
-
-    /// Text that is not valid in a header is left out.
-    fn insert_into(self, headers: &mut HeaderMap) {
-        let text = Bytes::from(self.text);
-        for (name, range) in self.values {
-            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(range)) {
-                headers.insert(name, value);
-            }
-        }
-    }
 }
 
 /// What the headers of a container's answers have in common.
@@ -195,17 +135,13 @@ impl Reply {
     }
 
     fn of(status: StatusCode, body: Body) -> Reply {
-        let mut headers = TEMPLATE.clone();
-        headers.reserve(HEADER_COUNT - CONSTANT.len());
-        Reply { status, body, headers, made: HeaderValues::new(), charge: 0.0 }
+        Reply { status, body, headers: ReplyHeaders::new(), charge: 0.0 }
     }
 
     /// The body of an answer that is JSON text.
     pub fn json_body(&self) -> Option<&Bytes> {
         match &self.body {
-            Body::Ready(body) if !body.is_empty() && self.headers.get(CONTENT_TYPE) == Some(&JSON) => {
-                Some(body)
-            }
+            Body::Ready(body) if !body.is_empty() && self.headers.is(&CONTENT_TYPE, &JSON) => Some(body),
             _ => None,
         }
     }
@@ -218,6 +154,7 @@ impl Reply {
     /// In the binary form of items.
     pub fn with_binary(mut self, body: Vec<u8>) -> Reply {
         self.body = Body::Ready(Bytes::from(body));
+        self.headers.remove(&CONTENT_TYPE);
         self.with(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))
             .with(CONTENT_FORMAT, HeaderValue::from_static("CosmosBinary"))
     }
@@ -258,7 +195,7 @@ impl Reply {
     pub fn charge(mut self, charge: f64) -> Reply {
         let hundredths = hundredths(charge);
         self.charge = hundredths as f64 / 100.0;
-        self.made.add(CHARGE, |text| write_decimal(hundredths, 2, text));
+        self.headers.write(CHARGE, |text| write_decimal(hundredths, 2, text));
         self
     }
 
@@ -268,12 +205,12 @@ impl Reply {
     }
 
     pub fn etag(mut self, etag: &str) -> Reply {
-        self.made.add(ETAG, |text| text.extend_from_slice(etag.as_bytes()));
+        self.headers.write(ETAG, |text| text.extend_from_slice(etag.as_bytes()));
         self
     }
 
     pub fn count(mut self, count: usize) -> Reply {
-        self.made.add_number(&[ITEM_COUNT], count as u64);
+        self.headers.write_number(&[ITEM_COUNT], count as u64);
         self
     }
 
@@ -287,7 +224,7 @@ impl Reply {
 
     /// The names and rid of the owner: clients store session tokens by them.
     pub fn owner(mut self, names: impl Into<Bytes>, rid: &ResourceId) -> Reply {
-        self.made.add(CONTENT_PATH, |text| text.extend_from_slice(rid.text().as_str().as_bytes()));
+        self.headers.write(CONTENT_PATH, |text| text.extend_from_slice(rid.text().as_str().as_bytes()));
         self.owner_names(names)
     }
 
@@ -309,17 +246,17 @@ impl Reply {
     pub fn position(mut self, container: &Container, position: &SessionPosition) -> Reply {
         const LSNS: [HeaderName; 5] = [LSN, LOCAL_LSN, QUORUM_LSN, QUORUM_LOCAL_LSN, GLOBAL_LSN];
         let id = &position.partition_id;
-        self.made.add(SESSION_TOKEN, |text| write_token(position, text));
-        self.made.add_number(&LSNS, position.lsn);
-        self.made.add(INTERNAL_PARTITION_ID, |text| write_partition_guid(container, id, text));
-        self.made.add(PARTITION_ID, |text| text.extend_from_slice(id.as_bytes()));
+        self.headers.write(SESSION_TOKEN, |text| write_token(position, text));
+        self.headers.write_number(&LSNS, position.lsn);
+        self.headers.write(INTERNAL_PARTITION_ID, |text| write_partition_guid(container, id, text));
+        self.headers.write(PARTITION_ID, |text| text.extend_from_slice(id.as_bytes()));
         self
     }
 
     /// The token of an answer of no single partition: clients accept one that names exactly one range.
     pub fn first_session(mut self, container: &Container) -> Reply {
         if let Some(first) = container.first_position() {
-            self.made.add(SESSION_TOKEN, |text| write_token(&first, text));
+            self.headers.write(SESSION_TOKEN, |text| write_token(&first, text));
         }
         self
     }
@@ -328,20 +265,20 @@ impl Reply {
     /// of it.
     pub fn first_partition(mut self, container: &Container) -> Reply {
         if let Some(first) = container.first_position() {
-            self.made.add(PARTITION_ID, |text| text.extend_from_slice(first.partition_id.as_bytes()));
+            self.headers.write(PARTITION_ID, |text| text.extend_from_slice(first.partition_id.as_bytes()));
         }
         self
     }
 
     pub fn item_lsn(mut self, lsn: u64) -> Reply {
-        self.made.add_number(&[ITEM_LSN, ITEM_LOCAL_LSN], lsn);
+        self.headers.write_number(&[ITEM_LSN, ITEM_LOCAL_LSN], lsn);
         self
     }
 
     /// What the container holds, as item writes and container reads report it (sizes in KB).
     pub fn usage(mut self, item_count: u64, size_bytes: u64) -> Reply {
         let size_kb = size_bytes.div_ceil(1024);
-        self.made.add(USAGE, |text| {
+        self.headers.write(USAGE, |text| {
             let written = write!(
                 text,
                 "documentSize=0;documentsSize={size_kb};documentsCount={item_count};collectionSize={size_kb};"
@@ -353,15 +290,15 @@ impl Reply {
 
     /// For a sender that may read only a part of the container.
     pub fn without_usage(mut self) -> Reply {
-        self.made.remove(&USAGE);
-        self.headers.remove(QUOTA);
+        self.headers.remove(&USAGE);
+        self.headers.remove(&QUOTA);
         self
     }
 
     pub fn database_usage(self, database_count: usize) -> Reply {
         let mut reply = self.with(QUOTA, HeaderValue::from_static("databases=1000;"));
         let usage = format!("databases={database_count};");
-        reply.made.add(USAGE, |text| text.extend_from_slice(usage.as_bytes()));
+        reply.headers.write(USAGE, |text| text.extend_from_slice(usage.as_bytes()));
         reply
     }
 
@@ -372,17 +309,16 @@ impl Reply {
 
     fn render(mut self, activity_id: &HeaderValue, started: Instant) -> Response {
         let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.made.add_number(&[TRANSPORT_REQUEST_ID], transport_request_id());
-        self.made.add(DURATION, |text| write_decimal(micros, 3, text));
+        self.headers.write_number(&[TRANSPORT_REQUEST_ID], transport_request_id());
+        self.headers.write(DURATION, |text| write_decimal(micros, 3, text));
         self.headers.insert(ACTIVITY_ID, activity_id.clone());
-        self.made.insert_into(&mut self.headers);
         let body = match self.body {
             Body::Ready(body) => body,
             Body::Failure(failure) => failure.body(activity_id.to_str().unwrap_or_default()),
         };
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
+        *response.headers_mut() = self.headers.into_map();
         response
     }
 }

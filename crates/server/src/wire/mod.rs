@@ -9,6 +9,7 @@ pub(crate) mod hybrid_row; // batches in binary form
 pub(crate) mod item_operations; // operations and results of batches and transactions
 mod plan; // query plans
 mod query; // `{"query":…,"parameters":[…]}`
+mod reply_headers; // the headers of one answer as a map
 pub(crate) mod status; // from errors to status codes
 
 pub(crate) use account::account;

@@ -3,7 +3,7 @@
 use quire_engine::{EngineError, Parameters, ResumeFilter, ResumeValue};
 use quire_resource::ResourceId;
 use quire_value::hash::ValueHash;
-use quire_value::{Limits, Value, text};
+use quire_value::{Item, Kind, Limits, Node, Value};
 
 use crate::wire::status::{HandlerError, RequestError};
 
@@ -17,20 +17,21 @@ pub(crate) struct QueryBody {
 /// `{"query": text, "parameters": [{"name": "@x", "value": 1}], "resumeFilter": {...}}`. A parameter without a value is
 /// undefined.
 pub(crate) fn parse_query(body: &[u8]) -> Result<QueryBody, HandlerError> {
-    let mut json = text::parse(body, Limits::default()).map_err(EngineError::from)?;
-    let text = match take(&mut json, "query") {
-        Some(Value::String(text)) => text,
-        Some(_) => return Err(bad("The 'query' of the request body must be a string.".to_owned())),
+    let json = Item::from_json(body, Limits::default()).map_err(EngineError::from)?;
+    let member = |name| json.root().get(name);
+    let text = match member("query").map(Node::as_str) {
+        Some(Some(text)) => text.to_owned(),
+        Some(None) => return Err(bad("The 'query' of the request body must be a string.".to_owned())),
         None => return Err(EngineError::MissingProperties { names: "query".to_owned() }.into()),
     };
-    let parameters = match take(&mut json, "parameters") {
-        None | Some(Value::Null) => Parameters::default(),
-        Some(Value::Array(list)) => parse_parameters(list)?,
+    let parameters = match member("parameters").map(|list| (list.kind(), list)) {
+        None | Some((Kind::Null, _)) => Parameters::default(),
+        Some((Kind::Array, list)) => parse_parameters(list)?,
         Some(_) => return Err(bad("The 'parameters' of the request body must be an array.".to_owned())),
     };
-    let resume = match json.get("resumeFilter") {
+    let resume = match member("resumeFilter").map(Node::to_value) {
         None | Some(Value::Null) => None,
-        Some(filter) => Some(parse_resume_filter(filter)?),
+        Some(filter) => Some(parse_resume_filter(&filter)?),
     };
     Ok(QueryBody { text, parameters, resume })
 }
@@ -76,15 +77,10 @@ fn resume_value(value: &Value) -> Option<ResumeValue> {
     }
 }
 
-/// The value of a member, taken out of its object.
-fn take(json: &mut Value, name: &str) -> Option<Value> {
-    json.as_object_mut()?.get_mut(name).map(Value::take)
-}
-
-fn parse_parameters(list: Vec<Value>) -> Result<Parameters, HandlerError> {
+fn parse_parameters(list: Node<'_>) -> Result<Parameters, HandlerError> {
     let mut parameters: Vec<(String, Value)> = Vec::with_capacity(list.len());
-    for mut parameter in list {
-        let Some(Value::String(name)) = take(&mut parameter, "name") else {
+    for parameter in list.elements() {
+        let Some(name) = parameter.get("name").and_then(Node::as_str) else {
             return Err(bad("Every query parameter must have a 'name' that is a string.".to_owned()));
         };
         if !name.starts_with('@') || name.len() == 1 {
@@ -92,8 +88,8 @@ fn parse_parameters(list: Vec<Value>) -> Result<Parameters, HandlerError> {
                 "Specified parameter name '{name}' is invalid: it must begin with '@'."
             )));
         }
-        let value = take(&mut parameter, "value").unwrap_or(Value::Undefined);
-        parameters.push((name, value));
+        let value = parameter.get("value").map_or(Value::Undefined, Node::to_value);
+        parameters.push((name.to_owned(), value));
     }
     match first_repeated(&parameters) {
         Some(name) => Err(bad(format!("Specified duplicate parameter name '{name}'."))),

@@ -60,7 +60,8 @@ impl Spaces {
 /// The rows for the runs, by space, and their packed form.
 #[derive(Default)]
 pub(crate) struct Delta {
-    entries: Vec<u8>,
+    /// The packed row; empty without rows.
+    packed: Vec<u8>,
     pub(crate) runs: [Run; SPACE_COUNT as usize],
     /// Spaces with index rows.
     pub(crate) with_rows: Spaces,
@@ -69,14 +70,14 @@ pub(crate) struct Delta {
 /// Collects rows for a [`Delta`].
 #[derive(Default)]
 pub(crate) struct DeltaBuilder {
-    entries: Vec<u8>,
+    packed: Vec<u8>,
     builders: [RunBuilder; SPACE_COUNT as usize],
     with_rows: Spaces,
 }
 
 impl Delta {
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.packed.is_empty()
     }
 
     /// Refuses an empty key, a key that is too long, and a key that occurs twice.
@@ -100,8 +101,8 @@ impl Delta {
     }
 
     /// The value of the packed row; `None` without rows.
-    pub(crate) fn packed(&self) -> Option<Vec<u8>> {
-        (!self.is_empty()).then(|| [&[VERSION], &self.entries[..]].concat())
+    pub(crate) fn packed(&self) -> Option<&[u8]> {
+        (!self.is_empty()).then_some(&self.packed)
     }
 }
 
@@ -113,17 +114,17 @@ impl DeltaBuilder {
             Op::Rows { space, prefix, suffix, added, removed } => {
                 self.with_rows = self.with_rows.with(*space);
                 let rows = added.len() + removed.len();
-                let middles: usize = added.iter().chain(removed).map(Vec::len).sum();
+                let middles = added.row_bytes() + removed.row_bytes();
                 let around = prefix.len() + suffix.len();
-                self.entries.reserve(ROWS_HEAD_BYTES + around + middles + rows * LENGTH_BYTES);
+                self.packed.reserve(ROWS_HEAD_BYTES + around + middles + rows * LENGTH_BYTES);
                 self.builders[usize::from(space.0)].reserve(rows, rows * around + middles);
-                self.entries.extend([ROWS, space.0]);
-                put_bytes(&mut self.entries, prefix);
-                put_bytes(&mut self.entries, suffix);
+                let packed = self.entry(ROWS, *space);
+                put_bytes(packed, prefix);
+                put_bytes(packed, suffix);
                 for (middles, value) in [(added, Some(&[][..])), (removed, None)] {
-                    put_number(&mut self.entries, middles.len());
-                    for middle in middles {
-                        put_bytes(&mut self.entries, middle);
+                    put_number(&mut self.packed, middles.len());
+                    for middle in middles.iter() {
+                        put_bytes(&mut self.packed, middle);
                         self.builders[usize::from(space.0)].push([prefix, middle, suffix], value);
                     }
                 }
@@ -132,16 +133,26 @@ impl DeltaBuilder {
     }
 
     pub(crate) fn row(&mut self, space: Space, key: &[u8], value: Option<&[u8]>) {
-        self.entries.extend([if value.is_some() { PUT } else { DELETE }, space.0]);
-        put_bytes(&mut self.entries, key);
+        let packed = self.entry(if value.is_some() { PUT } else { DELETE }, space);
+        put_bytes(packed, key);
         if let Some(value) = value {
-            put_bytes(&mut self.entries, value);
+            put_bytes(packed, value);
         }
         self.builders[usize::from(space.0)].push([key, &[], &[]], value);
     }
 
+    /// Begins an entry.
+    fn entry(&mut self, kind: u8, space: Space) -> &mut Vec<u8> {
+        if self.packed.is_empty() {
+            self.packed.extend(EMPTY);
+        }
+        self.packed.extend([kind, space.0]);
+        &mut self.packed
+    }
+
     pub(crate) fn append(&mut self, delta: &Delta) {
-        self.entries.extend_from_slice(&delta.entries);
+        let entries = if self.is_empty() { 0.. } else { EMPTY.len().. };
+        self.packed.extend_from_slice(delta.packed.get(entries).unwrap_or_default());
         self.with_rows = self.with_rows.union(delta.with_rows);
         for (builder, run) in self.builders.iter_mut().zip(&delta.runs) {
             builder.append(run);
@@ -149,12 +160,12 @@ impl DeltaBuilder {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.packed.is_empty()
     }
 
     pub(crate) fn finish(self) -> Delta {
-        let (entries, with_rows) = (self.entries, self.with_rows);
-        Delta { entries, with_rows, runs: self.builders.map(RunBuilder::finish) }
+        let (packed, with_rows) = (self.packed, self.with_rows);
+        Delta { packed, with_rows, runs: self.builders.map(RunBuilder::finish) }
     }
 }
 
@@ -255,8 +266,8 @@ mod tests {
             space: Space(3),
             prefix: b"pre".to_vec(),
             suffix: b"s".to_vec(),
-            added: vec![b"b".to_vec(), b"a".to_vec()],
-            removed: vec![vec![]],
+            added: vec![b"b", b"a"].into(),
+            removed: vec![b""].into(),
         });
         builder.op(&Op::Put { space: Space(1), key: b"k".to_vec(), value: vec![7; 200] });
         builder.row(Space(3), b"gone", None);
@@ -270,7 +281,8 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let packed = sample().packed().unwrap();
+        let sample = sample();
+        let packed = sample.packed().unwrap();
         let text: Vec<String> = packed[..34].iter().map(|byte| format!("{byte:02x}")).collect();
         expect!["01 02 03 03 70 72 65 01 73 02 01 62 01 61 01 00 00 01 01 6b c8 01 07 07 07 07 07 07 07 07 07 07 07 07"]
             .assert_eq(&text.join(" "));
@@ -287,17 +299,17 @@ mod tests {
         let expected = [("gone", None), ("preas", Some(0)), ("prebs", Some(0)), ("pres", None)];
         let expected = expected.map(|(key, value)| (key.to_owned(), value));
         let all = Spaces::default().with(Space(1)).with(Space(3));
-        for runs in [&delta.runs, &unpack(&packed, all).unwrap()] {
+        for runs in [&delta.runs, &unpack(packed, all).unwrap()] {
             assert_eq!(rows(&runs[3]), expected);
             assert_eq!(rows(&runs[1]), [("k".to_owned(), Some(200))]);
         }
-        let one = unpack(&packed, Spaces::default().with(Space(1))).unwrap();
+        let one = unpack(packed, Spaces::default().with(Space(1))).unwrap();
         assert_eq!((one[1].len(), one[3].len()), (1, 0));
     }
 
     #[test]
     fn damage_does_not_panic() {
-        let packed = sample().packed().unwrap();
+        let packed = sample().packed().unwrap().to_vec();
         let all = Spaces(0b11111);
         for index in 0..packed.len() {
             let whole_entries = [1, 16, 222].contains(&index);

@@ -1,7 +1,7 @@
 //! Commits: guards, fencing, tokens, and refusals. One function per sentence of the contract.
 
 use super::*;
-use crate::{Position, SPACE_COUNT};
+use crate::{Position, RowList, SPACE_COUNT};
 
 pub(super) fn atomic(fixture: &mut Fixture) {
     fixture.guarded(&[guard(1, 0, 0, 1)]).unwrap();
@@ -133,13 +133,14 @@ pub(super) fn too_large(fixture: &mut Fixture) {
     let values = (0..count).map(|number| put(0, &number.to_be_bytes(), &vec![0; caps.value_bytes_max]));
     refuse(fixture, values.chain([small.clone()]).collect(), "bytes");
     let added = (0..caps.commit_ops_max).map(|number| number.to_be_bytes().to_vec()).collect();
-    let rows = Op::Rows { space: Space(3), prefix: vec![], suffix: vec![], added, removed: vec![] };
+    let rows =
+        Op::Rows { space: Space(3), prefix: vec![], suffix: vec![], added, removed: RowList::default() };
     refuse(fixture, vec![small.clone(), rows], "ops");
     let prefix = vec![1; caps.key_bytes_max];
-    let added = vec![vec![2]];
+    let added = vec![[2u8]].into();
     refuse(
         fixture,
-        vec![small, Op::Rows { space: Space(3), prefix, suffix: vec![], added, removed: vec![] }],
+        vec![small, Op::Rows { space: Space(3), prefix, suffix: vec![], added, removed: RowList::default() }],
         "row",
     );
     let value = vec![9; caps.value_bytes_max.min(caps.commit_bytes_max / 2)];
@@ -152,8 +153,8 @@ pub(super) fn malformed(fixture: &mut Fixture) {
         space: Space(0),
         prefix: b"a".to_vec(),
         suffix: vec![],
-        added: vec![vec![]],
-        removed: vec![],
+        added: vec![b""].into(),
+        removed: RowList::default(),
     };
     let cases = [
         vec![put(0, b"a", b"1"), put(0, b"a", b"2")],

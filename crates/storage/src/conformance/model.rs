@@ -98,6 +98,7 @@ fn ops(random: &mut Random) -> Vec<Op> {
                 let (prefix, middles) = (prefix.to_vec(), vec![rest.to_vec()]);
                 let (added, removed) =
                     if random.below(2) == 0 { (middles, vec![]) } else { (vec![], middles) };
+                let (added, removed) = (added.into(), removed.into());
                 Op::Rows { space: Space(space), prefix, suffix: vec![], added, removed }
             }
             _ => put(space, &key, &value(random)),
@@ -154,7 +155,7 @@ impl Model {
                 }
                 Op::Delete { space, key } => drop(self.rows.remove(&(space.0, key.clone()))),
                 Op::Rows { space, prefix, suffix, added, removed } => {
-                    let key = |middle: &Vec<u8>| (space.0, [&prefix[..], middle, suffix].concat());
+                    let key = |middle: &[u8]| (space.0, [&prefix[..], middle, suffix].concat());
                     added.iter().for_each(|middle| drop(self.rows.insert(key(middle), vec![])));
                     removed.iter().for_each(|middle| drop(self.rows.remove(&key(middle))));
                 }

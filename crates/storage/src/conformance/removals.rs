@@ -31,6 +31,7 @@ fn key(owner: u8, number: u32) -> Vec<u8> {
 fn rows(owner: u8, numbers: &[u32], come: bool) -> Op {
     let middles: Vec<Vec<u8>> = numbers.iter().map(|number| number.to_be_bytes().to_vec()).collect();
     let (added, removed) = if come { (middles, vec![]) } else { (vec![], middles) };
+    let (added, removed) = (added.into(), removed.into());
     Op::Rows { space: Space(INDEX), prefix: vec![owner], suffix: vec![], added, removed }
 }
 

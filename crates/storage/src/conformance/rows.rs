@@ -101,8 +101,8 @@ pub(super) fn rows_ops(fixture: &mut Fixture) {
         space: Space(3),
         prefix: b"p".to_vec(),
         suffix: b"s".to_vec(),
-        added: added.iter().map(|middle| middle.to_vec()).collect(),
-        removed: removed.iter().map(|middle| middle.to_vec()).collect(),
+        added: added.iter().collect(),
+        removed: removed.iter().collect(),
     };
     fixture.write(vec![rows(&[b"", b"1", b"2"], &[]), put(3, b"other", b"v")]);
     assert_eq!(fixture.keys(3), [&b"other"[..], b"p1s", b"p2s", b"ps"]);
@@ -117,8 +117,8 @@ pub(super) fn rows_and_puts(fixture: &mut Fixture) {
         space: Space(3),
         prefix: b"k".to_vec(),
         suffix: vec![],
-        added: added.iter().map(|middle| middle.to_vec()).collect(),
-        removed: removed.iter().map(|middle| middle.to_vec()).collect(),
+        added: added.iter().collect(),
+        removed: removed.iter().collect(),
     };
     fixture.write(vec![put(3, b"k1", b"before"), put(3, b"k2", b"before"), put(3, b"k3", b"before")]);
     fixture.write(vec![rows(&[b"1"], &[b"2"]), put(3, b"k4", b"beside")]);

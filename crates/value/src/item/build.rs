@@ -5,7 +5,7 @@ use crate::text::{Reader, Refusal, Token};
 use crate::{Number, Object};
 
 pub(super) fn from_json(text: &[u8], limits: Limits, dropped: &[&str]) -> Result<Vec<u8>, Refusal> {
-    let builder = Builder::with_capacity(text.len() + text.len() / 4);
+    let builder = Builder::with_capacity(text.len() + text.len() / 4, PARTS_EXPECTED);
     let mut writer = Writer { reader: Reader::new(text)?, builder, limits };
     let root = writer.value(None, dropped, limits.depth())?;
     writer.reader.end()?;
@@ -13,7 +13,7 @@ pub(super) fn from_json(text: &[u8], limits: Limits, dropped: &[&str]) -> Result
 }
 
 pub(super) fn from_value(value: &Value) -> Vec<u8> {
-    let mut builder = Builder::with_capacity(0);
+    let mut builder = Builder::with_capacity(0, 0);
     let root = if value.is_json() { builder.value(None, value) } else { builder.scalar(None, &[UNDEFINED]) };
     builder.finish(root)
 }
@@ -26,6 +26,9 @@ struct Builder {
     rows: Vec<u64>,
 }
 
+/// Room for the members of most items.
+const PARTS_EXPECTED: usize = 32;
+
 /// A written element or member.
 #[derive(Clone, Copy)]
 struct Part {
@@ -34,10 +37,11 @@ struct Part {
 }
 
 impl Builder {
-    fn with_capacity(capacity: usize) -> Builder {
-        let mut bytes = Vec::with_capacity(capacity + HEADER_LEN);
+    fn with_capacity(bytes: usize, parts: usize) -> Builder {
+        let (open, rows) = (Vec::with_capacity(parts), Vec::with_capacity(parts));
+        let mut bytes = Vec::with_capacity(bytes + HEADER_LEN);
         bytes.extend_from_slice(&[FORMAT, 0, 0, 0, 0]);
-        Builder { bytes, open: Vec::new(), rows: Vec::new() }
+        Builder { bytes, open, rows }
     }
 
     fn finish(mut self, root: u32) -> Vec<u8> {

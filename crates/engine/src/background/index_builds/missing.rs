@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quire_storage::{Op, Scan};
+use quire_storage::{Op, RowList, Scan};
 use quire_value::Path;
 
 use super::build::{BuildCandidate, lock_set};
@@ -139,11 +139,11 @@ impl MissingBuild<'_> {
             let row = ItemRow::parse(&value)?;
             let item = row.node()?;
             let missing = incomplete.iter().filter(|index| index.is_missing_in(item));
-            let added: Vec<Vec<u8>> = missing.map(|index| index.name().id.0.to_be_bytes().to_vec()).collect();
+            let added: RowList = missing.map(|index| index.name().id.0.to_be_bytes()).collect();
             if row.indexing.has_rows && !added.is_empty() {
                 let prefix = keys::container_prefix(number).to_vec();
                 let suffix = candidate.rid.to_be_bytes().to_vec();
-                ops.push(Op::Rows { space: INDEX, prefix, suffix, added, removed: Vec::new() });
+                ops.push(Op::Rows { space: INDEX, prefix, suffix, added, removed: RowList::default() });
             }
         }
         Ok(ops)

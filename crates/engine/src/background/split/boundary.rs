@@ -49,7 +49,7 @@ pub(super) fn find_boundary(
 }
 
 fn cannot(partition: &Partition, reason: &'static str) -> EngineError {
-    EngineError::CannotSplit { id: partition.name.clone(), reason }
+    EngineError::CannotSplit { id: partition.name.to_string(), reason }
 }
 
 /// The first key that child ids with a prefix can have.

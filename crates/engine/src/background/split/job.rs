@@ -46,7 +46,7 @@ pub(crate) struct SplitJobs {
 impl Splits {
     /// Divides a partition, and returns when that is done: the ids of its children.
     pub fn request(&self, container: &Arc<Container>, id: &str) -> SplitOutcome {
-        let partition = container.partitions.all().iter().find(|partition| partition.name == id);
+        let partition = container.partitions.all().iter().find(|partition| *partition.name == *id);
         let partition = partition.ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })?;
         container.check_open()?;
         self.splitter.check_possible()?;

@@ -47,7 +47,7 @@ struct TouchWatch<'a> {
 impl Splitter {
     /// Divides a partition; the ids of its children.
     pub fn split(&self, container: &Container, id: &str) -> Result<[u32; 2], EngineError> {
-        let partition = container.partitions.all().iter().find(|partition| partition.name == id);
+        let partition = container.partitions.all().iter().find(|partition| *partition.name == *id);
         let partition = partition.ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })?;
         self.check_possible()?;
         let children = self.divide(container, partition)?;

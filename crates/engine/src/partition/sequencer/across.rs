@@ -451,7 +451,7 @@ impl<'a> StampedCommit<'a> {
         let before = (ready.committed, ready.counted);
         let (guard, (committed, counted)) = sequencer.stamp_all(prepared, before, &mut self.ops, &mut group);
         group.rids.extend(self.ops[from..].iter().filter_map(item_of));
-        let written = group.written.clone();
+        let written = group.written.to_vec();
         self.guards.push(guard);
         self.groups.push((group, committed, counted));
         written

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quire_storage::{Commit, CommitError, Guard, Op, Token};
+use smallvec::SmallVec;
 
 use super::doubt::UnresolvedCommit;
 use super::queue::WriteTicket;
@@ -17,16 +18,19 @@ use crate::store::random_token;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
+/// Operations of a write, mostly: its own and those that follow from its stamp.
+pub(crate) const OPS_OF_WRITE: usize = 10;
+
 /// The tickets of one commit, answered at the latest when dropped.
 pub(super) struct CommitGroup<'a> {
     pub sequencer: &'a Sequencer,
-    pub tickets: Vec<Arc<WriteTicket>>,
-    pub written: Vec<CommittedWrite>,
-    pub touched: Vec<Vec<u8>>,
+    pub tickets: SmallVec<[Arc<WriteTicket>; 4]>,
+    pub written: SmallVec<[CommittedWrite; 4]>,
+    pub touched: SmallVec<[Vec<u8>; 4]>,
     /// Items that change.
-    pub rids: Vec<u64>,
+    pub rids: SmallVec<[u64; 4]>,
     /// Logical partitions whose items change, and at which LSN.
-    pub changed: Vec<(u64, u64)>,
+    pub changed: SmallVec<[(u64, u64); 4]>,
     /// Indexes that this commit lists.
     pub names: Vec<Arc<IndexName>>,
     /// For the sweep.
@@ -43,11 +47,13 @@ impl Sequencer {
         counted: CountedIndexes,
     ) {
         let taken = group.refuse_stale(taken);
-        let taken = group.refuse_closed(taken);
-        if taken.is_empty() {
+        let mut taken = group.refuse_closed(taken);
+        let Some(first) = taken.first_mut() else {
             return self.return_counted(counted);
-        }
-        let mut ops = Vec::with_capacity(8 * taken.len() + 1);
+        };
+        // With room for what is added to it.
+        let mut ops = std::mem::take(&mut first.ops);
+        ops.reserve(OPS_OF_WRITE * (taken.len() - 1));
         let (guard, after) = self.stamp_all(taken, (committed, counted), &mut ops, &mut group);
         self.commit(group, guard, ops, after);
     }
@@ -119,11 +125,11 @@ impl<'a> CommitGroup<'a> {
     pub(super) fn new(sequencer: &'a Sequencer) -> CommitGroup<'a> {
         CommitGroup {
             sequencer,
-            tickets: vec![],
-            written: vec![],
-            touched: vec![],
-            rids: vec![],
-            changed: vec![],
+            tickets: SmallVec::new(),
+            written: SmallVec::new(),
+            touched: SmallVec::new(),
+            rids: SmallVec::new(),
+            changed: SmallVec::new(),
             names: vec![],
             sweep_due: SweepDueUpdate::NOTHING,
             marked: false,
@@ -152,7 +158,7 @@ impl<'a> CommitGroup<'a> {
         if taken.iter().all(|prepared| refused(prepared).is_none()) {
             return taken;
         }
-        let (mut tickets, mut kept) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
+        let (mut tickets, mut kept) = (SmallVec::new(), Vec::with_capacity(taken.len()));
         for (ticket, prepared) in self.tickets.drain(..).zip(taken) {
             match refused(&prepared) {
                 Some(refused) => ticket.done(Err(refused)),
@@ -216,6 +222,7 @@ impl<'a> CommitGroup<'a> {
     pub(super) fn in_doubt(mut self, token: Token) {
         self.sequencer.discard_committed();
         let (touched, rids) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.rids));
+        let (touched, rids) = (touched.into_vec(), rids.into_vec());
         self.marked = false;
         self.sequencer.is_doubtful.store(true, Ordering::Release);
         self.sequencer.state.lock().unresolved = Some(UnresolvedCommit { token, touched, rids });

@@ -42,6 +42,7 @@ use quire_storage::{PartitionId, Position};
 
 pub(crate) use across::{AtomicWrites, CommitQueue, CommitQueues};
 pub(crate) use differences::{BuiltTargets, Differences};
+pub(crate) use group::OPS_OF_WRITE;
 pub(crate) use prepared::{CommittedWrite, ItemPut, PreparedWrite, WriteRefused};
 pub(crate) use queue::check_evaluated;
 pub(crate) use retry::{attempts, retry_until_accepted};

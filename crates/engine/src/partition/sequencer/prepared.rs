@@ -151,8 +151,8 @@ fn op_bytes(op: &Op) -> usize {
         Op::Put { key, value, .. } => key.len() + value.len(),
         Op::Delete { key, .. } => key.len(),
         Op::Rows { prefix, suffix, added, removed, .. } => {
-            let rows = added.iter().chain(removed);
-            rows.map(|middle| prefix.len() + middle.len() + suffix.len()).sum()
+            let middles = added.row_bytes() + removed.row_bytes();
+            middles + (added.len() + removed.len()) * (prefix.len() + suffix.len())
         }
     }
 }

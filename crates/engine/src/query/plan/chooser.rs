@@ -241,7 +241,7 @@ impl IndexChooser<'_, '_, '_> {
             Condition::Nothing => Some(()),
             Condition::Range(range) => {
                 let (index, parts) = self.indexes.parts(range, self.reader.scopes)?;
-                union.parts.extend(parts);
+                union.add_parts(parts);
                 union.indexes.push(index.id);
                 Some(())
             }

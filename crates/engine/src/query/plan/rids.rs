@@ -108,9 +108,11 @@ impl RidSet {
         let mut from = from.map_or(low, |from| from.max(low));
         // Two scopes may share ids at their edge, so the next scope starts at or before the last id.
         self.rewind_to(from);
+        let mut rids = Vec::new();
         loop {
-            let rids = self.take(reader, from, high, *batch)?;
+            self.take(reader, from, high, *batch, &mut rids)?;
             let Some(&last) = rids.last() else { return Ok(ScanEnd::Done) };
+            let is_last_batch = rids.len() < *batch;
             for (&rid, bytes) in rids.iter().zip(reader.fetch(&rids)?) {
                 let Some(bytes) = bytes else { continue };
                 let end = reader.show_in(scope, rid, &bytes, visit)?;
@@ -120,6 +122,9 @@ impl RidSet {
             }
             from = last + 1;
             *batch = next_batch(*batch, reader);
+            if is_last_batch {
+                return Ok(ScanEnd::Done);
+            }
         }
     }
 
@@ -139,15 +144,17 @@ impl RidSet {
         }
     }
 
-    /// At most so many, up to `high`.
+    /// At most so many, up to `high`, into `rids`.
     fn take(
         &mut self,
         reader: &mut ScopeReader<'_>,
         mut from: u64,
         high: u64,
         count: usize,
-    ) -> Result<Vec<u64>, EngineError> {
-        let mut rids = Vec::with_capacity(count);
+        rids: &mut Vec<u64>,
+    ) -> Result<(), EngineError> {
+        rids.clear();
+        rids.reserve(count);
         while rids.len() < count {
             match self.next(reader, from)? {
                 Some(rid) if rid <= high => rids.push(rid),
@@ -155,7 +162,7 @@ impl RidSet {
             }
             from = rids[rids.len() - 1] + 1;
         }
-        Ok(rids)
+        Ok(())
     }
 }
 

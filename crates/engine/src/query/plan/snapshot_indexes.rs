@@ -10,6 +10,7 @@ use quire_sql::{
 };
 use quire_storage::{KeyRange, Snapshot, successor};
 use quire_value::{Path, Value};
+use smallvec::SmallVec;
 
 use super::super::partition_scope::PartitionScope;
 use crate::api::{EngineError, PageRequest, corrupt};
@@ -29,7 +30,7 @@ pub(crate) struct SnapshotIndexes<'a> {
     indexes: Arc<Indexes>,
     snapshot: Arc<dyn Snapshot>,
     /// The partitions in scope.
-    partitions: Vec<u32>,
+    partitions: SmallVec<[u32; 4]>,
     items: u64,
     /// Rows per index in each of them, read on demand; `None` if that fails.
     counts: OnceCell<Option<Vec<IndexCounts>>>,
@@ -86,7 +87,7 @@ impl<'a> SnapshotIndexes<'a> {
     ) -> Result<SnapshotIndexes<'a>, EngineError> {
         let snapshot = Arc::clone(&reader.snapshot);
         let in_scope = reader.scopes.iter().flat_map(|scope| scope.partitions());
-        let mut partitions: Vec<u32> = in_scope.map(|partition| partition.layout.id).collect();
+        let mut partitions: SmallVec<[u32; 4]> = in_scope.map(|partition| partition.layout.id).collect();
         partitions.sort_unstable();
         partitions.dedup();
         let (mut items, mut unindexed) = (0, 0);
@@ -189,7 +190,7 @@ impl<'a> SnapshotIndexes<'a> {
             return None;
         }
         let index = self.range_index(&condition.path, scopes)?;
-        let mut parts = Vec::new();
+        let mut parts = Vec::with_capacity(condition.ranges.len());
         if condition.ranges.iter().any(ValueRange::has_undefined) {
             let seek = self.missing_rows(&condition.path)?;
             parts.push(IndexPart::seek_from(KeyRange::prefix(&seek)));

@@ -3,6 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use quire_storage::Direction;
+use smallvec::SmallVec;
 
 use super::explain::PlanNode;
 use super::snapshot_indexes::{IndexPart, SnapshotIndexes};
@@ -30,27 +31,35 @@ pub(super) struct ConditionUnion {
     pub at: usize,
     is_begun: bool,
     /// The last key that was read of it.
-    last: Vec<u8>,
+    last: SmallVec<[u8; KEY_BYTES_EXPECTED]>,
     pub rids: Vec<u64>,
     /// Bytes of the query's memory.
     pub held_bytes: usize,
     pub cost: u64,
-    pub indexes: Vec<IndexId>,
+    pub indexes: SmallVec<[IndexId; 1]>,
 }
 
 impl ConditionUnion {
     pub fn new(label: Label) -> ConditionUnion {
-        let (parts, rids, indexes) = (Vec::new(), Vec::new(), Vec::new());
+        let (parts, rids, indexes) = (Vec::new(), Vec::new(), SmallVec::new());
         ConditionUnion {
             label,
             parts,
             at: 0,
             is_begun: false,
-            last: Vec::new(),
+            last: SmallVec::new(),
             rids,
             held_bytes: 0,
             cost: 0,
             indexes,
+        }
+    }
+
+    pub fn add_parts(&mut self, parts: Vec<IndexPart>) {
+        if self.parts.is_empty() {
+            self.parts = parts;
+        } else {
+            self.parts.extend(parts);
         }
     }
 
@@ -68,7 +77,7 @@ impl ConditionUnion {
             let ConditionUnion { parts, last, rids, .. } = self;
             let keys = &mut parts[self.at].keys;
             let start = if self.is_begun {
-                Some(std::mem::replace(&mut keys.start, Bound::Excluded(std::mem::take(last))))
+                Some(std::mem::replace(&mut keys.start, Bound::Excluded(last.to_vec())))
             } else {
                 self.cost += SEEK as u64;
                 None
@@ -76,7 +85,6 @@ impl ConditionUnion {
             let rows_max = usize::try_from(cost_max.saturating_sub(self.cost).max(1)).unwrap_or(usize::MAX);
             let rows_max = rows_max.min(READ_ROWS_MAX);
             rids.reserve(ROWS_EXPECTED.min(rows_max));
-            last.reserve(KEY_BYTES_EXPECTED);
             let (before, mut rows) = (rids.len(), 0);
             let more = reader.index_rows_in(keys, Direction::Forward, rows_max, &mut |key| {
                 rids.extend(key.last_chunk().map(|rid| u64::from_be_bytes(*rid)));

@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use quire_storage::{KeyRange, Op, Space};
+use quire_storage::{KeyRange, Op, RowList, Space};
 
 use super::{INDEX, LOOKUPS, join, number};
 
@@ -150,20 +150,25 @@ impl LinkKeys {
     /// Rows that are added for several items: for each its rid, a target and the order of the referrer there.
     pub fn added_rows<'r>(self, rows: impl Iterator<Item = (u64, &'r [u8])>) -> Op {
         let index = self.index.to_be_bytes();
-        let added = rows.map(|(rid, row)| [&index[..], row, &rid.to_be_bytes()].concat()).collect();
+        let mut added = RowList::default();
+        rows.for_each(|(rid, row)| added.push_parts([&index, row, &rid.to_be_bytes()]));
         let prefix = self.container.to_be_bytes().to_vec();
-        Op::Rows { space: INDEX, prefix, suffix: Vec::new(), added, removed: Vec::new() }
+        Op::Rows { space: INDEX, prefix, suffix: Vec::new(), added, removed: RowList::default() }
     }
 
     /// What changes in the index by a write of an item: targets, each with the order of the referrer there.
     pub fn rows(self, rid: u64, added: &[Vec<u8>], removed: &[Vec<u8>]) -> Op {
-        let middle = |rest: &Vec<u8>| [&self.index.to_be_bytes()[..], rest].concat();
+        let middles = |rows: &[Vec<u8>]| {
+            let mut middles = RowList::default();
+            rows.iter().for_each(|rest| middles.push_parts([&self.index.to_be_bytes()[..], rest]));
+            middles
+        };
         Op::Rows {
             space: INDEX,
             prefix: self.container.to_be_bytes().to_vec(),
             suffix: rid.to_be_bytes().to_vec(),
-            added: added.iter().map(middle).collect(),
-            removed: removed.iter().map(middle).collect(),
+            added: middles(added),
+            removed: middles(removed),
         }
     }
 }

@@ -70,7 +70,7 @@ impl<'a> BulkScope<'a> {
         let key = bulk.partition_key.clone().map(|key| canonical(definition, key));
         let named = match &bulk.partition_id {
             Some(id) => {
-                let partition = container.partitions.all().iter().find(|partition| partition.name == *id);
+                let partition = container.partitions.all().iter().find(|partition| *partition.name == **id);
                 Some(&**partition.ok_or_else(|| EngineError::PartitionGone { id: id.clone() })?)
             }
             None => None,
@@ -102,7 +102,7 @@ impl<'a> BulkScope<'a> {
     fn check_partition(&self, found: &Partition) -> Result<(), EngineError> {
         match self.partition {
             Some(partition) if partition.name != found.name => {
-                Err(EngineError::PartitionGone { id: partition.name.clone() })
+                Err(EngineError::PartitionGone { id: partition.name.to_string() })
             }
             _ => Ok(()),
         }
@@ -132,9 +132,8 @@ impl<'a> BulkScope<'a> {
             want_body: operation.want_body && !is_delete,
             ..WriteItem::new(kind, partition_key, operation.body)
         };
-        let named = named(&write);
-        let request = WriteRequest::new(self.container, write)
-            .map_err(|error| missing_or(shared, self.container, named, error))?;
+        let request = WriteRequest::new(self.container, &write)
+            .map_err(|error| missing_or(shared, self.container, named(&write), error))?;
         self.check_partition(request.partition())?;
         Ok(BulkWork::Write { request: Box::new(request), is_delete })
     }
