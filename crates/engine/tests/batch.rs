@@ -530,7 +530,7 @@ fn bulk_keeps_to_its_partition() {
         match &result.result {
             Ok(_) => assert_eq!(partition_of(key), logical_partition),
             Err(EngineError::PartitionGone { id }) => {
-                assert!(partition_of(key) != logical_partition && *id == logical_partition)
+                assert!(partition_of(key) != logical_partition && **id == *logical_partition)
             }
             Err(error) => panic!("{error}"),
         }

@@ -774,7 +774,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     /// Any value of a member is refused, or accepted unchanged.
     #[test]
-    fn any_member_is_refused_or_kept(name in proptest::sample::select(MEMBERS.to_vec()), value in any_json()) {
+    fn any_member_is_refused_or_kept(name in proptest::sample::select(CONTAINER_MEMBERS.to_vec()), value in any_json()) {
         let mut json = parse(r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#).as_object().cloned().unwrap();
         json.set(name, value);
         if let Ok(definition) = ContainerDefinition::create(&json.into()) {

@@ -446,7 +446,7 @@ fn a_wait_that_ends_during_a_search_for_jobs_is_not_lost() {
 /// Writers of the items of a commit wait for it.
 #[test]
 fn commits_have_as_many_items_as_take_a_short_time() {
-    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock));
+    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(StoppedClock::default()));
     jobs.load().unwrap();
     jobs.serve(vec![Arc::new(CountingKind::default())], || ());
     jobs.create(counting(1, 1)).unwrap();
