@@ -191,7 +191,7 @@ impl EngineError {
     }
 
     /// Another try of the same would end in the same way.
-    pub(crate) fn is_lasting(&self) -> bool {
+    pub(crate) fn is_permanent(&self) -> bool {
         use EngineError::*;
         matches!(self, ItemTooLarge { .. } | BadRequest { .. } | TransactionTooLarge { .. })
     }

@@ -173,7 +173,7 @@ impl<'a> JobClaim<'a> {
             let step = match cancel.watch(|| kind.step(self)) {
                 // How the job is held says what comes next.
                 Err(EngineError::Cancelled) if cancel.is_cancelled() => JobStep::More,
-                Err(error) if error.is_lasting() && kind.can_cancel() => {
+                Err(error) if error.is_permanent() && kind.can_cancel() => {
                     kind.cancel(self)?;
                     JobStep::Failed { error: error.to_string(), result: Value::Null }
                 }

@@ -87,7 +87,7 @@ impl Jobs {
         let _one = self.controlling.lock();
         match self.commit(self.end_ops(id, outcome, reached)) {
             // It would be refused again.
-            Err(error) if error.is_lasting() => {
+            Err(error) if error.is_permanent() => {
                 let error = format!("The result cannot be stored: {error}.");
                 let outcome = JobOutcome::Failed { error, result: Value::Null };
                 self.commit(self.end_ops(id, &outcome, reached))?;
