@@ -46,7 +46,9 @@ fn put(engine: &Engine, model: &str) -> Result<Vec<String>, EngineError> {
 fn finish(engine: &Engine) -> Vec<(String, JobState, Value)> {
     wait_until_idle(engine);
     let jobs = engine.jobs().unwrap().into_iter();
-    jobs.map(|job| (job.kind, job.state, job.result)).collect()
+    // Only a job itself has its result.
+    let results = jobs.map(|job| engine.job(&job.id).unwrap());
+    results.map(|job| (job.kind, job.state, job.result)).collect()
 }
 
 /// What the newest build came to. Newer are the drops of what it replaced.

@@ -374,16 +374,22 @@ fn a_damaged_script_is_noticed() {
 fn all_scripts_of_a_container_have_64_mb_of_text() {
     let engine = open(&MemoryStorage::new());
     container(&engine);
-    let text = " ".repeat(2 << 20);
+    // With room for the names and the other members of each.
+    let text = " ".repeat((2 << 20) - (1 << 10));
     for number in 0..16 {
         create(&engine, PROCEDURE, &script(&number.to_string(), &text)).unwrap();
         create(&engine, ScriptKind::Trigger, &script(&number.to_string(), &text)).unwrap();
     }
     create(&engine, PROCEDURE, &script("empty", "")).unwrap();
-    let full = create(&engine, ScriptKind::UserDefinedFunction, &script("a", " "));
+    // More than is left.
+    let more = " ".repeat(64 << 10);
+    let full = create(&engine, ScriptKind::UserDefinedFunction, &script("a", &more));
     assert!(matches!(full, Err(EngineError::Forbidden { .. })));
-    let larger = engine.catalog().replace_script("d", "c", PROCEDURE, "empty", &script("empty", " "), &ANY);
+    let larger = engine.catalog().replace_script("d", "c", PROCEDURE, "empty", &script("empty", &more), &ANY);
     assert!(matches!(larger, Err(EngineError::Forbidden { .. })));
-    engine.catalog().replace_script("d", "c", PROCEDURE, "0", &script("0", &text[1..]), &ANY).unwrap();
-    create(&engine, ScriptKind::UserDefinedFunction, &script("a", " ")).unwrap();
+    engine
+        .catalog()
+        .replace_script("d", "c", PROCEDURE, "0", &script("0", &text[more.len()..]), &ANY)
+        .unwrap();
+    create(&engine, ScriptKind::UserDefinedFunction, &script("a", &more)).unwrap();
 }

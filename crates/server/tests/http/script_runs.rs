@@ -636,8 +636,8 @@ fn slow_scripts_do_not_delay_other_requests() {
         }
         // One that waited for a script would wait for seconds.
         assert!(calls > 20, "{calls} in {:?}", started.elapsed());
-        for call in slow {
-            assert_eq!(call.join().expect("no panic"), 408);
-        }
+        // Those of one container have half of the places, and one that waits for longer than the time of a script is refused.
+        let ends: Vec<u16> = slow.into_iter().map(|call| call.join().expect("no panic")).collect();
+        assert!(ends.contains(&408) && ends.iter().all(|end| matches!(end, 408 | 429)), "{ends:?}");
     });
 }
