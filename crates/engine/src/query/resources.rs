@@ -64,12 +64,15 @@ struct ResourcePage {
     checked: Result<(), SqlError>,
 }
 
+/// Resources, and what makes the body of one.
+pub(crate) type ResourceList<'r, R> = (&'r [R], &'r dyn Fn(&R) -> Object);
+
 /// A query over resources that are already in memory (feeds of databases, containers, offers, ...).
 pub(crate) fn query_resources<R>(
     shared: &Shared,
     text: &str,
     parameters: &Parameters,
-    (all, body): (&[R], &dyn Fn(&R) -> Object),
+    (all, body): ResourceList<'_, R>,
     request: &PageRequest,
 ) -> Result<Page, EngineError> {
     let started = Instant::now();
